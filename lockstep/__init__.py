@@ -1,0 +1,1 @@
+"""lockstep grades PyTorch distributed-training labs: observe in a sandbox, judge outside."""
