@@ -1,0 +1,39 @@
+# Every target sets up first; once .venv is there that takes no time.
+PYTHON := .venv/bin/python
+# Test processes at a time. Each holds a sandbox with a warm torch: about 400 MB.
+JOBS ?= 2
+
+.PHONY: help setup demo test lint format bench soak template clean
+
+help: ## what can be made
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12
+
+setup: ## .venv with every pinned package, and bubblewrap
+	@scripts/setup.sh
+
+demo: setup ## grade the reference, the template and every sample submission; one table
+	@$(PYTHON) -m lockstep.demo
+
+test: setup ## all tests
+	@$(PYTHON) -m pytest tests -n $(JOBS)
+
+lint: setup ## ruff and mypy
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+	@.venv/bin/mypy
+
+format: setup ## let ruff rewrite what it can
+	@.venv/bin/ruff check --fix .
+	@.venv/bin/ruff format .
+
+bench: setup ## measure, and write docs/benchmarks.md
+	@$(PYTHON) scripts/bench.py
+
+soak: setup ## the same submission graded 50 times: 50 equal verdicts
+	@$(PYTHON) -m pytest tests -m slow
+
+template: setup ## cut student_template/ out of reference/
+	@$(PYTHON) scripts/template.py
+
+clean: ## remove what setup and the tests made
+	rm -rf .venv build results .pytest_cache .mypy_cache .ruff_cache *.egg-info
