@@ -11,6 +11,8 @@ readonly STAMP=.venv/lockstep-setup
 
 # A download of several gigabytes on a slow line is not a failure.
 export UV_HTTP_TIMEOUT="${UV_HTTP_TIMEOUT:-600}" UV_PYTHON_DOWNLOADS=never PIP_DISABLE_PIP_VERSION_CHECK=1
+# uv brings its own certificates; behind an institution's proxy only the system's know the way out.
+if [ -s /etc/ssl/certs/ca-certificates.crt ]; then export UV_SYSTEM_CERTS="${UV_SYSTEM_CERTS:-1}"; fi
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
