@@ -1,0 +1,141 @@
+"""Sample submissions can be built, and what they claim to fail exists."""
+
+from pathlib import Path
+
+import pytest
+
+from fixtures.build import ROOT, Sample, all_submissions, build, exercise_toml
+
+EXERCISES = sorted(path.parent.name for path in (ROOT / "graders").glob("*/exercise.toml"))
+
+MISTAKE = """
+base = "reference"
+fails = ["adds"]
+follows = ["shows"]
+why = "takes away"
+[[edit]]
+file = "task.py"
+find = "a + b"
+replace = "a - b"
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A project with one exercise, its reference, one correct sample and room for mistakes."""
+    root = tmp_path / "project"
+    files = {
+        "graders/task/exercise.toml": 'files = ["task.py", "task.sh"]\n',
+        "reference/task.py": "# >>> solution: add\nprint(a + b)\n# <<<\n",
+        "reference/task.sh": "#!/bin/sh\n# >>> solution: call task.py\npython task.py\n# <<<\n",
+        "reference/other.py": "# >>> solution: another exercise\n# <<<\n",
+        "reference/given.py": "handed_out = True\n",
+        "fixtures/submissions/task/correct/odd/about.toml": 'why = "adds backwards"\n',
+        "fixtures/submissions/task/correct/odd/task.py": "print(b + a)\n",
+        "fixtures/submissions/task/correct/sub/about.toml": 'why = "other script"\nbase = "reference"\n',
+        "fixtures/submissions/task/correct/sub/task.sh": "#!/bin/sh\nexec python task.py\n",
+    }
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    (root / "reference/task.sh").chmod(0o755)
+    return root
+
+
+def add_mistake(root: Path, text: str) -> None:
+    folder = root / "fixtures/submissions/task/mistakes"
+    folder.mkdir(exist_ok=True)
+    (folder / "minus.toml").write_text(text)
+
+
+def only_mistake(root: Path) -> Sample:
+    (mistake,) = (sample for sample in all_submissions("task", root) if sample.kind == "mistake")
+    return mistake
+
+
+def names(folder: Path) -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_mistake_is_its_base_with_the_edit(root: Path, tmp_path: Path) -> None:
+    add_mistake(root, MISTAKE)
+    sample = only_mistake(root)
+    assert (sample.name, sample.fails, sample.follows) == ("minus", ("adds",), ("shows",))
+    folder = build(sample, tmp_path / "out")
+    assert "print(a - b)" in (folder / "task.py").read_text()
+    assert names(folder) == {"task.py", "task.sh", "given.py"}
+    assert (folder / "task.sh").stat().st_mode & 0o111
+
+
+def test_a_correct_sample_is_its_folder_without_the_description(root: Path, tmp_path: Path) -> None:
+    odd, sub = all_submissions("task", root)
+    assert (odd.kind, odd.name, odd.fails, odd.why) == ("correct", "odd", (), "adds backwards")
+    assert names(build(odd, tmp_path / "odd")) == {"task.py"}
+    assert names(build(sub, tmp_path / "sub")) == {"task.py", "task.sh", "given.py"}
+    assert "exec" in (tmp_path / "sub" / "task.sh").read_text()
+
+
+def test_a_mistake_may_start_from_a_correct_sample(root: Path, tmp_path: Path) -> None:
+    text = MISTAKE.replace("reference", "correct/odd").replace('"a + b"', '"b + a"')
+    add_mistake(root, text)
+    folder = build(only_mistake(root), tmp_path / "out")
+    assert names(folder) == {"task.py"}
+    assert (folder / "task.py").read_text() == "print(a - b)\n"
+
+
+def test_whole_files_and_modes_can_be_changed(root: Path, tmp_path: Path) -> None:
+    writes = '[[write]]\nfile = "deep/new.py"\ntext = "x = 1"\n'
+    add_mistake(root, MISTAKE + writes + '[[chmod]]\nfile = "task.sh"\nexecutable = false\n')
+    folder = build(only_mistake(root), tmp_path / "out")
+    assert (folder / "deep/new.py").read_text() == "x = 1"
+    assert not (folder / "task.sh").stat().st_mode & 0o111
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("a + b", "a * b", "found 0 times in task.py"),
+        ("a + b", "a", "found 2 times in task.py"),
+        ("task.py", "absent.py", "edits absent.py, which its base does not have"),
+        ('"reference"', '"correct/none"', "base is"),
+        ('"reference"', '"../../outside"', "base is"),
+        ("why", "because", "'why'] missing"),
+        ("follows", "followed", "unknown key 'followed'"),
+        ("replace", "instead", "'replace'] missing"),
+        ('["adds"]', "[]", "`fails` at least one"),
+        ('["adds"]', '"adds"', "fails should be a list"),
+        ('["shows"]', '["adds"]', "both"),
+        ("[[edit]]", "[edit]", "two brackets"),
+        ("why =", "why", "minus"),
+    ],
+)
+def test_an_odd_description_is_refused_by_name(
+    root: Path, tmp_path: Path, old: str, new: str, complaint: str
+) -> None:
+    add_mistake(root, MISTAKE.replace(old, new))
+    with pytest.raises(ValueError) as refusal:
+        build(only_mistake(root), tmp_path / "out")
+    assert complaint in str(refusal.value)
+    assert "task/mistake/minus" in str(refusal.value)
+
+
+def test_a_mistake_changes_something(root: Path) -> None:
+    add_mistake(root, MISTAKE.split("[[edit]]")[0])
+    with pytest.raises(ValueError, match="changes nothing"):
+        all_submissions("task", root)
+
+
+@pytest.mark.parametrize("exercise", EXERCISES)
+def test_mistakes_name_checks_that_exist(exercise: str) -> None:
+    known = {check["id"] for check in exercise_toml(exercise)["check"]}
+    for sample in all_submissions(exercise):
+        assert {*sample.fails, *sample.follows} <= known, str(sample)
+
+
+@pytest.mark.parametrize(
+    "sample", [sample for exercise in EXERCISES for sample in all_submissions(exercise)], ids=str
+)
+def test_every_sample_builds(sample: Sample, tmp_path: Path) -> None:
+    folder = build(sample, tmp_path / "submission")
+    assert names(folder)
+    assert "about.toml" not in names(folder)
