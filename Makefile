@@ -33,7 +33,7 @@ soak: setup ## the same submission graded 50 times: 50 equal verdicts
 	@$(PYTHON) -m pytest tests -m slow
 
 template: setup ## cut student_template/ out of reference/
-	@$(PYTHON) scripts/template.py
+	@$(PYTHON) -m lockstep.template
 
 clean: ## remove what setup and the tests made
 	rm -rf .venv build results .pytest_cache .mypy_cache .ruff_cache *.egg-info

@@ -1,0 +1,199 @@
+"""The `lockstep` command.
+
+Exit status, for every command: 0 all is well, 1 something did not pass, 2 no verdict could be given.
+
+Nothing heavy is imported before it is needed: `lockstep --help` answers at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from lockstep.text import safe_line
+
+if TYPE_CHECKING:
+    from lockstep.result import Result
+
+ALL_PASSED, SOME_FAILED, COULD_NOT_GRADE = 0, 1, 2
+INTERRUPTED = 130
+"""What a shell reports for a program that Ctrl-C ended."""
+
+NO_SANDBOX = (
+    "Running without a sandbox: the submission can do on this machine whatever you can. "
+    "Check only code that you trust, such as your own."
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line `arguments` (default: this process's own) and return the exit status."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.command is None:
+        parser.print_help()
+        return ALL_PASSED
+    from lockstep.grading import CouldNotGrade
+
+    try:
+        status: int = options.command(options)
+        return status
+    except CouldNotGrade as refusal:
+        print(f"lockstep: {safe_line(str(refusal), 1000)}", file=_printable(sys.stderr))
+        return COULD_NOT_GRADE
+    except KeyboardInterrupt:
+        print("lockstep: stopped before there was a result", file=sys.stderr)
+        return INTERRUPTED
+
+
+def check(options: argparse.Namespace) -> int:
+    """`lockstep check PATH`: a student's own check, with a public seed and hints."""
+    from lockstep import grading, terminal
+
+    json_file: Path | None = options.json
+    if json_file is not None and not json_file.absolute().parent.is_dir():
+        raise grading.CouldNotGrade(f"there is no folder {json_file.absolute().parent} to write --json into")
+    wanted = grading.Options(
+        submission=options.path,
+        exercises=options.exercise,
+        seed=options.seed,
+        sandbox=options.sandbox,
+        self_check=True,
+        world_sizes=options.world_sizes,
+        graders=options.graders or grading.default_graders(),
+    )
+    out, err = terminal.console_for(sys.stdout), terminal.console_for(sys.stderr)
+    if options.sandbox == "none":
+        err.print(terminal.notes([NO_SANDBOX]))
+    with terminal.ProgressLine(err) as progress:
+        result = grading.grade(wanted, progress)
+    if progress.submission is not None and progress.submission.notes:
+        out.print(terminal.notes(progress.submission.notes))
+        out.print()
+    out.print(terminal.report(result, progress.titles, wide=out.width >= terminal.WIDE))
+    if json_file is not None:
+        from lockstep.jsonfile import write_json
+
+        try:
+            write_json(json_file, result.to_json())
+        except OSError as error:
+            raise grading.CouldNotGrade(f"cannot write {json_file}: {error.strerror}") from error
+    return exit_status(result)
+
+
+def exit_status(result: Result) -> int:
+    """0 when every check passed, 2 when lockstep itself failed at one of them, else 1."""
+    from lockstep.verdict import Verdict
+
+    verdicts = {check.verdict for exercise in result.exercises for check in exercise.checks}
+    if not verdicts or Verdict.FAULT in verdicts:
+        return COULD_NOT_GRADE
+    return ALL_PASSED if verdicts == {Verdict.PASSED} else SOME_FAILED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="lockstep",
+        description="Grades PyTorch distributed-training labs.",
+        epilog="Exit status: 0 all checks passed, 1 some did not, 2 no verdict could be given.",
+    )
+    parser.add_argument("--version", action=_Version, nargs=0, help="print the version and stop")
+    parser.set_defaults(command=None)
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+
+    about = "check your own work as it will be graded, and say what to try"
+    command = commands.add_parser(
+        "check",
+        help=about,
+        description=f"{about[0].upper()}{about[1:]}.",
+        epilog="Exit status: 0 all checks passed, 1 some did not, 2 no verdict could be given.",
+    )
+    command.set_defaults(command=check)
+    command.add_argument("path", type=Path, metavar="PATH", help="folder, .zip or .tar.gz of the submission")
+    command.add_argument(
+        "--exercise",
+        action="extend",
+        type=_names,
+        default=[],
+        metavar="NAME",
+        help="check this exercise only; may be given more than once, or with commas",
+    )
+    command.add_argument("--json", type=Path, metavar="FILE", help="write the result as JSON as well")
+    command.add_argument(
+        "--seed", type=_seed, metavar="N", help="draw other data; the same number draws the same data"
+    )
+    command.add_argument(
+        "--sandbox",
+        choices=("auto", "bubblewrap", "none"),
+        default="auto",
+        help="'none' runs the code unprotected, for your own code on your own machine (default: %(default)s)",
+    )
+    command.add_argument(
+        "--world-sizes",
+        type=_world_sizes,
+        default=(2, 3, 4),
+        metavar="N,N",
+        help="numbers of processes that distributed checks run with (default: 2,3,4)",
+    )
+    command.add_argument(
+        "--graders",
+        type=Path,
+        metavar="DIR",
+        help="folder of the graders (default: those of this checkout)",
+    )
+    return parser
+
+
+class _Version(argparse.Action):
+    """Looks the version up only when asked for it: the metadata of a full environment is slow to read."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        """Print the version and stop."""
+        from importlib.metadata import version
+
+        print(f"lockstep {version('lockstep')}")
+        parser.exit()
+
+
+def _printable(stream: TextIO) -> TextIO:
+    """The stream, showing `?` for characters it cannot encode: a sentence must never end in a traceback."""
+    if isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="replace")
+    return stream
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _seed(text: str) -> int:
+    try:
+        seed = int(text)
+    except ValueError:
+        seed = -1
+    if seed < 0:
+        raise argparse.ArgumentTypeError(f"a whole number from 0 on, not {text!r}")
+    return seed
+
+
+def _world_sizes(text: str) -> tuple[int, ...]:
+    try:
+        sizes = tuple(sorted({int(size) for size in text.split(",")}))
+    except ValueError:
+        sizes = ()
+    if not sizes or not all(2 <= size <= 8 for size in sizes):
+        raise argparse.ArgumentTypeError(f"numbers from 2 to 8 with commas between them, not {text!r}")
+    return sizes
+
+
+if __name__ == "__main__":
+    sys.exit(main())

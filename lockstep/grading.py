@@ -1,0 +1,190 @@
+"""Grades one submission: runs the graders' tests in this process and returns their Result.
+
+The tests are ordinary pytest tests and `lockstep.plugin` does the work, whether pytest was started here
+or by hand. What is special here: no terminal output of pytest's, no settings but our own, and every way
+of not reaching a verdict becomes one sentence.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+
+from lockstep.result import CheckResult, Result
+from lockstep.text import safe_line
+
+if TYPE_CHECKING:
+    from lockstep.submission import Submission
+
+PUBLIC_SEED = 20240917
+"""What a self-check draws its data from: the same for everyone, so that two runs can be compared."""
+
+EVENTS_PLUGIN = "lockstep-events"
+"""The name under which `lockstep.plugin` finds the object that hears about progress."""
+
+SANDBOXES = ("auto", "bubblewrap", "none")
+"""`auto` is bubblewrap or a refusal: running a stranger's code unprotected is always someone's decision."""
+
+
+class CouldNotGrade(Exception):
+    """There is no verdict to give. The message is one sentence for the person at the terminal."""
+
+
+def default_graders() -> Path:
+    """The `graders/` folder of the checkout that this package runs from."""
+    return Path(__file__).resolve().parent.parent / "graders"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to grade and how. `seed=None` draws a secret one; no exercises means all of them."""
+
+    submission: Path
+    exercises: tuple[str, ...] = ()
+    seed: int | None = None
+    sandbox: str = "auto"
+    self_check: bool = False
+    world_sizes: tuple[int, ...] = (2, 3, 4)
+    graders: Path = field(default_factory=default_graders)
+
+
+class Events(Protocol):
+    """What happens while a submission is graded, in this order, in the process that runs pytest."""
+
+    def started(self, total_checks: int, submission: Submission) -> None:
+        """The submission was taken in; `total_checks` checks will be made."""
+
+    def check_started(self, exercise: str, check: str, title: str) -> None:
+        """A check began. `title` is the sentence that says what it asks for."""
+
+    def check_done(self, exercise: str, result: CheckResult) -> None:
+        """A check ended, whichever way."""
+
+    def finished(self, result: Result) -> None:
+        """All checks ended."""
+
+
+def known_exercises(graders: Path) -> tuple[str, ...]:
+    """The exercises that `graders` can grade: its folders that hold an exercise.toml, by name."""
+    return tuple(sorted(found.parent.name for found in graders.glob("*/exercise.toml")))
+
+
+def grade(options: Options, events: Events) -> Result:
+    """Grade one submission; `events` hears about it on the way.
+
+    Raises CouldNotGrade when there is no verdict to give, and KeyboardInterrupt when Ctrl-C ended it.
+    """
+    _refuse_early(options)
+    bridge = Bridge(options, events)
+    with _own_environment():
+        status = pytest.main(_arguments(options), plugins=[bridge])
+    if status == pytest.ExitCode.INTERRUPTED and bridge.problem is None:
+        raise KeyboardInterrupt
+    if bridge.problem is not None:
+        raise CouldNotGrade(bridge.problem)
+    if bridge.result is None:
+        raise CouldNotGrade(f"pytest ended with status {int(status)} before there was a result")
+    return bridge.result
+
+
+def _refuse_early(options: Options) -> None:
+    if not options.submission.exists():
+        raise CouldNotGrade(f"there is no file or folder {safe_line(str(options.submission))}")
+    known = known_exercises(options.graders)
+    if not known:
+        raise CouldNotGrade(
+            f"there are no graders in {options.graders}: each exercise is a folder with an exercise.toml"
+        )
+    for name in options.exercises:
+        if name not in known:
+            raise CouldNotGrade(f"there is no exercise {safe_line(name)!r}; there are {', '.join(known)}")
+
+
+def _arguments(options: Options) -> list[str]:
+    """Pytest's command line. Nothing in it depends on the folder we happen to stand in."""
+    graders = str(options.graders)
+    arguments = [graders, "--rootdir", graders, "-c", os.devnull, "--strict-markers"]
+    # Of the plugins installed on this machine only ours has a say.
+    arguments += ["--disable-plugin-autoload", "-p", "lockstep"]
+    arguments += ["-p", "no:cacheprovider", "-p", "no:terminal"]
+    arguments += ["--submission", str(options.submission), "--sandbox", options.sandbox]
+    arguments += ["--world-sizes", ",".join(str(size) for size in options.world_sizes)]
+    for name in options.exercises:
+        arguments += ["--exercise", name]
+    seed = PUBLIC_SEED if options.seed is None and options.self_check else options.seed
+    if seed is not None:
+        arguments += ["--seed", str(seed)]
+    return arguments
+
+
+@contextmanager
+def _own_environment() -> Iterator[None]:
+    """Hide the variables through which a shell profile adds options and plugins to every pytest."""
+    hidden = {name: os.environ.pop(name, None) for name in ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")}
+    try:
+        yield
+    finally:
+        os.environ.update({name: value for name, value in hidden.items() if value is not None})
+
+
+class Bridge:
+    """The plugin object that stands between pytest and the caller of `grade`.
+
+    It hands the events on, keeps the result, and turns what pytest would have printed on its way out
+    into `problem`, a sentence.
+    """
+
+    __name__ = EVENTS_PLUGIN  # pytest registers an object under this attribute
+
+    def __init__(self, options: Options, events: Events) -> None:
+        self.self_check = options.self_check
+        self.result: Result | None = None
+        self.problem: str | None = None
+        self._events = events
+
+    def started(self, total_checks: int, submission: Submission) -> None:
+        """See Events."""
+        self._events.started(total_checks, submission)
+
+    def check_started(self, exercise: str, check: str, title: str) -> None:
+        """See Events."""
+        self._events.check_started(exercise, check, title)
+
+    def check_done(self, exercise: str, result: CheckResult) -> None:
+        """See Events."""
+        self._events.check_done(exercise, result)
+
+    def finished(self, result: Result) -> None:
+        """See Events; the result is also what `grade` returns."""
+        self.result = result
+        self._events.finished(result)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_cmdline_main(self) -> Generator[None, object, object]:
+        """Keep the sentence of a usage error, which pytest would print itself."""
+        try:
+            return (yield)
+        except pytest.UsageError as error:
+            self.problem = "; ".join(str(line) for line in error.args)
+            return pytest.ExitCode.USAGE_ERROR
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A grader file that cannot be imported is our fault, never a failed check."""
+        if report.failed and self.problem is None:
+            last_line = (report.longreprtext.strip().splitlines() or ["no reason given"])[-1]
+            self.problem = f"the grader {report.nodeid} cannot be read: {safe_line(last_line)}"
+
+    def pytest_internalerror(self, excrepr: object) -> bool:
+        """Replace pytest's traceback by its last line; `pytest graders/` shows the whole."""
+        last_line = (str(excrepr).strip().splitlines() or ["no reason given"])[-1]
+        self.problem = (
+            f"lockstep itself failed ({safe_line(last_line)}); "
+            "`pytest graders/ --submission PATH` shows where"
+        )
+        return True

@@ -1,0 +1,58 @@
+"""Text that a student's code had a hand in, made harmless for a terminal, a log and a JSON file.
+
+A file name or an exception's message may hold anything: escape sequences that repaint the screen or
+retitle the window, a carriage return that hides a line, direction marks that reorder it, commands a
+CI service reads out of its log.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+LIMIT = 2000
+"""Characters kept of one message; about a screenful."""
+
+# ECMA-48: CSI ... final byte; OSC, DCS, SOS, PM and APC strings up to their terminator; then two- and
+# three-byte escapes. Removed whole, or their visible remainder ("[31m") would litter the sentence.
+_ESCAPE = re.compile(
+    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"
+    r"|(?:\x1b[\]PX^_]|[\x9d\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"
+    r"|\x1b[ -/]*[0-~]?"
+)
+_NEWLINE = re.compile(r"\r\n|[\r\v\f\x85\u2028\u2029]")
+# Two accents on a letter is language; twenty climb over the neighbouring lines.
+_MARK = r"[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff]"
+_STACKED_MARKS = re.compile(rf"({_MARK}{_MARK}){_MARK}+")
+_JOINERS = "\u200c\u200d"
+"""Format characters that spelling needs: Persian words and composed emoji fall apart without them."""
+
+
+def safe(text: str, limit: int = LIMIT) -> str:
+    """`text` without control, escape and direction characters, at most `limit` characters of it.
+
+    Line breaks survive as `\\n` and tabs as spaces. What is cut off is counted at the end. Runner
+    commands in the middle of a line (`##[...]`) are broken up; those that must begin one (`::...::`)
+    cannot be told from Python, so whoever prints lines puts something in front of them.
+    """
+    # A huge text is cut before it is searched; escapes may shrink it further, which costs nothing.
+    head = text[: limit * 4]
+    clean = _NEWLINE.sub("\n", _ESCAPE.sub("", head)).expandtabs(4)
+    clean = "".join(character for character in clean if _is_harmless(character))
+    clean = _STACKED_MARKS.sub(r"\1", clean).replace("##[", "## [")
+    kept = clean[:limit]
+    left_out = len(clean) - len(kept) + len(text) - len(head)
+    return f"{kept} ... ({left_out} more characters)" if left_out else kept
+
+
+def safe_line(text: str, limit: int = 200) -> str:
+    """`safe` for names and other text that must stay on one line."""
+    return " ".join(safe(text, limit).split())
+
+
+def _is_harmless(character: str) -> bool:
+    if character == "\n" or character in _JOINERS:
+        return True
+    # Cc control, Cf format (direction marks, zero-width, tags), Cs lone surrogates (cannot be encoded),
+    # Co private use (a terminal's font may draw anything).
+    return unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Co"}
