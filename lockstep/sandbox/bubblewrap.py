@@ -1,0 +1,156 @@
+"""The command line of the box: bubblewrap around one warm server, with nothing of the host but libraries."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+# One real user per live box: boxes with one user share its process count, and a dying fork bomb in one
+# makes the next of the same user fail. The abstract socket name is a lock the kernel lets go by itself.
+FIRST_UID, UIDS = 60001, 256
+INSIDE_UID = "65534"
+PACKAGES = "/opt/packages"
+
+ETC_FILES: Mapping[str, str] = {
+    # Without these, MASTER_ADDR=localhost waits 30 s for a name server that is not there.
+    "hosts": "127.0.0.1 localhost box\n::1 localhost\n",
+    "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
+    "passwd": "student:x:65534:65534:student:/work:/bin/sh\n",
+    "group": "student:x:65534:\n",
+}
+
+
+class SandboxUnavailable(Exception):
+    """This machine cannot run the sandbox; the message says why and what mends it."""
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A real user id that no other live box has; `close` gives it back."""
+
+    uid: int
+    lock: socket.socket
+
+    def close(self) -> None:
+        """Give the user id back."""
+        self.lock.close()
+
+
+def find() -> str:
+    """Path of the bwrap program. Raises SandboxUnavailable when there is none."""
+    beside = Path(sys.executable).parent / "bwrap"
+    found = shutil.which("bwrap") or (str(beside) if beside.exists() else None)
+    if found is None:
+        raise SandboxUnavailable(
+            "bubblewrap (bwrap) is not installed: install Debian's package `bubblewrap`, or run `make setup`"
+        )
+    return found
+
+
+def lease_uid() -> Lease | None:
+    """Take a free real user id; None when we are an ordinary user and have only our own."""
+    if os.getuid() != 0:
+        return None
+    for uid in range(FIRST_UID, FIRST_UID + UIDS):
+        lock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            lock.bind(f"\0lockstep-uid-{uid}")
+        except OSError:
+            lock.close()
+            continue
+        return Lease(uid, lock)
+    raise SandboxUnavailable(f"{UIDS} boxes are running already")
+
+
+def command(
+    server: Iterable[str],
+    visible: Mapping[str, Path],
+    etc: Mapping[str, int],
+    environment: Mapping[str, str],
+    lease: Lease | None,
+) -> list[str]:
+    """The full command that starts `server` in a box.
+
+    `visible` maps paths inside to files outside (read-only); `etc` maps names below /etc to descriptors
+    that hold their text.
+    """
+    binds = {**python_folders(), **visible}
+    # An unprivileged bwrap resolves real paths, and a Python below /root is closed to it: bind it first.
+    staged = [(outside, f"/mnt/{number}") for number, outside in enumerate(binds.values())] if lease else []
+    sources = dict(staged)
+    bwrap = [find(), "--die-with-parent", "--new-session", "--unshare-all", "--unshare-user"]
+    bwrap += ["--uid", INSIDE_UID, "--gid", INSIDE_UID, "--hostname", "box", "--clearenv"]
+    bwrap += ["--ro-bind", "/usr", "/usr"]
+    for name in ("lib", "lib64", "bin", "sbin"):
+        if Path("/", name).is_symlink():
+            bwrap += ["--symlink", f"usr/{name}", f"/{name}"]
+        elif Path("/", name).exists():
+            bwrap += ["--ro-bind", f"/{name}", f"/{name}"]
+    bwrap += ["--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"]
+    bwrap += ["--ro-bind-try", "/etc/alternatives", "/etc/alternatives"]
+    for inside, outside in binds.items():
+        bwrap += ["--ro-bind", sources.get(outside, str(outside)), inside]
+    for name, fd in etc.items():
+        bwrap += ["--ro-bind-data", str(fd), f"/etc/{name}"]
+    bwrap += ["--dev", "/dev", "--proc", "/proc"]
+    for folder in ("/work", "/data", "/run", "/dev/shm"):
+        bwrap += ["--dir", folder]
+    # The server's own; every run gets its own over it.
+    bwrap += ["--size", str(64 << 20), "--tmpfs", "/tmp"]
+    for name, value in environment.items():
+        bwrap += ["--setenv", name, value]
+    # bwrap's own root is a memory file system without a limit, so it is closed last.
+    bwrap += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/", "--", *server]
+    if lease is None:
+        return ["nice", "-n", "5", *bwrap]
+    script = "mount -t tmpfs -o mode=0755 none /mnt\n"
+    for source, place in staged:
+        make = f"mkdir {place}" if source.is_dir() else f": >{place}"
+        script += f"{make}; mount --bind {shlex.quote(str(source))} {place}\n"
+    script += 'exec "$@"'
+    uid = str(lease.uid)
+    drop = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--inh-caps=-all", "--no-new-privs"]
+    enter = ["unshare", "-m", "--propagation", "private", "sh", "-ec", script, "sh"]
+    return ["nice", "-n", "5", *enter, *drop, *bwrap]
+
+
+def python_folders() -> dict[str, Path]:
+    """Where the interpreter and its packages appear inside: never at their host paths, which say who we are."""
+    packages = Path(sysconfig.get_path("purelib"))
+    folders = {} if _system_python() else {"/opt/python": Path(sys.base_prefix).resolve()}
+    return {**folders, PACKAGES: packages.resolve()}
+
+
+def interpreter() -> str:
+    """Path of the Python interpreter inside the box."""
+    program = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
+    return str(program) if _system_python() else f"/opt/python/bin/{program.name}"
+
+
+def _system_python() -> bool:
+    return Path(sys.base_prefix).resolve().is_relative_to("/usr")
+
+
+def problem() -> str | None:
+    """Why bubblewrap cannot make a box on this machine, as a sentence; None when it can."""
+    try:
+        program = find()
+    except SandboxUnavailable as error:
+        return str(error)
+    probe = [program, "--unshare-all", "--unshare-user", "--ro-bind", "/", "/", "--proc", "/proc", "true"]
+    done = subprocess.run(probe, capture_output=True, text=True, timeout=30, check=False)
+    if done.returncode == 0:
+        return None
+    reason = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+    return (
+        f"bubblewrap cannot make a sandbox here ({reason[0]}); on Ubuntu 23.10 and newer run "
+        "`sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0`"
+    )

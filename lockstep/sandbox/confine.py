@@ -1,0 +1,150 @@
+"""Namespaces, mounts, capabilities and seccomp for one run, by direct system calls from a forked child.
+
+Runs inside the sandbox, before any student code. The order matters: namespaces and mounts need the
+capabilities that `seal` then gives up for good.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import os
+import resource
+import socket
+import struct
+from dataclasses import dataclass
+
+CLONE_NEWNS, CLONE_NEWUTS, CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
+CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
+MS_RDONLY, MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_BIND, MS_REC, MS_SLAVE = 1, 2, 4, 32, 4096, 16384, 1 << 19
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 24
+PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
+SECCOMP_MODE_FILTER = 2
+SIOCSIFFLAGS, IFF_UP = 0x8914, 1
+LAST_CAPABILITY = 40
+CAPABILITY_VERSION_3 = 0x20080522
+
+# Found here because dlopen in a forked child that has dropped everything would be one more thing to go wrong.
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _BpfProgram(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
+
+
+@dataclass(frozen=True)
+class ProcessLimits:
+    """Per-process limits of a rank: address space and file size in bytes, open files, processes."""
+
+    address_space: int
+    file_size: int
+    open_files: int
+    processes: int | None
+
+
+def _check(result: int, what: str) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+
+
+def _prctl(option: int, argument: int, what: str) -> None:
+    _check(_libc.prctl(option, ctypes.c_ulong(argument), 0, 0, 0), what)
+
+
+def mount(source: str, target: str, kind: str | None, flags: int, data: str = "") -> None:
+    """mount(2). Raises OSError naming the target."""
+    result = _libc.mount(
+        source.encode(), target.encode(), kind.encode() if kind else None, ctypes.c_ulong(flags), data.encode()
+    )
+    _check(result, f"mount {target}")
+
+
+def new_namespaces() -> None:
+    """Leave the server's user, pid, network, IPC, mount and UTS namespaces; pids change at the next fork."""
+    uid, gid = os.getuid(), os.getgid()
+    flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS
+    # The kernel gives a non-dumpable process's own /proc entries to root, so the maps need it to be dumpable.
+    _prctl(PR_SET_DUMPABLE, 1, "dumpable")
+    _check(_libc.unshare(flags), "unshare")
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+    not_dumpable()
+
+
+def loopback_up() -> None:
+    """Bring up the private network's only interface."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh", b"lo", IFF_UP))
+
+
+def loopback_bytes() -> int:
+    """Bytes received on this namespace's loopback so far."""
+    with open("/proc/net/dev") as file:
+        for line in file:
+            name, _, counters = line.partition(":")
+            if name.strip() == "lo":
+                return int(counters.split()[0])
+    return 0
+
+
+def tmpfs(target: str, size: int, inodes: int = 8192) -> None:
+    """An empty in-memory folder of at most `size` bytes and `inodes` entries (inodes cost kernel memory)."""
+    mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, f"size={size},nr_inodes={inodes},mode=0755")
+
+
+def read_only(target: str) -> None:
+    """Make a mount this run made read-only."""
+    mount("none", target, None, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV)
+
+
+def private_mounts() -> None:
+    """Cut this mount namespace off from the server's and show only this namespace's processes in /proc."""
+    mount("none", "/", None, MS_REC | MS_SLAVE)
+    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV)
+
+
+def die_with_parent(signal: int) -> None:
+    """Ask for `signal` when the parent ends."""
+    _prctl(PR_SET_PDEATHSIG, signal, "parent death signal")
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose parent dies, so that they can be ended."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1, "child subreaper")
+
+
+def not_dumpable() -> None:
+    """Keep other processes of the same user out of this one's /proc entries and memory."""
+    _prctl(PR_SET_DUMPABLE, 0, "non-dumpable")
+
+
+def seal(filter_program: bytes | None) -> None:
+    """Give up every capability and load the seccomp filter; nothing after this can undo it."""
+    not_dumpable()
+    if filter_program is None:
+        return
+    for capability in range(LAST_CAPABILITY + 1):
+        _libc.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0)
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)
+    _check(_libc.capset(header, (ctypes.c_uint32 * 6)()), "drop capabilities")
+    _prctl(PR_SET_NO_NEW_PRIVS, 1, "no new privileges")
+    code = ctypes.create_string_buffer(filter_program, len(filter_program))
+    program = _BpfProgram(len(filter_program) // 8, ctypes.addressof(code))
+    _check(_libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.byref(program), 0, 0), "seccomp")
+
+
+def limit_process(limits: ProcessLimits) -> None:
+    """Set the resource limits of this process and its children."""
+    for kind, value in (
+        (resource.RLIMIT_AS, limits.address_space),
+        (resource.RLIMIT_FSIZE, limits.file_size),
+        (resource.RLIMIT_NOFILE, limits.open_files),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NPROC, limits.processes),
+    ):
+        if value is not None:
+            ceiling = resource.getrlimit(kind)[1]
+            value = value if ceiling == resource.RLIM_INFINITY else min(value, ceiling)
+            resource.setrlimit(kind, (value, value))

@@ -1,0 +1,73 @@
+"""What the trusted side knows about one run, as frozen values; nothing in here has been evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from lockstep.wire import Array, Json
+
+
+@dataclass(frozen=True)
+class CodeFrame:
+    """One line of the student's that was being executed."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}, line {self.line}"
+
+
+@dataclass(frozen=True)
+class StudentError:
+    """An exception that came out of student code, as the sandbox described it."""
+
+    type: str
+    message: str
+    frames: tuple[CodeFrame, ...]
+    phase: str
+    errno: int | None = None
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Where a rank stood at the deadline: its own line, and what it waited in, in words."""
+
+    waits_in: str
+    frame: CodeFrame | None
+    state: str = ""
+
+
+@dataclass(frozen=True)
+class RankOutcome:
+    """One rank's side of a run. `complete` says that its one frame arrived whole and well-formed."""
+
+    complete: bool
+    values: Mapping[str, Json] = field(default_factory=dict)
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+    error: StudentError | None = None
+    events: tuple[Mapping[str, Json], ...] = ()
+    standing: Standing | None = None
+    output: str = ""
+    status: int | None = None
+    protocol: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One run. `elapsed` in seconds by the trusted clock; `limit` names the limit that ended it.
+
+    `loopback_bytes` and `left_running` are counted by the run's own namespaces, where there are any.
+    """
+
+    ranks: tuple[RankOutcome, ...]
+    elapsed: float
+    timed_out: bool = False
+    limit: str | None = None
+    loopback_bytes: int | None = None
+    left_running: int | None = None
+    peak_memory: int | None = None
+    cpu_seconds: float | None = None

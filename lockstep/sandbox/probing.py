@@ -1,0 +1,208 @@
+"""What a probe may use: the student's code, the run's inputs, and strict conversion to plain values."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any, cast
+
+import numpy as np
+import torch
+
+from lockstep.sandbox import loading
+from lockstep.sandbox.watch import Watch
+from lockstep.wire import Array, Json
+
+MAX_ELEMENTS = 16 << 20
+MAX_STRING = 4096
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What the judge sent to this rank."""
+
+    values: dict[str, Json]
+    arrays: dict[str, Array]
+    rank: int = 0
+    world_size: int = 1
+
+    def tensor(self, name: str) -> torch.Tensor:
+        """A fresh tensor with the named array's shape, dtype and values."""
+        return torch.from_numpy(np.array(self.arrays[name], copy=True))
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a probe saw: JSON values and arrays (NumPy, or plain dense CPU tensors)."""
+
+    values: Mapping[str, Json] = field(default_factory=dict)
+    arrays: Mapping[str, Array | torch.Tensor] = field(default_factory=dict)
+
+
+class StudentMistake(Exception):
+    """Something the contract asks for is not there; the message is for the student."""
+
+
+@dataclass(frozen=True)
+class CommandResult:
+    """How a command ended: its exit status (negative: killed by that signal) and the tail of its output."""
+
+    status: int
+    output: str
+
+
+class Student:
+    """The student's folder and what is being done with it right now (`phase`)."""
+
+    def __init__(self, work: str, watch: Watch) -> None:
+        self.work = work
+        self.watch = watch
+        self.phase = ""
+
+    @contextlib.contextmanager
+    def calling(self, phase: str) -> Iterator[None]:
+        """Name what is called, for the messages of a crash or a hang; wraps every call of student code."""
+        before, self.phase = self.phase, phase
+        self.watch.note("phase", name=phase)
+        yield
+        # Kept on an exception, so that the report can say where it came from.
+        self.phase = before
+
+    def load(self, name: str) -> ModuleType:
+        """Import `NAME.py`, or only its definitions where importing would run the script."""
+        path = os.path.join(self.work, f"{name}.py")
+        if not os.path.exists(path):
+            self.phase = f"looking for {name}.py"
+            raise StudentMistake(f"there is no {name}.py (nor {name}.ipynb) in the submission")
+        with self.calling(f"importing {name}.py"):
+            module, skipped = loading.load(name, path)
+        if skipped:
+            self.watch.note("definitions_only", lines=skipped[:20])
+        return module
+
+    def get(self, module: ModuleType, name: str) -> Any:
+        """A name the contract asks for. Raises StudentMistake when it is not there."""
+        with self.calling(f"looking for {name} in {module.__name__}.py"):
+            try:
+                return getattr(module, name)
+            except AttributeError:
+                raise StudentMistake(f"{module.__name__}.py does not define {name}") from None
+
+    def run_script(self, name: str, arguments: list[str] | tuple[str, ...] = ()) -> int:
+        """Run `python NAME arguments` in this warm process and return its exit status; exceptions propagate."""
+        path = os.path.join(self.work, name)
+        sys.argv = [name, *arguments]
+        # A script finds its neighbours first, unlike an imported module.
+        sys.path.insert(0, self.work)
+        shown = " ".join(["python", name, *arguments])
+        with self.calling(f"running `{shown}`"):
+            if not os.path.exists(path):
+                raise StudentMistake(f"there is no {name} in the submission")
+            try:
+                loading.run_as_main(path)
+            except SystemExit as stop:
+                if stop.code is None:
+                    return 0
+                return stop.code if isinstance(stop.code, int) else 1
+        return 0
+
+    def run_command(
+        self, command: list[str], environment: Mapping[str, str] | None = None, seconds: float | None = None
+    ) -> CommandResult:
+        """Run a real command in the student's folder; `python` and `torchrun` start warm.
+
+        Raises subprocess.TimeoutExpired after `seconds`.
+        """
+        with self.calling(f"running `{' '.join(command)}`"):
+            done = subprocess.run(
+                command,
+                cwd=self.work,
+                env={**os.environ, **(environment or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=seconds,
+                check=False,
+            )
+        text = done.stdout[-65536:].decode("utf-8", "replace")
+        print(text)
+        return CommandResult(done.returncode, text)
+
+
+def plain(value: object) -> Json:
+    """A student's value as JSON, by exact type; anything else only as the name of its kind."""
+    if value is None or type(value) in (bool, int):
+        return cast(Json, value) if type(value) is not int or abs(value) < 1 << 63 else {"type": "a huge int"}
+    if type(value) is float:
+        return value if value - value == 0 else {"type": "NaN" if value != value else "infinity"}
+    if type(value) is str:
+        return value[:MAX_STRING].encode("utf-8", "replace").decode()
+    if type(value) in (torch.Tensor, torch.nn.Parameter):
+        tensor = cast(torch.Tensor, value)
+        if tensor.layout == torch.strided and tensor.numel() == 1 and tensor.device.type == "cpu":
+            return plain(tensor.detach().item())
+    if isinstance(value, np.generic) and type(value).__module__ == "numpy":
+        return plain(value.item())
+    return {"type": kind(value)}
+
+
+def kind(value: object) -> str:
+    """What a value is, in words, without calling anything of it."""
+    if value is None:
+        return "None"
+    exact = type(value)
+    names = {
+        list: "a list", tuple: "a tuple", dict: "a dict", str: "a string", int: "an int", float: "a float",
+        bool: "a bool", bytes: "bytes", set: "a set",
+    }  # fmt: skip
+    if exact in names:
+        return names[exact]
+    if exact in (torch.Tensor, torch.nn.Parameter):
+        tensor = cast(torch.Tensor, value)
+        shape = "x".join(str(size) for size in tensor.shape) or "scalar"
+        return f"a {str(tensor.dtype).removeprefix('torch.')} tensor of shape {shape}"
+    if issubclass(exact, torch.Tensor):
+        return f"a tensor subclass ({_name(exact)})"
+    if issubclass(exact, np.ndarray):
+        return "a NumPy array"
+    if _module(exact).startswith("PIL."):
+        return "a PIL image"
+    return f"an object of type {_name(exact)}"
+
+
+def _name(exact: type) -> str:
+    return cast(str, type.__dict__["__name__"].__get__(exact))[:60]
+
+
+def _module(exact: type) -> str:
+    module = type.__dict__["__module__"].__get__(exact)
+    return module if type(module) is str else ""
+
+
+def plain_tensor(value: object) -> Array | None:
+    """A dense CPU tensor of bounded size as NumPy (bfloat16 as float32); None for anything else."""
+    if type(value) not in (torch.Tensor, torch.nn.Parameter):
+        return None
+    tensor = cast(torch.Tensor, value).detach()
+    if tensor.layout != torch.strided or tensor.device.type != "cpu" or tensor.is_quantized:
+        return None
+    if tensor.numel() > MAX_ELEMENTS or tensor.is_complex():
+        return None
+    if tensor.dtype == torch.bfloat16:
+        tensor = tensor.float()
+    return cast(Array, tensor.resolve_conj().resolve_neg().contiguous().numpy().copy())
+
+
+def as_arrays(arrays: Mapping[str, Array | torch.Tensor]) -> dict[str, Array]:
+    """A probe's arrays, ready to be sent; a value that is no plain array is left out, so it is missing."""
+    ready: dict[str, Array] = {}
+    for name, value in arrays.items():
+        array = value if type(value) is np.ndarray else plain_tensor(value)
+        if array is not None:
+            ready[name] = array
+    return ready

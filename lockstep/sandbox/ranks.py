@@ -1,0 +1,204 @@
+"""One rank of a run: confines itself, runs the probe beside the student's code, sends one frame, ends."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import importlib.util
+import io
+import multiprocessing
+import os
+import random
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import NoReturn, cast
+
+from lockstep import wire
+from lockstep.sandbox import confine, probing, shims
+from lockstep.sandbox.watch import Watch
+from lockstep.wire import Json
+
+PROBES = "LOCKSTEP_PROBES"
+MAX_TEXT = 300
+MAX_FRAMES = 8
+# What a fresh torch process starts from; the server's own warm-up has moved it on.
+FRESH_TORCH_SEED = 67280421310721
+
+
+@dataclass(frozen=True)
+class RankPipes:
+    """A rank's private descriptors: input file, and the pipes for result, events, stacks and output."""
+
+    input: int
+    result: int
+    events: int
+    stacks: int
+    output: int
+
+    def all(self) -> tuple[int, ...]:
+        """Every descriptor."""
+        return (self.input, self.result, self.events, self.stacks, self.output)
+
+
+@dataclass(frozen=True)
+class Confinement:
+    """What a process gives up before it runs student code."""
+
+    limits: confine.ProcessLimits
+    seccomp: bytes | None
+
+    def apply(self) -> None:
+        """Give it up, for good."""
+        confine.limit_process(self.limits)
+        confine.seal(self.seccomp)
+
+
+@dataclass(frozen=True)
+class RankJob:
+    """What one rank does, and where."""
+
+    number: int
+    probe: str
+    call: str
+    environment: Mapping[str, str]
+    work: str
+    python: str
+    confinement: Confinement
+
+
+def run_rank(job: RankJob, pipes: RankPipes) -> NoReturn:
+    """Observe and send. Exit codes mean nothing: the frame is complete or it is not."""
+    try:
+        os.setsid()  # so that a signal to "my process group" stays with this rank
+        become_fresh(job.environment, job.work, job.python, pipes.output)
+        faulthandler.register(signal.SIGUSR1, file=pipes.stacks, all_threads=False)
+        from lockstep.sandbox.supervisor import read_all
+
+        frame = wire.unpack(read_all(pipes.input))
+        probe = _load_probe(job.probe)
+        # Held here because student code may replace what these modules export.
+        write, end, pack, pause = os.write, os._exit, wire.pack, signal.pause
+        watch = Watch(pipes.events, job.work)
+        shims.install(watch.note)
+        job.confinement.apply()
+        values, arrays = _observe(job, frame, probe, watch)
+        try:
+            data = pack(values, arrays)
+        except Exception as error:
+            values = {"error": _described(error, job.work, "sending what was observed")}
+            data = pack(values)
+        flush_output()
+        view = memoryview(data)
+        while view:
+            view = view[write(pipes.result, view) :]
+        # A rank that is through stays until all are: a peer that still waits for it then hangs in its
+        # collective, and can be named, instead of dying of a closed connection. A rank that failed goes
+        # at once, as it would under torchrun.
+        while "error" not in values:
+            pause()
+        end(0)
+    finally:
+        os._exit(70)
+
+
+def become_fresh(environment: Mapping[str, str], work: str, python: str, output: int | None) -> None:
+    """Look like a newly started Python in the student's folder: environment, streams, seeds, path."""
+    os.environ.clear()
+    os.environ.update(environment)
+    os.chdir(work)
+    for number in range(1, signal.NSIG):
+        if number not in (signal.SIGKILL, signal.SIGSTOP, signal.SIGPIPE, signal.SIGXFSZ):
+            with contextlib.suppress(OSError, ValueError):
+                signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    if output is not None:
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+    sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False), encoding="utf-8", errors="replace")
+    sys.stdout = io.TextIOWrapper(io.FileIO(1, "w", closefd=False), encoding="utf-8", errors="replace", line_buffering=True)
+    sys.stderr = io.TextIOWrapper(io.FileIO(2, "w", closefd=False), encoding="utf-8", errors="replace", line_buffering=True)
+    sys.argv = ["student"]
+    sys.executable = python
+    multiprocessing.set_executable(python)
+    tempfile.tempdir = None
+    _reseed()
+    # Last, so that a student's own `random.py` cannot stand in for a module the probe needs.
+    sys.path.append(work)
+
+
+def _reseed() -> None:
+    import numpy as np
+    import torch
+
+    random.seed()
+    np.random.seed()
+    torch.manual_seed(FRESH_TORCH_SEED)
+
+
+def flush_output() -> None:
+    """Flush what the student printed; their streams may be closed or replaced."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(BaseException):
+            stream.flush()
+
+
+def _load_probe(path: str) -> ModuleType:
+    name = os.path.splitext(os.path.basename(path))[0]
+    spec = importlib.util.spec_from_file_location(f"probe_{name}", path)
+    if spec is None or spec.loader is None:
+        raise ImportError(path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _observe(
+    job: RankJob, frame: wire.Frame, probe: ModuleType, watch: Watch
+) -> tuple[dict[str, Json], dict[str, wire.Array]]:
+    call = cast(Callable[[probing.Student, probing.Inputs], probing.Observation], getattr(probe, job.call))
+    environment = job.environment
+    inputs = probing.Inputs(
+        values=dict(frame.values),
+        arrays=dict(frame.arrays),
+        rank=int(environment.get("RANK", "0")),
+        world_size=int(environment.get("WORLD_SIZE", "1")),
+    )
+    student = probing.Student(job.work, watch)
+    try:
+        observation = call(student, inputs)
+        return {"values": cast(Json, observation.values)}, probing.as_arrays(observation.arrays)
+    except BaseException as error:
+        return {"error": _described(error, job.work, student.phase)}, {}
+
+
+def _described(error: BaseException, work: str, phase: str) -> Json:
+    """A student's exception as plain values; `str` of it is theirs too, so it may raise or be endless."""
+    try:
+        text = str(error)[:MAX_TEXT]
+        text.encode("utf-8")
+    except BaseException:
+        text = ""
+    frames: list[Json] = []
+    summary: traceback.StackSummary | list[traceback.FrameSummary] = []
+    with contextlib.suppress(BaseException):
+        summary = traceback.extract_tb(error.__traceback__)
+    for entry in summary:
+        if entry.filename.startswith(work + os.sep):
+            frames.append([os.path.relpath(entry.filename, work), entry.lineno or 0, entry.name])
+    number = getattr(error, "errno", None) if isinstance(error, OSError) else None
+    return {
+        "type": type(error).__name__[:MAX_TEXT],
+        "message": text,
+        "frames": frames[-MAX_FRAMES:],
+        "phase": phase,
+        "errno": number if type(number) is int else None,
+        "line": error.lineno if isinstance(error, SyntaxError) and type(error.lineno) is int else None,
+    }

@@ -1,0 +1,144 @@
+"""The warm server: imports torch once, then forks a fresh, confined process tree for every run.
+
+It never runs student code itself, holds no secret and keeps nothing of one run for the next. It must
+stay single-threaded: a fork of a process with a thread pool hangs at its first parallel operation.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import os
+import select
+import signal
+import socket
+from typing import cast
+
+from lockstep.sandbox import channel, confine
+from lockstep.sandbox.supervisor import Job, supervise
+from lockstep.wire import Json
+
+BASE_MODULES = (
+    "numpy torch torch._dynamo torch.distributed torch.nn.parallel torch.utils.data.distributed "
+    "torch.distributed.run torch.distributed.elastic.agent.server.local_elastic_agent "
+    "torchvision torchvision.transforms torchvision.datasets PIL.Image PIL.JpegImagePlugin PIL.PngImagePlugin "
+    "matplotlib.pyplot matplotlib.backends.backend_agg multiprocessing.spawn multiprocessing.popen_fork "
+    "multiprocessing.popen_spawn_posix multiprocessing.resource_tracker concurrent.futures.thread "
+    "concurrent.futures.process argparse runpy tqdm json csv tempfile glob pathlib"
+).split()
+
+
+def main(control_fd: int) -> None:
+    """Serve runs until the trusted side closes its end of the control socket."""
+    control = socket.socket(fileno=control_fd)
+    configuration = channel.receive(control)
+    if configuration is None:
+        return
+    isolated = configuration.fields["isolated"] is True
+    workspace = cast(str, configuration.fields["workspace"])
+    warm_up(tuple(cast(list[str], configuration.fields["modules"])))
+    channel.send(control, {"op": "ready", "pid": os.getpid()})
+    _serve(control, isolated, workspace)
+
+
+def warm_up(modules: tuple[str, ...]) -> None:
+    """Import what runs need and take the first, slow, step of everything they do."""
+    for name in (*BASE_MODULES, *modules):
+        importlib.import_module(name)
+    import torch
+    from PIL import Image
+
+    torch.set_num_threads(1)
+    torch.set_num_interop_threads(1)
+    Image.init()
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    torch.nn.functional.cross_entropy(model(torch.ones(2, 2)), torch.tensor([0, 1])).backward()
+    optimizer.step()
+    torch.optim.Adam(model.parameters())
+    _keep_groups_alive()
+    confine.not_dumpable()
+    gc.collect()
+    # Collected garbage would touch, and so copy, the pages every fork shares with this process.
+    gc.freeze()
+
+
+def _keep_groups_alive() -> None:
+    """Some releases of torch deadlock when a process group's last reference goes in a forked child."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    kept: list[object] = []
+    original = DistributedDataParallel.__init__
+
+    def remembering(self: DistributedDataParallel, *args: object, **kwargs: object) -> None:
+        original(self, *args, **kwargs)  # type: ignore[arg-type]
+        kept.append(self.process_group)
+
+    remembering.__wrapped__ = original  # type: ignore[attr-defined]
+    remembering.__doc__ = original.__doc__
+    DistributedDataParallel.__init__ = remembering  # type: ignore[method-assign]
+
+
+def _serve(control: socket.socket, isolated: bool, workspace: str) -> None:
+    wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    running: dict[int, Json] = {}
+    while True:
+        ready, _, _ = select.select([control, wake_read], [], [])
+        if wake_read in ready:
+            os.read(wake_read, 4096)
+        for pid in _reap(running):
+            channel.send(control, {"op": "ended", "id": running.pop(pid)})
+        if control in ready:
+            message = channel.receive(control)
+            if message is None:
+                return
+            pid = os.fork()
+            if pid == 0:
+                signal.set_wakeup_fd(-1)
+                for fd in (control.fileno(), wake_read, wake_write):
+                    os.close(fd)
+                _start(message, isolated, workspace)
+            running[pid] = message.fields["id"]
+            for fd in message.fds:
+                os.close(fd)
+
+
+def _reap(running: dict[int, Json]) -> list[int]:
+    ended = []
+    for pid in running:
+        try:
+            if os.waitpid(pid, os.WNOHANG)[0] == pid:
+                ended.append(pid)
+        except ChildProcessError:
+            ended.append(pid)
+    return ended
+
+
+def _start(message: channel.Message, isolated: bool, workspace: str) -> None:
+    """In the fork: make the run's namespaces, then become (or wait for) the supervisor of its processes."""
+    try:
+        job = Job.read(message.fds, isolated=isolated, workspace=workspace)
+        if isolated:
+            confine.die_with_parent(signal.SIGKILL)
+            confine.new_namespaces()
+            child = os.fork()
+            if child:
+                for fd in message.fds:
+                    os.close(fd)
+                os.waitpid(child, 0)
+                os._exit(0)
+            confine.die_with_parent(signal.SIGKILL)
+        supervise(job)
+    except BaseException as error:  # the trusted side hears of it as a grader fault
+        _complain(message.fds[0], error)
+    os._exit(0)
+
+
+def _complain(status_fd: int, error: BaseException) -> None:
+    import traceback
+
+    text = "".join(traceback.format_exception(error))[-4000:]
+    with socket.socket(fileno=os.dup(status_fd)) as status:
+        channel.send(status, {"op": "fault", "text": text})

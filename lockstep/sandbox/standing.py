@@ -1,0 +1,57 @@
+"""Turn the stack a rank wrote at its deadline into words: which collective, at which line of whose file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from lockstep.sandbox.outcome import CodeFrame, Standing
+from lockstep.wire import Json
+
+# What faulthandler writes: innermost frame first.
+_FRAME = re.compile(r'^  File "([^"\n]{1,400})", line (\d{1,9}) in ([^\n]{1,200})$', re.MULTILINE)
+_STATES = {"T": "stopped", "Z": "dead", "X": "dead"}
+
+# (part of a file name, functions): what waiting there means. The first match, innermost frame first, wins.
+_PLACES: Sequence[tuple[str, tuple[str, ...], str]] = (
+    ("torch/nn/parallel/distributed.py", ("__init__",), "DistributedDataParallel(...)'s broadcast of the first weights"),
+    ("torch/nn/parallel/distributed.py", ("forward", "_pre_forward", "_sync_buffers"), "DistributedDataParallel's broadcast of buffers before forward"),
+    ("torch/distributed/rendezvous.py", (), "init_process_group (it waits until all ranks have joined)"),
+    ("torch/distributed/distributed_c10d.py", ("init_process_group", "_store_based_barrier", "_new_process_group_helper"), "init_process_group (it waits until all ranks have joined)"),
+    ("torch/utils/data/dataloader.py", ("_try_get_data", "_get_data", "_next_data"), "a DataLoader worker"),
+    ("torch/autograd/graph.py", ("_engine_run_backward",), "the gradient all_reduce inside backward()"),
+    ("subprocess.py", ("wait", "_wait", "communicate", "_communicate"), "a command that has not ended"),
+    ("threading.py", ("join", "_wait_for_tstate_lock"), "a thread that has not ended"),
+    ("multiprocessing/", ("wait", "join", "poll"), "a child process that has not ended"),
+)  # fmt: skip
+
+
+def read(stack: str, work: str, state: str, events: Sequence[Mapping[str, Json]]) -> Standing:
+    """Where a rank stood. `stack` is untrusted text: it is matched, never interpreted."""
+    frames = [CodeFrame(name, int(line), function) for name, line, function in _FRAME.findall(stack)[:200]]
+    own = next((f for f in frames if f.file.startswith(work + "/")), None)
+    if own is not None:
+        own = CodeFrame(own.file[len(work) + 1 :], own.line, own.function)
+    words = _STATES.get(state, "")
+    waits_in = _pending(events) or _place(frames)
+    return Standing(waits_in, own, words)
+
+
+def _place(frames: Sequence[CodeFrame]) -> str:
+    for frame in frames:
+        for part, functions, words in _PLACES:
+            if part in frame.file and (not functions or frame.function in functions):
+                return words
+    return ""
+
+
+def _pending(events: Sequence[Mapping[str, Json]]) -> str:
+    """The last collective that was entered and has not returned."""
+    returned = {event.get("number") for event in events if event.get("kind") == "returned"}
+    for event in reversed(events):
+        if event.get("kind") == "collective" and event.get("number") not in returned:
+            name = event.get("op")
+            if isinstance(name, str):
+                note = " (it waits until all ranks have joined)" if name == "init_process_group" else ""
+                return f"{name}{note}"
+    return ""

@@ -1,0 +1,234 @@
+"""`python` and `torchrun` that start warm: stand-ins on the PATH that ask the supervisor for a fork.
+
+A real interpreter would import torch anew for every process that torchrun, a shell script or
+multiprocessing starts: 1.5 to 3 s each. The stand-in hands its arguments, environment, folder and open
+descriptors over a socket; the supervisor forks a process with torch loaded that goes on as `python` would.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import faulthandler
+import os
+import runpy
+import signal
+import socket
+import sys
+import threading
+import traceback
+from typing import NoReturn, cast
+
+from lockstep.sandbox import channel, ranks, shims
+
+STAND_IN = r'''#!{python} -IS
+import array, json, os, signal, socket, sys
+end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+end.connect({socket!r})
+skip = end.fileno()
+fds = []
+for name in os.listdir("/proc/self/fd"):
+    fd = int(name)
+    try:
+        if fd != skip and (fd <= 2 or os.get_inheritable(fd)):
+            os.fstat(fd)
+            fds.append(fd)
+    except OSError:
+        pass
+words = {prefix!r} + sys.argv[1:]
+folder = os.getcwd()
+path = {socket!r} + "." + str(os.getpid())
+with open(path, "w") as file:
+    json.dump({{"words": words, "env": dict(os.environ), "folder": folder, "fds": fds}}, file)
+end.sendmsg([path.encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+    signal.signal(number, lambda number, frame: end.send(str(int(number)).encode()))
+while True:
+    answer = end.recv(64)
+    if not answer:
+        os._exit(70)
+    status = int(answer)
+    if status < 0:
+        signal.signal(-status, signal.SIG_DFL) if -status not in (9, 19) else None
+        os.kill(os.getpid(), -status)
+    os._exit(status)
+'''
+COMMANDS: dict[str, list[str]] = {
+    "python": [],
+    "python3": [],
+    "torchrun": ["-m", "torch.distributed.run"],
+}
+# Flags of python that change nothing here, and those that take a word of their own.
+IGNORED_FLAGS, FLAGS_WITH_WORD = set("IsSEBOuqbdPRv"), ("-X", "-W", "--check-hash-based-pycs")
+
+
+def write_stand_ins(run: str) -> None:
+    """Write the stand-in commands to RUN/bin."""
+    folder = os.path.join(run, "bin")
+    os.mkdir(folder)
+    for name, prefix in COMMANDS.items():
+        text = STAND_IN.format(python=sys.executable, socket=_socket_path(run), prefix=prefix)
+        path = os.path.join(folder, name)
+        with open(path, "w") as file:
+            file.write(text)
+        os.chmod(path, 0o755)
+
+
+def _socket_path(run: str) -> str:
+    return os.path.join(run, "warm")
+
+
+def listen(run: str) -> socket.socket:
+    """The socket the stand-ins of one run connect to."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(_socket_path(run))
+    listener.listen(64)
+    return listener
+
+
+class Workers:
+    """The warm pythons of one run: which stand-in waits for which process."""
+
+    def __init__(self, listener: socket.socket, confinement: ranks.Confinement, work: str) -> None:
+        self._listener = listener
+        self._confinement = confinement
+        self._work = work
+        self._waiting: dict[socket.socket, int | None] = {}
+
+    def sockets(self) -> list[socket.socket]:
+        """What to wait for."""
+        return [self._listener, *self._waiting]
+
+    def pids(self) -> list[int]:
+        """Live warm pythons."""
+        return [pid for pid in self._waiting.values() if pid is not None]
+
+    def serve(self, readable: list[object]) -> None:
+        """Take new stand-ins, start their processes, pass on signals, end those whose stand-in is gone."""
+        if self._listener in readable:
+            self._waiting[self._listener.accept()[0]] = None
+        for end in [end for end in self._waiting if end in readable]:
+            with contextlib.suppress(OSError, ValueError):
+                self._serve_one(end)
+
+    def _serve_one(self, end: socket.socket) -> None:
+        data, fds, _, _ = socket.recv_fds(end, 4096, channel.MAX_FDS)
+        pid = self._waiting[end]
+        if not data:
+            del self._waiting[end]
+            end.close()
+            if pid is not None:
+                os.kill(pid, signal.SIGKILL)
+        elif pid is not None:
+            os.kill(pid, int(data))
+        else:
+            self._waiting[end] = self._start(data.decode(), fds)
+            for fd in fds:
+                os.close(fd)
+
+    def _start(self, path: str, fds: list[int]) -> int:
+        pid = os.fork()
+        if pid == 0:
+            try:
+                signal.set_wakeup_fd(-1)
+                for end in self._waiting:
+                    end.close()
+                self._listener.close()
+                self._confinement.apply()
+                become_python(path, fds, self._work)
+            finally:
+                os._exit(70)
+        return pid
+
+    def ended(self, pid: int, status: int) -> None:
+        """A child of the supervisor ended; if a stand-in waits for it, it ends the same way."""
+        for end, waiting in list(self._waiting.items()):
+            if waiting == pid:
+                with contextlib.suppress(OSError):
+                    end.send(str(status).encode())
+                del self._waiting[end]
+                end.close()
+
+
+def become_python(path: str, fds: list[int], work: str) -> NoReturn:
+    """Go on as the Python process a stand-in was started as."""
+    import json
+
+    with open(path) as file:
+        request = json.load(file)
+    os.unlink(path)
+    _place_descriptors(fds, cast(list[int], request["fds"]))
+    os.setsid()
+    environment = cast(dict[str, str], request["env"])
+    ranks.become_fresh(environment, request["folder"], os.path.join(os.path.dirname(path), "bin", "python"), None)
+    sys.path.remove(request["folder"])
+    shims.install(lambda *_, **__: None)
+    with contextlib.suppress(Exception):
+        faulthandler.enable(file=2)
+    status = _run([str(word) for word in request["words"]])
+    with contextlib.suppress(BaseException):
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+    ranks.flush_output()
+    os._exit(status & 0xFF)
+
+
+def _place_descriptors(received: list[int], wanted: list[int]) -> None:
+    # Two steps, because a received descriptor may have a number that another one wants.
+    floor = max([*received, *wanted, 2]) + 1
+    import fcntl
+
+    high = [fcntl.fcntl(fd, fcntl.F_DUPFD, floor) for fd in received]
+    for fd in received:
+        os.close(fd)
+    for fd, number in zip(high, wanted, strict=True):
+        os.dup2(fd, number, inheritable=True)
+        os.close(fd)
+
+
+def _run(words: list[str]) -> int:
+    try:
+        _execute(words)
+    except SystemExit as stop:
+        if stop.code is None:
+            return 0
+        if isinstance(stop.code, int):
+            return stop.code
+        print(stop.code, file=sys.stderr)
+        return 1
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _execute(words: list[str]) -> None:
+    from lockstep.sandbox import loading
+
+    isolated = False
+    while words and words[0].startswith("-") and words[0] not in ("-c", "-m", "-"):
+        flag = words.pop(0)
+        if flag in FLAGS_WITH_WORD and words:
+            words.pop(0)
+        elif flag in ("-V", "--version"):
+            print(f"Python {sys.version.split()[0]}")
+            return
+        isolated = isolated or (not flag.startswith("--") and "I" in flag)
+    if words and words[0] == "-m":
+        sys.argv = words[1:]
+        if not isolated:
+            sys.path.insert(0, os.getcwd())
+        # Loaded already by the server, which a new interpreter would not have.
+        sys.modules.pop(words[1], None)
+        runpy.run_module(words[1], run_name="__main__", alter_sys=True)
+    elif words and words[0] == "-c":
+        sys.argv = ["-c", *words[2:]]
+        if not isolated:
+            sys.path.insert(0, "")
+        loading.run_code_as_main(compile(words[1], "<string>", "exec"), None)
+    elif words and words[0] != "-":
+        sys.argv = words
+        sys.path.insert(0, os.path.dirname(os.path.abspath(words[0])))
+        loading.run_as_main(words[0])
+    else:
+        loading.run_code_as_main(compile(sys.stdin.read(), "<stdin>", "exec"), None)

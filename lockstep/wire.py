@@ -1,0 +1,132 @@
+"""The one place where bytes from the sandbox become values: a JSON head and a safetensors body.
+
+A frame is `LKS1`, the head's length (uint32), the body's length (uint64), the head, the body. Nothing in
+it is ever unpickled or evaluated; every size is capped before it is parsed. Both sides import this file.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import safetensors.numpy
+
+Json: TypeAlias = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+Array: TypeAlias = npt.NDArray[np.generic]
+
+MAGIC = b"LKS1"
+PREFIX = struct.Struct("<4sIQ")
+MAX_HEAD = 4 << 20
+MAX_BODY = 64 << 20
+MAX_FRAME = PREFIX.size + MAX_HEAD + MAX_BODY
+# safetensors accepts 300,000 empty tensors and takes seconds over them; 256 KiB of names is ample.
+MAX_TENSOR_INDEX = 256 << 10
+MAX_DEPTH = 32
+
+
+class WireError(Exception):
+    """Bytes that are not one well-formed frame; the message says what is wrong with them."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """What one frame says: JSON values by name and dense arrays by name."""
+
+    values: Mapping[str, Json] = field(default_factory=dict)
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+
+
+def pack(values: Mapping[str, Json], arrays: Mapping[str, Array] | None = None) -> bytes:
+    """Write one frame. Raises WireError when it would be larger than a reader takes."""
+    head = json.dumps(values, allow_nan=False, separators=(",", ":")).encode()
+    contiguous = {name: np.ascontiguousarray(array) for name, array in (arrays or {}).items()}
+    body = safetensors.numpy.save(contiguous) if contiguous else b""
+    if len(head) > MAX_HEAD or len(body) > MAX_BODY:
+        raise WireError(f"a frame of {len(head)} + {len(body)} bytes is too large")
+    return PREFIX.pack(MAGIC, len(head), len(body)) + head + body
+
+
+def is_complete(data: bytes | bytearray) -> bool:
+    """Whether the bytes of a pipe hold a whole frame, or something that will never be one."""
+    if len(data) < PREFIX.size:
+        return False
+    magic, head_size, body_size = PREFIX.unpack_from(data)
+    return bool(magic != MAGIC or len(data) >= PREFIX.size + head_size + body_size)
+
+
+def unpack(frame: bytes) -> Frame:
+    """Read exactly one frame from untrusted bytes. Raises WireError and nothing else."""
+    if len(frame) < PREFIX.size:
+        raise WireError("the frame ends before its prefix does")
+    magic, head_size, body_size = PREFIX.unpack_from(frame)
+    if magic != MAGIC:
+        raise WireError("these bytes are not a frame")
+    if head_size > MAX_HEAD or body_size > MAX_BODY:
+        raise WireError("the frame announces more than the cap")
+    if len(frame) != PREFIX.size + head_size + body_size:
+        raise WireError("the frame is cut short or has trailing bytes")
+    values = parse_json(frame[PREFIX.size : PREFIX.size + head_size])
+    if not isinstance(values, dict):
+        raise WireError("the head is not a JSON object")
+    return Frame(values, _parse_arrays(frame[PREFIX.size + head_size :]))
+
+
+def parse_json(data: bytes) -> Json:
+    """Parse untrusted JSON: no duplicate keys, no NaN or infinity, no lone surrogates, bounded depth."""
+    try:
+        value: Json = json.loads(
+            data.decode("utf-8"), object_pairs_hook=_unique_keys, parse_constant=_no_constant
+        )
+    except (ValueError, RecursionError) as error:
+        raise WireError(f"not plain JSON ({type(error).__name__})") from None
+    _check(value, 0)
+    return value
+
+
+def _unique_keys(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        raise ValueError("duplicate key")
+    return result
+
+
+def _no_constant(name: str) -> Json:
+    raise ValueError(name)
+
+
+def _check(value: Json, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise WireError("the JSON is nested too deeply")
+    if isinstance(value, str):
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:
+            raise WireError("a string holds a lone surrogate") from None
+    elif isinstance(value, float):
+        # 1e999 is valid JSON and becomes infinity, so the parser's hook does not see it.
+        if not math.isfinite(value):
+            raise WireError("a number is not finite")
+    elif isinstance(value, list):
+        for item in value:
+            _check(item, depth + 1)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _check(key, depth + 1)
+            _check(item, depth + 1)
+
+
+def _parse_arrays(body: bytes) -> dict[str, Array]:
+    if not body:
+        return {}
+    if len(body) < 8 or int.from_bytes(body[:8], "little") > MAX_TENSOR_INDEX:
+        raise WireError("the index of the arrays is cut short or too large")
+    try:
+        return dict(safetensors.numpy.load(body))
+    except Exception as error:  # safetensors raises its own errors, KeyError for bfloat16, ValueError ...
+        raise WireError(f"the arrays are malformed ({type(error).__name__})") from None
