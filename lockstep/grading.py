@@ -70,6 +70,22 @@ class Events(Protocol):
         """All checks ended."""
 
 
+class Silent:
+    """Events that nobody watches: several submissions are graded at a time."""
+
+    def started(self, total_checks: int, submission: Submission) -> None:
+        """See Events."""
+
+    def check_started(self, exercise: str, check: str, title: str) -> None:
+        """See Events."""
+
+    def check_done(self, exercise: str, result: CheckResult) -> None:
+        """See Events."""
+
+    def finished(self, result: Result) -> None:
+        """See Events."""
+
+
 def known_exercises(graders: Path) -> tuple[str, ...]:
     """The exercises that `graders` can grade: its folders that hold an exercise.toml, by name."""
     return tuple(sorted(found.parent.name for found in graders.glob("*/exercise.toml")))
@@ -111,7 +127,7 @@ def _arguments(options: Options) -> list[str]:
     graders = str(options.graders)
     arguments = [graders, "--rootdir", graders, "-c", os.devnull, "--strict-markers"]
     # Of the plugins installed on this machine only ours has a say.
-    arguments += ["--disable-plugin-autoload", "-p", "lockstep"]
+    arguments += ["--disable-plugin-autoload", "-p", "lockstep.plugin"]
     arguments += ["-p", "no:cacheprovider", "-p", "no:terminal"]
     arguments += ["--submission", str(options.submission), "--sandbox", options.sandbox]
     arguments += ["--world-sizes", ",".join(str(size) for size in options.world_sizes)]

@@ -1,0 +1,208 @@
+"""`make demo`: grades the reference, the template and every sample submission, and says what each scored.
+
+Writes `results/demo.json` and the result of each submission beside it. Exit status: 0 when every one of
+them scored what it must, 1 when one did not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from fixtures import build, expect
+from lockstep import terminal
+from lockstep.grading import CouldNotGrade, Options, Silent, default_graders, grade, known_exercises
+from lockstep.jsonfile import write_json
+from lockstep.result import Result
+from lockstep.text import safe_line
+from lockstep.verdict import Verdict
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "results"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One submission to grade: a sample, or where there is none the folder `name` of this checkout."""
+
+    name: str
+    kind: str
+    exercises: tuple[str, ...]
+    sample: build.Sample | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a job scored; `surprises` is empty when that is what it must score."""
+
+    job: Job
+    result: Result | None
+    surprises: tuple[str, ...]
+    seconds: float
+
+
+def jobs(exercises: tuple[str, ...]) -> Iterator[Job]:
+    """The reference, the template, then every sample of `exercises`."""
+    yield Job("reference", "reference", exercises)
+    yield Job("student_template", "template", exercises)
+    for exercise in exercises:
+        for sample in build.all_submissions(exercise):
+            yield Job(sample.name, sample.kind, (exercise,), sample=sample)
+
+
+def run(job: Job) -> Outcome:
+    """Grade one job in this process."""
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="lockstep-demo-") as scratch:
+        result: Result | None = None
+        try:
+            folder = build.build(job.sample, Path(scratch) / job.name) if job.sample else ROOT / job.name
+            result = grade(Options(submission=folder, exercises=job.exercises), Silent())
+            surprises = _surprises(job, result)
+        except (CouldNotGrade, ValueError) as error:  # ValueError: the sample does not follow its format
+            surprises = [str(error)]
+    return Outcome(job, result, tuple(surprises), time.monotonic() - begun)
+
+
+def _surprises(job: Job, result: Result) -> list[str]:
+    if job.sample is not None:
+        return expect.surprises(job.sample, result)
+    return (expect.reference_surprises if job.kind == "reference" else expect.template_surprises)(result)
+
+
+def run_all(todo: list[Job], processes: int, progress: Progress) -> list[Outcome]:
+    """Grade all jobs, `processes` at a time, and return their outcomes in the order of `todo`."""
+    done: dict[Job, Outcome] = {}
+    task = progress.add_task("", total=len(todo))
+    # Each process grades many submissions, so that it reads torch and the graders only once.
+    # Spawned, not forked: by now this process has a thread that paints the progress.
+    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
+        waiting = {pool.submit(run, job): job for job in todo}
+        for future in as_completed(waiting):
+            outcome = future.result()
+            done[outcome.job] = outcome
+            progress.update(task, advance=1, description=" ".join([*outcome.job.exercises, outcome.job.name]))
+            if not progress.console.is_terminal and len(done) % 10 == 0:
+                progress.console.print(f"{len(done)} of {len(todo)} submissions graded")
+    return [done[job] for job in todo]
+
+
+def table(outcomes: list[Outcome], exercises: tuple[str, ...]) -> Table:
+    """One row a submission: what it is, points for each exercise, whether that was expected, what failed."""
+    grid = Table(box=None, pad_edge=False, header_style="bold")
+    grid.add_column("submission", no_wrap=True)
+    grid.add_column("kind", no_wrap=True)
+    for exercise in exercises:
+        grid.add_column(exercise, no_wrap=True, justify="right")
+    grid.add_column("expected", no_wrap=True, justify="center")
+    grid.add_column("failed")
+    for outcome in outcomes:
+        as_expected = not outcome.surprises
+        mark = terminal.MARKS[Verdict.PASSED if as_expected else Verdict.FAILED]
+        grid.add_row(
+            outcome.job.name,
+            outcome.job.kind,
+            *(_points(outcome.result, exercise) for exercise in exercises),
+            terminal.Sign(mark),
+            _failed(outcome),
+        )
+    return grid
+
+
+def _points(result: Result | None, exercise: str) -> str:
+    for graded in result.exercises if result else ():
+        if graded.id == exercise:
+            return f"{graded.points:g} of {graded.max_points:g}"
+    return ""
+
+
+def _failed(outcome: Outcome) -> Text:
+    """The checks that did not pass; for the template, where that is all of them, their number."""
+    if outcome.result is None:
+        return Text("not graded", style="red")
+    checks = [check for exercise in outcome.result.exercises for check in exercise.checks]
+    failed = [check.id for check in checks if check.verdict in expect.CAUGHT]
+    if outcome.job.sample is None and len(failed) > 3:
+        return Text(f"{len(failed)} of {len(checks)} checks")
+    return Text(", ".join(failed))
+
+
+def write(outcomes: list[Outcome], seconds: float, folder: Path) -> None:
+    """Write each result below `folder`, and `demo.json`, which lists them with what was expected."""
+    listed = []
+    for outcome in outcomes:
+        job = outcome.job
+        name = Path(*job.exercises, job.kind, f"{job.name}.json") if job.sample else Path(f"{job.name}.json")
+        if outcome.result is not None:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            write_json(folder / name, outcome.result.to_json())
+        listed.append(
+            {
+                "submission": job.name,
+                "kind": job.kind,
+                "exercises": list(job.exercises),
+                "as_expected": not outcome.surprises,
+                "surprises": list(outcome.surprises),
+                "points": outcome.result.points if outcome.result else None,
+                "max_points": outcome.result.max_points if outcome.result else None,
+                "seconds": round(outcome.seconds, 2),
+                "result": name.as_posix() if outcome.result else None,
+            }
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / "demo.json", {"seconds": round(seconds, 1), "submissions": listed})
+
+
+def main() -> int:
+    """Grade everything and return the exit status."""
+    known = known_exercises(default_graders())
+    parser = argparse.ArgumentParser(prog="python -m lockstep.demo", description=__doc__.splitlines()[0])
+    parser.add_argument("--exercise", action="append", choices=known, help="only this exercise")
+    parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 4), help="submissions at a time")
+    options = parser.parse_args()
+    exercises = tuple(options.exercise or known)
+
+    out, err = terminal.console_for(sys.stdout), terminal.console_for(sys.stderr)
+    begun = time.monotonic()
+    columns = (BarColumn(bar_width=30), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(
+        *columns,
+        TextColumn("{task.description}", markup=False),
+        console=err,
+        transient=True,
+        disable=not err.is_terminal,
+    ) as progress:
+        outcomes = run_all(list(jobs(exercises)), options.jobs, progress)
+    seconds = time.monotonic() - begun
+    write(outcomes, seconds, RESULTS)
+
+    out.print(table(outcomes, exercises))
+    unexpected = [outcome for outcome in outcomes if outcome.surprises]
+    for outcome in unexpected:
+        out.print()
+        out.print(
+            Text(f"{' '.join(outcome.job.exercises)} {outcome.job.name}: not as expected", style="bold red")
+        )
+        out.print(terminal.notes(outcome.surprises))
+    out.print()
+    out.print(
+        f"{len(outcomes) - len(unexpected)} of {len(outcomes)} submissions scored what they must, "
+        f"in {seconds:.0f} s; the results are in {safe_line(RESULTS.relative_to(ROOT).as_posix())}/."
+    )
+    return 1 if unexpected else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
