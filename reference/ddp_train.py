@@ -1,7 +1,7 @@
 """Trains ResNet-18 on CIFAR-10 on as many processes as torchrun starts. Compare with `train_noddp.py`.
 
-./ddp_train.sh --training-data data --epochs 3        on one node
-python ddp_train.py --training-data data --epochs 3   in one process
+In one process:     python ddp_train.py --training-data data --epochs 3
+In many, one node:  ./ddp_train.sh --training-data data --epochs 3
 """
 
 import argparse
@@ -158,7 +158,7 @@ def main() -> None:
     parser.add_argument("--batch-size", default=BATCH_SIZE, type=int, help="of one process")
     parser.add_argument("--lr", default=LEARNING_RATE, type=float)
     parser.add_argument("--scale-lr", action="store_true", help="multiply --lr by the number of processes")
-    parser.add_argument("--backend", choices=("nccl", "gloo", "mpi"), help="default: as the device needs it")
+    parser.add_argument("--backend", help="default: nccl on GPUs, gloo elsewhere")
     parser.add_argument(
         "--init-method", metavar="URL", help="where the processes meet, for example file:///x"
     )

@@ -1,8 +1,8 @@
 """Labeled Faces in the Wild as a lazy data set, a look at one batch, and the time a pass takes.
 
-python lfw_dataset.py -path_to_folder lfw -visualize_batch
-python lfw_dataset.py -path_to_folder lfw -get_timing -num_workers 1
-python lfw_dataset.py -path_to_folder lfw -get_timing -report reports/loader.json
+A look:    python lfw_dataset.py -path_to_folder lfw -visualize_batch
+A timing:  python lfw_dataset.py -path_to_folder lfw -get_timing -num_workers 1
+A report:  python lfw_dataset.py -path_to_folder lfw -get_timing -report reports/loader.json
 """
 
 import argparse
@@ -83,8 +83,12 @@ def show_batch(images: torch.Tensor) -> None:
 
 
 def time_passes(loader: DataLoader, batches_to_check: int) -> list[dict]:
-    """Read at most `batches_to_check` batches, `PASSES` times; return one reading per pass."""
-    # >>> solution: iterate over the loader PASSES times and take the seconds that each pass needs
+    """Read at most `batches_to_check` batches, `PASSES` times; return one reading per pass.
+
+    A reading holds `rep` (0, 1, ...), `t_start` and `t_end` (`time.time()`), `wall_s` (`repr` of the seconds,
+    from `time.perf_counter()`), and the number of `samples` and of `steps`, which are batches.
+    """
+    # >>> solution: iterate over the loader PASSES times and take the time of each pass
     readings = []
     for rep in range(PASSES):
         samples = steps = 0
@@ -112,7 +116,7 @@ def write_loader_report(path: str, runs: list[dict], n_images: int) -> None:
     # Here and not on top: the data set works without the file that was handed out with the exercise.
     from perf_report import write_report
 
-    # >>> solution: plot mean and standard deviation of the seconds against the workers with plt.errorbar
+    # >>> solution: work out the lists `workers`, `means`, `stds`; draw them to `picture` with plt.errorbar
     workers = sorted({run["config"]["num_workers"] for run in runs})
     seconds = [[float(r["wall_s"]) for r in runs if r["config"]["num_workers"] == n] for n in workers]
     means = [float(np.mean(s)) for s in seconds]

@@ -30,11 +30,12 @@ def write_report(
 
     `kind` is "dataloader" or "ddp_scaling". Every run holds `config`, `rep`, `t_start`, `t_end`, `wall_s`
     (text: `repr` of a difference of two `time.perf_counter()` readings), `samples` and `steps`.
-    Readings that the same code took earlier in other configurations stay in the file, so that one
-    report can hold one process and two.
+    A report of kind "ddp_scaling" keeps the readings that the same code took earlier in other configurations,
+    so that one file can hold one process and two.
     """
     code_sha256 = hashlib.sha256(Path(script).read_bytes()).hexdigest()
-    runs = _earlier_runs(Path(path), code_sha256, workload, runs) + runs
+    if kind == "ddp_scaling":
+        runs = _earlier_runs(Path(path), code_sha256, workload, runs) + runs
     on_gpu = torch.cuda.is_available() and kind != "dataloader"
     report = {
         "schema": "perf-report/1",

@@ -1,6 +1,6 @@
 """Trains ResNet-18 on CIFAR-10 in one process. Given: `ddp_train.py` is this script on many processes.
 
-python train_noddp.py --training-data data --epochs 3
+Start it with: python train_noddp.py --training-data data --epochs 3
 """
 
 import argparse
