@@ -58,7 +58,7 @@ def check(options: argparse.Namespace) -> int:
         raise grading.CouldNotGrade(f"there is no folder {json_file.absolute().parent} to write --json into")
     wanted = grading.Options(
         submission=options.path,
-        exercises=options.exercise,
+        exercises=tuple(options.exercise),
         seed=options.seed,
         sandbox=options.sandbox,
         self_check=True,

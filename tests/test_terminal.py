@@ -1,0 +1,155 @@
+"""Text of a student's making is harmless on a terminal, and tables are readable at any width."""
+
+from __future__ import annotations
+
+import io
+import re
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+
+from lockstep import terminal
+from lockstep.result import CheckResult, ExerciseResult, Result
+from lockstep.text import safe, safe_line
+from lockstep.verdict import Verdict
+from tests.results import FAILED, FAULT, NOT_CHECKED, PASSED, a_result
+
+ESCAPE = "\x1b"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain words", "plain words"),
+        (f"{ESCAPE}[31mred{ESCAPE}[0m", "red"),
+        ("\x9b31mred", "red"),
+        (f"{ESCAPE}]0;new window title\x07after", "after"),
+        (f"{ESCAPE}]8;;http://example.org{ESCAPE}\\link{ESCAPE}]8;;{ESCAPE}\\", "link"),
+        (f"{ESCAPE}c{ESCAPE}(0cleared", "cleared"),
+        (f"unfinished {ESCAPE}", "unfinished "),
+        ("failed\rpassed", "failed\npassed"),
+        ("one\r\ntwo\u2028three", "one\ntwo\nthree"),
+        ("a\tb", "a   b"),
+        ("bell\x07 back\x08space nul\x00 del\x7f", "bell backspace nul del"),
+        ("txt\u202egnp.exe\u2066\u200b", "txtgnp.exe"),
+        ("lone \ud800 surrogate", "lone  surrogate"),
+        ("e\u0301\u0302\u0303\u0304\u0305", "e\u0301\u0302"),
+        ("می\u200cخواهم", "می\u200cخواهم"),
+        ("##[error]forged", "## [error]forged"),
+        ("[bold]markup[/bold]", "[bold]markup[/bold]"),
+    ],
+)
+def test_safe_removes_what_a_terminal_would_obey(text: str, shown: str) -> None:
+    assert safe(text) == shown
+
+
+@given(st.text(alphabet=st.characters(), max_size=200))
+def test_safe_text_holds_no_control_character_and_can_be_encoded(text: str) -> None:
+    clean = safe(text)
+    clean.encode("utf-8")
+    assert not {unicodedata.category(character) for character in clean if character != "\n"} & {"Cc", "Cs"}
+    assert safe_line(text).count("\n") == 0
+
+
+def test_a_long_text_is_cut_and_says_by_how_much() -> None:
+    assert safe("x" * 1_000_000, limit=10) == "x" * 10 + " ... (999990 more characters)"
+
+
+def test_the_table_names_every_check_with_its_verdict_and_points() -> None:
+    shown = terminal.table(a_result(PASSED, FAILED, NOT_CHECKED))
+    assert re.search(r"lfw_dataset +2\.5 of 6 +1\.8 s", shown)
+    assert re.search(r"✓ +length +passed +2 of 2 +0\.2 s", shown)
+    assert re.search(r"✗ +items_are_images +failed +0\.5 of 3", shown)
+    assert re.search(r"– +workers +not checked +0 of 1", shown)
+    assert re.search(r"total +2\.5 of 6", shown)
+
+
+def test_what_did_not_pass_is_explained_below_the_table() -> None:
+    shown = terminal.table(
+        a_result(PASSED, FAILED), titles={("lfw_dataset", "items_are_images"): "Each file is one item."}
+    )
+    paragraph = shown[shown.index("lfw_dataset / items_are_images: failed, 0.5 of 3 points") :]
+    assert [line.strip() for line in paragraph.splitlines()[1:4]] == [
+        "│ Each file is one item.",
+        "│ saw 12 of 40 images",
+        "│ Try: walk into every folder",
+    ]
+    assert "lfw_dataset / length" not in shown
+
+
+def test_a_remark_on_a_passed_check_is_shown() -> None:
+    remark = CheckResult("length", Verdict.PASSED, 2.0, 2.0, "labels are not asked for")
+    assert "│ labels are not asked for" in terminal.table(a_result(remark))
+
+
+@pytest.mark.parametrize(
+    ("checks", "line"),
+    [
+        ((PASSED,), "All 1 checks passed: 2 of 2 points."),
+        ((PASSED, FAILED), "1 of 2 checks passed: 2.5 of 5 points."),
+        ((PASSED, FAULT), "1 of 2 checks passed: 2 of 4 points. A grader fault is"),
+    ],
+)
+def test_the_last_line_sums_up(checks: tuple[CheckResult, ...], line: str) -> None:
+    assert terminal.table(a_result(*checks)).splitlines()[-1 if "fault" not in line else -2].startswith(line)
+
+
+@pytest.mark.parametrize("width", [40, 80, 99, 120, 200])
+def test_no_line_is_wider_than_asked_and_no_check_id_is_cut(width: int) -> None:
+    long_id = CheckResult(
+        "shuffle_false_for_eval", Verdict.LIMIT, 0.0, 2.0, "word " * 100 + "x" * 300, "h " * 99
+    )
+    titles = {("ddp_train", "shuffle_false_for_eval"): "The whole set is evaluated once. " * 9}
+    shown = terminal.table(a_result(long_id, exercise="ddp_train"), width=width, titles=titles)
+    assert max(map(len, shown.splitlines())) <= width
+    if width >= 80:
+        assert re.search(r"shuffle_false_for_eval +exceeded a limit +0 of 2", shown)
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_no_line_begins_with_words_of_the_student(width: int) -> None:
+    """A CI service takes `::error::` at the start of a line for a command, blanks before it or not."""
+    command = "::add-mask::x ::error::y " * 20 + "\n::stop-commands::z\n  ::set-output name=a::b"
+    check = CheckResult("length", Verdict.CRASHED, 0.0, 2.0, command, command)
+    shown = terminal.table(a_result(check), width=width, titles={("lfw_dataset", "length"): command})
+    assert "::add-mask::" in shown
+    assert not [line for line in shown.splitlines() if line.lstrip().startswith("::")]
+
+
+def test_markup_is_shown_as_it_is() -> None:
+    check = CheckResult("length", Verdict.CRASHED, 0.0, 2.0, "KeyError: '[link=http://x]a[/link] [/]'")
+    assert "[link=http://x]a[/link] [/]" in terminal.table(a_result(check))
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_any_encoding_can_show_the_table(encoding: str) -> None:
+    check = CheckResult("length", Verdict.CRASHED, 0.0, 2.0, "日本語 ✗ é")
+    written = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="replace")
+    Console(file=written, width=80).print(terminal.report(a_result(PASSED, check), {}, wide=False))
+    written.flush()
+    text = written.buffer.getvalue().decode(encoding)  # type: ignore[attr-defined]
+    assert ("✓" in text) == (encoding == "utf-8")
+    assert re.search(r"[+✓] +length +passed", text)
+
+
+def test_progress_names_the_check_that_runs() -> None:
+    output = io.StringIO()
+    console = Console(file=output, width=120, force_terminal=True, color_system=None)
+    with terminal.ProgressLine(console) as progress:
+        progress.started(2, submission=None)  # type: ignore[arg-type]
+        progress.check_started("ddp_train", "weights_in_sync", "Every rank\x1b[2J ends equal.")
+        progress._bar.refresh()
+        progress.check_done("ddp_train", PASSED)
+    assert "0/2 ddp_train / weights_in_sync  Every rank ends equal." in output.getvalue()
+    assert progress.titles == {("ddp_train", "weights_in_sync"): "Every rank\x1b[2J ends equal."}
+
+
+def test_progress_is_silent_where_there_is_no_terminal() -> None:
+    output = io.StringIO()
+    with terminal.ProgressLine(Console(file=output)) as progress:
+        progress.check_started("ddp_train", "weights_in_sync", "title")
+        progress.finished(Result("somebody", 7, (ExerciseResult("ddp_train", (PASSED,)),)))
+    assert output.getvalue() == ""
