@@ -1,0 +1,186 @@
+"""What a judge holds in its hands: run the student's code, look at what came back, reach a verdict."""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NoReturn
+
+import numpy as np
+
+from lockstep import explain
+from lockstep.exercise import CheckSpec, Exercise
+from lockstep.sandbox.box import Box, Pack, RankInputs, RunSpec
+from lockstep.sandbox.limits import Limits
+from lockstep.sandbox.outcome import Outcome
+from lockstep.verdict import Failed
+from lockstep.wire import Array, Json
+
+MASTER_PORT = 29500
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What one rank alone is given, on top of what all ranks are given."""
+
+    values: Mapping[str, Json] = field(default_factory=dict)
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What all checks of one grading share."""
+
+    box: Box
+    submission: Pack
+    seed: int
+    world_sizes: tuple[int, ...]
+    self_check: bool
+
+
+class Check:
+    """One check of one submission; the fixture `check` of every judge."""
+
+    def __init__(self, setting: Setting, exercise: Exercise, spec: CheckSpec) -> None:
+        self._setting = setting
+        self._spec = spec
+        self._exercise = exercise
+        self._notes: list[str] = []
+        self.rng = _generator(setting.seed, exercise.id, spec.id)
+
+    @property
+    def id(self) -> str:
+        """The check's id within its exercise."""
+        return self._spec.id
+
+    @property
+    def points(self) -> float:
+        """Points of this check."""
+        return self._spec.points
+
+    @property
+    def world_sizes(self) -> tuple[int, ...]:
+        """The numbers of ranks to try."""
+        return self._setting.world_sizes
+
+    @property
+    def self_check(self) -> bool:
+        """Whether a student grades their own work: nothing about the inputs has to be kept from them."""
+        return self._setting.self_check
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the judge wanted to say at no cost."""
+        return tuple(self._notes)
+
+    def again(self) -> None:
+        """Start over with the same inputs, after a fault of the grader's own."""
+        self._notes = []
+        self.rng = _generator(self._setting.seed, self._exercise.id, self._spec.id)
+
+    def run(
+        self,
+        call: str,
+        *,
+        values: Mapping[str, Json] | None = None,
+        arrays: Mapping[str, Array] | None = None,
+        per_rank: Sequence[Inputs] | None = None,
+        ranks: int | None = None,
+        data: Mapping[str, Mapping[str, bytes]] | None = None,
+        files: Mapping[str, bytes] | None = None,
+        env: Sequence[Mapping[str, str]] | Mapping[str, str] | None = None,
+        seconds: float | None = None,
+        limits: Limits | None = None,
+        expect: bool = True,
+    ) -> Outcome:
+        """Run the probe's function `call` beside the student's code, in fresh processes.
+
+        `ranks=None` is one process without any group variables; `ranks=n` forks n with torchrun's
+        environment, over which `env` is laid (one mapping for all, or one per rank). `data` appears
+        read-only under /data/NAME, `files` in the student's folder. `seconds` is wall time. Unless `expect`
+        is False, ends the check as crashed, hung or over a limit when a rank did not answer.
+        """
+        count = ranks or 1
+        limits = replace(limits or Limits(), seconds=seconds or self._spec.seconds)
+        environments = env if isinstance(env, Sequence) else [env or {}] * count
+        private = per_rank or [Inputs()] * count
+        if len(environments) != count or len(private) != count:
+            raise ValueError(f"{count} ranks, but {len(environments)} environments and {len(private)} inputs")
+        group = self._group(count) if ranks is not None else [{}] * count
+        spec = RunSpec(
+            probe=self._exercise.id,
+            call=call,
+            submission=self._with(files),
+            ranks=[
+                RankInputs(
+                    values={**(values or {}), **private[rank].values},
+                    arrays={**(arrays or {}), **private[rank].arrays},
+                    environment={**group[rank], **environments[rank]},
+                )
+                for rank in range(count)
+            ],
+            data={name: Pack(tree) for name, tree in (data or {}).items()},
+            limits=limits,
+        )
+        outcome = self._setting.box.run(spec)
+        problem = explain.problem(outcome, limits) if expect else None
+        if problem is not None:
+            raise problem
+        return outcome
+
+    def expect(self, holds: object, message: str, hint: str = "", *, points: float = 0.0) -> None:
+        """End the check as failed unless `holds` is exactly True; NumPy's True counts."""
+        if not (holds is True or (isinstance(holds, np.bool_) and bool(holds))):
+            self.fail(message, hint, points=points)
+
+    def fail(self, message: str, hint: str = "", *, points: float = 0.0) -> NoReturn:
+        """End the check as failed, with `points` as partial credit."""
+        raise Failed(message, hint, points)
+
+    def note(self, text: str) -> None:
+        """Tell the student something that costs nothing."""
+        self._notes.append(text)
+
+    def _with(self, files: Mapping[str, bytes] | None) -> Pack:
+        submission = self._setting.submission
+        return replace(submission, files={**submission.files, **files}) if files else submission
+
+    def _group(self, count: int) -> list[Mapping[str, str]]:
+        # A network of its own makes a fixed port safe; without one it must be a port nobody has.
+        port = MASTER_PORT if self._setting.box.isolated else _free_port()
+        return [torchrun_environment(rank, count, port) for rank in range(count)]
+
+
+def torchrun_environment(rank: int, world_size: int, port: int = MASTER_PORT) -> dict[str, str]:
+    """The variables torchrun sets on one node (torch.distributed.elastic's local agent)."""
+    return {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(world_size),
+        "LOCAL_WORLD_SIZE": str(world_size),
+        "GROUP_RANK": "0",
+        "NODE_RANK": "0",
+        "GROUP_WORLD_SIZE": "1",
+        "ROLE_RANK": str(rank),
+        "ROLE_WORLD_SIZE": str(world_size),
+        "ROLE_NAME": "default",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_RESTART_COUNT": "0",
+        "TORCHELASTIC_MAX_RESTARTS": "0",
+        "TORCHELASTIC_RUN_ID": "none",
+    }
+
+
+def _free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _generator(seed: int, exercise: str, check: str) -> np.random.Generator:
+    # By name, so that a check's inputs do not depend on which other checks ran.
+    digest = hashlib.sha256(f"{seed}/{exercise}/{check}".encode()).digest()
+    return np.random.default_rng(int.from_bytes(digest, "big"))

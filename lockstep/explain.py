@@ -1,0 +1,213 @@
+"""From what happened in a run to what the student reads: crashed, hung or over a limit, and why.
+
+Everything here comes from the student's process and may be forged; it only ever costs the forger.
+"""
+
+from __future__ import annotations
+
+import errno
+import signal
+from collections.abc import Sequence
+
+from lockstep.sandbox.limits import GIB, MIB, Limits
+from lockstep.sandbox.outcome import Outcome, RankOutcome, StudentError
+from lockstep.text import safe
+from lockstep.verdict import CheckEnded, Crashed, Failed, GraderFault, Hung, LimitExceeded
+
+_LIMIT_ERRNOS = {
+    errno.ENOSPC: "disk",
+    errno.EFBIG: "disk",
+    errno.EDQUOT: "disk",
+    errno.EMFILE: "files",
+    errno.ENFILE: "files",
+    errno.EAGAIN: "processes",
+}
+# How torch words a failed allocation; it raises RuntimeError, not MemoryError.
+_OUT_OF_MEMORY = ("DefaultCPUAllocator", "can't allocate memory", "not enough memory", "std::bad_alloc")
+_PEER_LOST = ("Connection reset by peer", "Connection closed by peer", "Broken pipe", "Socket closed", "recv error")
+
+_HINTS: Sequence[tuple[str, str, str]] = (
+    ("NotImplementedError", "", "This part of the template is not filled in yet."),
+    ("KeyError", "RANK", "RANK, LOCAL_RANK and WORLD_SIZE are only set by torchrun. Use os.environ.get('RANK', 0) and the like, so that the file also works without it."),
+    ("KeyError", "WORLD_SIZE", "WORLD_SIZE is only set by torchrun: use os.environ.get('WORLD_SIZE', 1)."),
+    ("ModuleNotFoundError", "", "Either the package is not part of this course's environment, or a helper file of yours is not in the folder you handed in."),
+    ("FileNotFoundError", "", "Use the path you are given; paths of your own machine do not exist where this is graded."),
+    ("StopIteration", "", "Something was asked for its next item and had none: is the data set empty?"),
+    ("RuntimeError", "marked as ready twice", "A parameter was used twice in one forward of DistributedDataParallel: wrap the model once, and call the wrapped model once per step."),
+    ("RuntimeError", "Default process group has not been initialized", "A collective was called before init_process_group: check that this code also works without torchrun."),
+    ("ValueError", "Default process group has not been initialized", "A collective was called before init_process_group: check that this code also works without torchrun."),
+)  # fmt: skip
+
+
+def problem(outcome: Outcome, limits: Limits) -> CheckEnded | None:
+    """What went wrong in a run, as the verdict to end the check with; None when every rank answered.
+
+    Raises GraderFault when the fault is not in the student's code.
+    """
+    if outcome.limit is not None:
+        return _limit(outcome.limit, _phase(outcome.ranks), limits)
+    lost = [number for number, rank in enumerate(outcome.ranks) if not rank.complete and rank.status is not None]
+    first_error = _first_error(outcome.ranks)
+    if first_error is not None and not _is_peer_lost(first_error[1]):
+        return _error(*first_error, outcome.ranks, limits)
+    if lost:
+        return _ended(lost[0], outcome.ranks)
+    if outcome.timed_out:
+        return _hung(outcome, limits)
+    for rank in outcome.ranks:
+        if rank.protocol:
+            return Crashed(
+                f"{_of(outcome.ranks, rank)}answer did not arrive as one whole piece ({rank.protocol}).",
+                "The check expects what your functions return, nothing written to other files or pipes.",
+            )
+    if first_error is not None:
+        return _error(*first_error, outcome.ranks, limits)
+    return None
+
+
+def _first_error(ranks: Sequence[RankOutcome]) -> tuple[int, StudentError] | None:
+    """The error that the others follow from: not merely that a peer was gone."""
+    errors = [(number, rank.error) for number, rank in enumerate(ranks) if rank.error is not None]
+    errors.sort(key=lambda entry: _is_peer_lost(entry[1]))
+    return errors[0] if errors else None
+
+
+def _is_peer_lost(error: StudentError) -> bool:
+    return any(words in error.message for words in _PEER_LOST)
+
+
+def _phase(ranks: Sequence[RankOutcome]) -> str:
+    for rank in sorted(ranks, key=lambda rank: rank.complete):
+        for event in reversed(rank.events):
+            name = event.get("name")
+            if event.get("kind") == "phase" and isinstance(name, str):
+                return name
+    return ""
+
+
+def _while(phase: str) -> str:
+    return f"while {safe(phase, 160)}" if phase else "before any of your functions was called"
+
+
+def _of(ranks: Sequence[RankOutcome], rank: RankOutcome) -> str:
+    return "The " if len(ranks) == 1 else f"Rank {list(ranks).index(rank)}'s "
+
+
+def _who(number: int, ranks: Sequence[RankOutcome]) -> str:
+    return "your code" if len(ranks) == 1 else f"rank {number} of {len(ranks)}"
+
+
+def _limit(name: str, phase: str, limits: Limits) -> LimitExceeded:
+    sentences = {
+        "memory": (
+            f"more memory than the {limits.memory / GIB:.0f} GiB of this check",
+            "Is something kept that could be let go, such as every batch, every loss with its graph, or a whole data set?",
+        ),
+        "processes": (
+            f"more than the {limits.processes} processes and threads of this check",
+            "Does something start processes in a loop, or a DataLoader in every step?",
+        ),
+        "output": (
+            f"more than the {limits.output // MIB} MiB of printed output of this check",
+            "Is there a print in an endless loop?",
+        ),
+        "disk": (
+            f"more than the {limits.disk // MIB} MiB of disk space of this check",
+            "Is something written in every step that should be written once?",
+        ),
+        "files": (
+            f"more than the {limits.open_files} open files of this check",
+            "Are files opened and never closed? Use `with open(...)` or `with Image.open(...)`.",
+        ),
+    }
+    what, hint = sentences[name]
+    return LimitExceeded(f"Your code used {what} {_while(phase)}, and was stopped.", hint)
+
+
+def _ended(number: int, ranks: Sequence[RankOutcome]) -> Crashed:
+    status = ranks[number].status or 0
+    phase = _phase([ranks[number]])
+    if status < 0:
+        try:
+            name = signal.Signals(-status).name
+        except ValueError:
+            name = f"signal {-status}"
+        kinds = {"SIGSEGV": "a segmentation fault", "SIGABRT": "an abort", "SIGKILL": "a kill"}
+        how = f"was ended by {kinds.get(name, name)} ({name})"
+        hint = "Code outside Python failed: look for tensors of different shapes in one collective, or ctypes."
+    else:
+        how = f"ended by itself (exit status {status}) without coming back"
+        hint = "Look for os._exit or exit() in your code; a function should return, or raise an exception."
+    return Crashed(f"The process of {_who(number, ranks)} {how}, {_while(phase)}.", hint)
+
+
+def _error(number: int, error: StudentError, ranks: Sequence[RankOutcome], limits: Limits) -> CheckEnded:
+    name, message = safe(error.type, 60), safe(error.message, 200)
+    exceeded = _exceeded(error)
+    if exceeded is not None:
+        return _limit(exceeded, error.phase, limits)
+    if error.type == "StudentMistake":
+        return Failed(f"{message[:1].upper()}{message[1:]}.", "Check the name against the exercise's contract.")
+    if not error.frames and not error.phase:
+        raise GraderFault(f"the probe failed: {error.type}: {error.message}")
+    if error.type == "SystemExit":
+        text = f"{_capital(_who(number, ranks))} called sys.exit or exit ({message or 'no status'})"
+    else:
+        text = f"{_capital(_who(number, ranks))} raised {name}{': ' + message if message else ''}"
+    place = error.frames[-1] if error.frames else None
+    if error.line is not None and name.endswith("Error") and place is None:
+        text += f" (line {error.line})"
+    elif place is not None:
+        text += f" ({safe(str(place), 120)}, in {safe(place.function, 60)})"
+    return Crashed(f"{text}, {_while(error.phase)}.", _hint(error))
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _exceeded(error: StudentError) -> str | None:
+    if error.type == "MemoryError" or any(words in error.message for words in _OUT_OF_MEMORY):
+        return "memory"
+    return None if error.errno is None else _LIMIT_ERRNOS.get(error.errno)
+
+
+def _hint(error: StudentError) -> str:
+    for kind, words, hint in _HINTS:
+        if error.type == kind and words in error.message:
+            return hint
+    if _is_peer_lost(error):
+        return "Another rank ended while this one still waited for it: every rank must make the same collectives."
+    return "Run the same call by hand with small data; the line above is where it stopped."
+
+
+def _hung(outcome: Outcome, limits: Limits) -> Hung:
+    ranks = outcome.ranks
+    where = "; ".join(_stands(number, rank, len(ranks)) for number, rank in enumerate(ranks))
+    text = f"No answer within {limits.seconds:.0f} s {_while(_phase(ranks))}: {where}."
+    if len(ranks) > 1:
+        hint = (
+            "A collective (all_reduce, barrier, broadcast, the backward of a wrapped model ...) returns only when "
+            "every rank calls it. Look for one inside `if rank == 0`, for ranks with different numbers of "
+            "batches, and for an exception that one rank swallows."
+        )
+    else:
+        hint = "Look for an endless loop, a wait for input, or a process group that waits for ranks that never come."
+    return Hung(text, hint)
+
+
+def _stands(number: int, rank: RankOutcome, world: int) -> str:
+    who = "it" if world == 1 else f"rank {number}"
+    if rank.complete:
+        return f"{who} has finished" if rank.error is None else f"{who} has raised {safe(rank.error.type, 60)}"
+    if rank.status is not None:
+        return f"{who} has ended"
+    stands = rank.standing
+    if stands is None:
+        return f"{who} gave no sign of life"
+    if stands.state == "stopped":
+        return f"{who} has stopped itself (SIGSTOP)"
+    place = f" at {safe(str(stands.frame), 120)}" if stands.frame else ""
+    if stands.waits_in:
+        return f"{who} waits in {safe(stands.waits_in, 120)}{place}"
+    return f"{who} is busy{place}" if place else f"{who} is busy outside your files"

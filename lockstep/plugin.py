@@ -1,0 +1,339 @@
+"""The pytest plugin: `pytest graders/ --submission PATH` grades a submission.
+
+Only hooks and fixtures live here, in the order pytest calls them. Each grader test is a check; how it
+ends becomes a CheckResult that travels with the test's report, also between xdist's processes.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import sys
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from lockstep.exercise import FILE, CheckSpec, Exercise, ExerciseError, find_exercises, load_exercise
+from lockstep.result import CheckResult, ExerciseResult, Result
+from lockstep.verdict import CheckEnded, GraderFault, NotChecked, Verdict
+
+if TYPE_CHECKING:
+    from lockstep.check import Check, Setting
+    from lockstep.submission import Submission
+
+PROPERTY = "lockstep"
+EVENTS = "lockstep-events"
+FAULT_MESSAGE = "lockstep itself failed at this check. It says nothing about your work and is not held against it."
+FAULT_HINT = "Tell your instructor the name of this check."
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add lockstep's options."""
+    group = parser.getgroup("lockstep", "grading distributed-training labs")
+    group.addoption("--submission", metavar="PATH", help="folder, archive or file to grade")
+    group.addoption("--exercise", action="append", default=[], metavar="ID", help="only this exercise (repeatable)")
+    group.addoption("--seed", type=int, help="draw the hidden inputs from this seed (default: a secret one)")
+    group.addoption("--sandbox", choices=("auto", "bubblewrap", "none"), default="auto", help="where student code runs")
+    group.addoption("--json", dest="lockstep_json", metavar="FILE", help="write the result as JSON")
+    group.addoption("--world-sizes", default="2,3,4", metavar="N,N", help="numbers of ranks to try (default 2,3,4)")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> None:
+    """Under xdist keep an exercise's checks on one worker: they build on each other and share a sandbox."""
+    if config.getoption("submission") and config.getoption("dist", "no") == "load":
+        config.option.dist = "loadgroup"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Take the submission in and, where checks will run, start the sandbox before anything is imported."""
+    config.addinivalue_line("markers", "xdist_group(name): see pytest-xdist")
+    path = config.getoption("submission")
+    if path:
+        config.pluginmanager.register(_Grading(config, Path(path)), "lockstep-grading")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without a submission the graders have nothing to look at."""
+    if not config.getoption("submission") and any(_exercise_folder(item) for item in items):
+        raise pytest.UsageError("grading needs something to grade: pytest graders/ --submission PATH")
+
+
+def _exercise_folder(item: pytest.Item) -> Path | None:
+    folder = item.path.parent
+    return folder if (folder / FILE).exists() else None
+
+
+def _world_sizes(text: str) -> tuple[int, ...]:
+    try:
+        sizes = tuple(int(word) for word in text.split(","))
+    except ValueError:
+        sizes = ()
+    if not sizes or any(not 2 <= size <= 8 for size in sizes):
+        raise pytest.UsageError(f"--world-sizes takes numbers from 2 to 8 with commas between, not {text!r}")
+    return sizes
+
+
+class _Grading:
+    """The state of one grading; registered only when there is a submission."""
+
+    def __init__(self, config: pytest.Config, path: Path) -> None:
+        from lockstep.submission import SubmissionError, open_submission
+
+        self._config = config
+        self._worker = cast("dict[str, Any] | None", getattr(config, "workerinput", None))
+        self._coordinates = self._worker is None and bool(config.getoption("numprocesses", None))
+        self.world_sizes = _world_sizes(config.getoption("world_sizes"))
+        try:
+            self.submission: Submission = open_submission(path)
+        except SubmissionError as error:
+            raise pytest.UsageError(str(error)) from None
+        seed = self._worker["lockstep_seed"] if self._worker else config.getoption("seed")
+        self.seed: int = secrets.randbits(48) if seed is None else seed
+        self._setting: Setting | None = None
+        self._exercises: dict[str, Exercise] = {}
+        self._full: set[tuple[str, str]] = set()
+        self._ended: set[tuple[str, str]] = set()
+        self._results: dict[tuple[str, str], CheckResult] = {}
+        self._result: Result | None = None
+        self._started = False
+        if not self._coordinates and not config.option.collectonly:
+            self._start()
+
+    # Starting
+
+    def _start(self) -> None:
+        from lockstep.sandbox import bubblewrap
+        from lockstep.sandbox.box import Box, Pack
+
+        isolated = self._config.getoption("sandbox") != "none"
+        problem = bubblewrap.problem() if isolated else None
+        if problem is not None:
+            raise pytest.UsageError(f"no sandbox, so nothing is graded: {problem}")
+        chosen = self._chosen(self._graders())
+        warm = sorted({name for exercise in chosen for name in exercise.warm})
+        probes = {exercise.id: exercise.probe.resolve() for exercise in chosen}
+        box = Box(probes, isolated=isolated, modules=warm)
+        self._config.add_cleanup(box.close)
+        # Imported while the sandbox warms up; it brings in NumPy.
+        from lockstep.check import Setting
+
+        self._setting = Setting(
+            box=box,
+            submission=Pack(self.submission.files, self.submission.executable),
+            seed=self.seed,
+            world_sizes=self.world_sizes,
+            self_check=bool(getattr(self._events, "self_check", False)),
+        )
+
+    @property
+    def _events(self) -> Any:
+        return self._config.pluginmanager.get_plugin(EVENTS)
+
+    def _graders(self) -> tuple[Exercise, ...]:
+        """The exercises among what pytest was asked to collect."""
+        found: dict[str, Exercise] = {}
+        for argument in self._config.args:
+            place = Path(self._config.invocation_params.dir, argument.split("::")[0]).resolve()
+            place = place.parent if place.is_file() else place
+            try:
+                own = (load_exercise(place),) if (place / FILE).exists() else ()
+                exercises = own or find_exercises(place) or find_exercises(place / "graders")
+            except ExerciseError as error:
+                raise pytest.UsageError(str(error)) from None
+            found.update({exercise.id: exercise for exercise in exercises})
+        if not found:
+            raise pytest.UsageError("no exercise here: name the folder of graders, as in `pytest graders/`")
+        for exercise in found.values():
+            # Judges import their own package and the fixtures' generators from beside `graders`.
+            root = str(exercise.folder.resolve().parent.parent)
+            if root not in sys.path:
+                sys.path.insert(0, root)
+        return tuple(found.values())
+
+    def _chosen(self, exercises: tuple[Exercise, ...]) -> tuple[Exercise, ...]:
+        asked = [name for words in self._config.getoption("exercise") for name in words.split(",") if name]
+        known = {exercise.id for exercise in exercises}
+        for name in asked:
+            if name not in known:
+                raise pytest.UsageError(f"there is no exercise {name!r}; there are {', '.join(sorted(known))}")
+        return tuple(exercise for exercise in exercises if not asked or exercise.id in asked)
+
+    def pytest_configure_node(self, node: Any) -> None:
+        """Give an xdist worker the seed, so that all draw from one."""
+        node.workerinput["lockstep_seed"] = self.seed
+
+    # Collecting
+
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Keep the chosen exercises' checks, in the order of their exercise.toml."""
+        self._exercises = {exercise.id: exercise for exercise in self._chosen(self._graders())}
+        kept: list[tuple[tuple[str, int], pytest.Item]] = []
+        for item in items:
+            exercise = self._exercises.get(item.path.parent.name)
+            if exercise is None:
+                continue
+            position = exercise.checks.index(_spec(item, exercise))
+            item.add_marker(pytest.mark.xdist_group(exercise.id))
+            kept.append(((exercise.id, position), item))
+        chosen = {id(item) for _, item in kept}
+        config.hook.pytest_deselected(items=[item for item in items if id(item) not in chosen])
+        items[:] = [item for _, item in sorted(kept, key=lambda entry: entry[0])]
+        if self._worker is None and not self._coordinates:
+            self._announce(len(items))
+
+    def _announce(self, total: int) -> None:
+        if not self._started and self._events is not None:
+            self._events.started(total, self.submission)
+        self._started = True
+
+    # Running
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Tell whoever listens which check is running now."""
+        if self._events is not None and self._worker is None:
+            item = self._by_node.get(nodeid)
+            if item is not None:
+                title = (item.function.__doc__ or "").strip().splitlines() or [""]
+                self._events.check_started(item.path.parent.name, _check_id(item), title[0])
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Remember the checks by the name their reports carry."""
+        self._by_node = {item.nodeid: item for item in session.items if isinstance(item, pytest.Function)}
+
+    @pytest.fixture
+    def check(self, request: pytest.FixtureRequest) -> Iterator[Check]:
+        """The check that the requesting test is."""
+        from lockstep.check import Check
+
+        exercise = self._exercises[request.path.parent.name]
+        assert self._setting is not None
+        check = Check(self._setting, exercise, _spec(request.node, exercise))
+        request.node.stash[_CHECK] = check
+        yield check
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:
+        """Run a judge, once more in a fresh sandbox when lockstep itself failed."""
+        check = pyfuncitem.stash.get(_CHECK, None)
+        if check is None:
+            return None
+        exercise = self._exercises[pyfuncitem.path.parent.name]
+        for need in exercise.check(check.id).needs:
+            key = (exercise.id, need)
+            if key in self._ended and key not in self._full:
+                raise NotChecked(f"Not looked at, because {need} did not pass.", f"Mend {need} first.")
+        arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+        try:
+            pyfuncitem.obj(**arguments)
+        except GraderFault:
+            check.again()
+            pyfuncitem.obj(**arguments)
+        return True
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Turn the end of a judge into a verdict; only lockstep's own failures keep their traceback."""
+        report = yield
+        exercise = self._exercises.get(item.path.parent.name)
+        if exercise is None or (call.when != "call" and call.excinfo is None):
+            return report
+        error = call.excinfo.value if call.excinfo is not None else None
+        result = _judged(_spec(item, exercise), error, item.stash.get(_CHECK, None), call.duration)
+        key = (exercise.id, result.id)
+        self._ended.add(key)
+        if result.verdict is Verdict.PASSED:
+            self._full.add(key)
+        report.user_properties.append((PROPERTY, json.dumps({"exercise": exercise.id, **_as_json(result)})))
+        if isinstance(error, CheckEnded):
+            text = f"{result.verdict}: {result.message}\n{result.hint}".rstrip()
+            report.longrepr = text
+            if isinstance(error, NotChecked):
+                report.outcome = "skipped"
+                report.longrepr = (str(item.path), 0, f"not checked: {result.message}")
+        return report
+
+    # Reporting
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Collect results where they come together: in the only process, or in xdist's coordinator."""
+        if self._worker is not None:
+            return
+        for name, value in report.user_properties:
+            if name == PROPERTY and report.when in ("setup", "call"):
+                fields = json.loads(str(value))
+                exercise = fields.pop("exercise")
+                result = CheckResult(**{**fields, "verdict": Verdict(fields["verdict"])})
+                self._results[exercise, result.id] = result
+                if self._events is not None:
+                    self._events.check_done(exercise, result)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """Put the result together and write it."""
+        if self._worker is not None or not self._results:
+            return
+        order = {exercise.id: exercise for exercise in self._chosen(self._graders())}
+        self._result = Result(
+            submission=self.submission.name,
+            seed=self.seed,
+            exercises=tuple(
+                ExerciseResult(name, tuple(self._of(exercise)))
+                for name, exercise in order.items()
+                if any(key[0] == name for key in self._results)
+            ),
+        )
+        path = self._config.getoption("lockstep_json")
+        if path:
+            text = json.dumps(self._result.to_json(), indent=2, ensure_ascii=False)
+            Path(path).write_text(text + "\n", encoding="utf-8")
+        if self._events is not None:
+            self._events.finished(self._result)
+
+    def _of(self, exercise: Exercise) -> Iterator[CheckResult]:
+        for spec in exercise.checks:
+            result = self._results.get((exercise.id, spec.id))
+            if result is not None:
+                yield result
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Print the table below pytest's own output."""
+        from lockstep import terminal
+
+        if self._result is not None:
+            terminalreporter.write_line("")
+            for line in terminal.table(self._result).splitlines():
+                terminalreporter.write_line(line)
+
+
+_CHECK: pytest.StashKey[Any] = pytest.StashKey()
+
+
+def _check_id(item: pytest.Item) -> str:
+    return item.name.removeprefix("test_").partition("[")[0].partition("@")[0]
+
+
+def _spec(item: pytest.Item, exercise: Exercise) -> CheckSpec:
+    try:
+        return exercise.check(_check_id(item))
+    except ExerciseError as error:
+        raise pytest.UsageError(f"{item.nodeid}: {error}") from None
+
+
+def _judged(spec: CheckSpec, error: BaseException | None, check: Check | None, seconds: float) -> CheckResult:
+    notes = " ".join(check.notes) if check is not None else ""
+    if error is None:
+        return CheckResult(spec.id, Verdict.PASSED, spec.points, spec.points, notes, "", seconds)
+    if not isinstance(error, CheckEnded):
+        return CheckResult(spec.id, Verdict.FAULT, 0.0, spec.points, FAULT_MESSAGE, FAULT_HINT, seconds)
+    points = min(max(error.points, 0.0), spec.points)
+    message = f"{error.feedback.message} {notes}".strip()
+    return CheckResult(spec.id, error.verdict, points, spec.points, message, error.feedback.hint, seconds)
+
+
+def _as_json(result: CheckResult) -> dict[str, object]:
+    return {**vars(result), "verdict": str(result.verdict)}
