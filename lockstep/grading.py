@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
+from lockstep.exercise import ExerciseError, find_exercises
 from lockstep.result import CheckResult, Result
 from lockstep.text import safe_line
 
@@ -87,8 +88,11 @@ class Silent:
 
 
 def known_exercises(graders: Path) -> tuple[str, ...]:
-    """The exercises that `graders` can grade: its folders that hold an exercise.toml, by name."""
-    return tuple(sorted(found.parent.name for found in graders.glob("*/exercise.toml")))
+    """The names of the exercises that `graders` can grade. Raises CouldNotGrade for a faulty one."""
+    try:
+        return tuple(exercise.id for exercise in find_exercises(graders))
+    except ExerciseError as error:
+        raise CouldNotGrade(str(error)) from error
 
 
 def grade(options: Options, events: Events) -> Result:
@@ -193,14 +197,18 @@ class Bridge:
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A grader file that cannot be imported is our fault, never a failed check."""
         if report.failed and self.problem is None:
-            last_line = (report.longreprtext.strip().splitlines() or ["no reason given"])[-1]
-            self.problem = f"the grader {report.nodeid} cannot be read: {safe_line(last_line)}"
+            # pytest marks the lines of the error itself with an "E".
+            last_line = _last_line(report.longreprtext).removeprefix("E").strip()
+            self.problem = f"the grader {report.nodeid} cannot be read: {last_line}"
 
     def pytest_internalerror(self, excrepr: object) -> bool:
         """Replace pytest's traceback by its last line; `pytest graders/` shows the whole."""
-        last_line = (str(excrepr).strip().splitlines() or ["no reason given"])[-1]
         self.problem = (
-            f"lockstep itself failed ({safe_line(last_line)}); "
+            f"lockstep itself failed ({_last_line(str(excrepr))}); "
             "`pytest graders/ --submission PATH` shows where"
         )
         return True
+
+
+def _last_line(text: str) -> str:
+    return safe_line((text.strip().splitlines() or ["no reason given"])[-1])

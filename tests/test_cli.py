@@ -17,6 +17,13 @@ from lockstep.grading import PUBLIC_SEED, CouldNotGrade, Events, Options
 from lockstep.result import CheckResult, Result
 from tests.results import FAILED, FAULT, NOT_CHECKED, PASSED, a_result
 
+EXERCISE = """
+title = "An exercise"
+files = ["x.py"]
+[[check]]
+id = "first"
+points = 1
+"""
 Stub = Callable[..., list[Options]]
 
 
@@ -48,7 +55,7 @@ def graders(tmp_path: Path) -> Path:
     """A graders folder that knows two exercises."""
     for name in ("lfw_dataset", "ddp_train"):
         (tmp_path / "graders" / name).mkdir(parents=True)
-        (tmp_path / "graders" / name / "exercise.toml").write_text('title = "x"\n')
+        (tmp_path / "graders" / name / "exercise.toml").write_text(EXERCISE)
     return tmp_path / "graders"
 
 
@@ -164,6 +171,12 @@ def test_an_unknown_exercise_lists_the_known_ones(graders: Path, capsys: pytest.
 def test_a_folder_without_graders_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["check", str(tmp_path), "--graders", str(tmp_path)]) == 2
     assert f"no graders in {tmp_path}" in _one_sentence(capsys)
+
+
+def test_a_faulty_exercise_is_named(graders: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (graders / "ddp_train" / "exercise.toml").write_text("title = 1 = 2")
+    assert cli.main(["check", str(graders), "--graders", str(graders)]) == 2
+    assert "ddp_train/exercise.toml" in _one_sentence(capsys)
 
 
 @pytest.mark.parametrize(

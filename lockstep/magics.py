@@ -1,0 +1,194 @@
+"""One notebook cell as plain Python: what only IPython understands becomes comments, line by line.
+
+Every line keeps its number. Nothing is parsed: a scanner follows strings, brackets and backslashes just
+far enough to know where a statement begins, so that the `%` of a modulo on a line of its own or a `!`
+inside a text is left alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+# Cell magics that run the cell's Python in the notebook itself. All others hand the cell to another
+# program or language.
+_WRAPPERS = frozenset({"time", "timeit", "capture", "prun", "memit", "mprun", "wandb"})
+_WRITERS = frozenset({"writefile", "file"})
+
+_FUTURE = re.compile(r"from\s+__future__\s+import\s+[\w, ]+(?:#.*)?$")
+_TIMED = re.compile(r"%time\s+(?!-)(?=\S)")
+_ASSIGNED = re.compile(r"([A-Za-z_]\w*)\s*=\s*([!%])\s*(.*)")
+_HELP = re.compile(r"\?{1,2}\s*[\w.*]+\s*$|%{0,2}[A-Za-z_*][\w.*]*\s*\?{1,2}\s*$")
+_INSTALL = re.compile(r"(?:pip3?|conda|mamba|apt|apt-get)\s+(?:install|uninstall|list|show|update)\b")
+_AWAIT = re.compile(r"(?:[A-Za-z_]\w*\s*=\s*)?await\b|async\s+(?:for|with)\b")
+
+_OUTSIDE = re.compile(r"#|\"\"\"|'''|[\"']|[(\[{]|[)\]}]|\\$")
+_INSIDE = {quote: re.compile(r"\\(?:.|$)|" + quote) for quote in ('"', "'", '"""', "'''")}
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file that a `%%writefile` cell writes: the name as it stands there, and the lines."""
+
+    name: str
+    lines: tuple[str, ...]
+    append: bool
+
+
+@dataclass(frozen=True)
+class PlainCell:
+    """A cell without IPython: as many `lines` as it had.
+
+    `future` are `from __future__` imports, which belong at the top of a file and are comments here.
+    `left_out` says in a few words why the cell is all comment, "" when it is not.
+    """
+
+    lines: tuple[str, ...]
+    future: tuple[str, ...] = ()
+    written: Written | None = None
+    left_out: str = ""
+
+
+def plain_python(lines: Sequence[str]) -> PlainCell:
+    """The cell `lines` (without line ends) as Python."""
+    lines = _dedented(lines)
+    first = next((number for number, line in enumerate(lines) if line.strip()), len(lines))
+    while first < len(lines) and lines[first].startswith("%%"):
+        magic, _, arguments = lines[first][2:].strip().partition(" ")
+        if magic.lower() not in _WRAPPERS:
+            return _foreign(lines, magic, arguments, lines[first + 1 :])
+        lines[first] = _comment(lines[first])
+        first += 1
+    return _without_line_magics(lines)
+
+
+def _foreign(lines: Sequence[str], magic: str, arguments: str, body: Sequence[str]) -> PlainCell:
+    comments = tuple(_comment(line) for line in lines)
+    if magic.lower() in _WRITERS:
+        words = arguments.split()
+        names = [word.strip("\"'") for word in words if not word.startswith("-")]
+        if len(names) == 1:
+            return PlainCell(
+                comments, written=Written(names[0], tuple(body), "-a" in words or "--append" in words)
+            )
+    return PlainCell(comments, left_out=f"is a %%{magic} cell")
+
+
+def _without_line_magics(lines: Sequence[str]) -> PlainCell:
+    position = _Position()
+    plain: list[str] = []
+    future: list[str] = []
+    dropping = in_shell = False
+    for line in lines:
+        if in_shell or (dropping and not position.at_statement):
+            # The rest of something that was dropped; as a comment it needs no indentation.
+            plain.append(_comment(line))
+            if in_shell:
+                in_shell = line.endswith("\\")
+            else:
+                position.feed(line)
+            continue
+        dropping = False
+        if not position.at_statement:
+            plain.append(line)
+            position.feed(line)
+            continue
+        indent = line[: len(line) - len(line.lstrip())]
+        code = line[len(indent) :]
+        if _FUTURE.match(code) and not indent:
+            future.append(code)
+            plain.append(_comment(line))
+        elif timed := _TIMED.match(code):
+            line = indent + code[timed.end() :]
+            plain.append(line)
+            position.feed(line)
+        elif assigned := _ASSIGNED.match(code):
+            name, sign, command = assigned.groups()
+            if sign == "%" and command.startswith("time "):
+                line = f"{indent}{name} = {command[5:]}"
+                position.feed(line)
+            else:
+                # What a shell command prints is a list of lines: an empty one keeps the name defined.
+                in_shell = line.endswith("\\")
+                line = f"{indent}{name} = {'[]' if sign == '!' else 'None'}  {_comment(sign + command)}"
+            plain.append(line)
+        elif code.startswith(("%", "!", "?")) or _HELP.match(code) or _INSTALL.match(code):
+            in_shell = line.endswith("\\")
+            plain.append(_placeholder(indent, code))
+        elif not indent and _AWAIT.match(code):
+            # Only IPython awaits outside a function. Elsewhere it would be a syntax error of the whole file.
+            dropping = True
+            plain.append(_placeholder(indent, code))
+            position.feed(line)
+        else:
+            plain.append(line)
+            position.feed(line)
+    if position.unfinished:
+        # Jupyter reports such a cell and goes on; in one file it would swallow all that follow.
+        return PlainCell(
+            tuple(_comment(line) for line in lines), left_out="ends inside a bracket or a string"
+        )
+    return PlainCell(tuple(plain), tuple(future))
+
+
+def _dedented(lines: Sequence[str]) -> list[str]:
+    """Without the first line's indentation, as IPython does for code pasted out of a function."""
+    first = next((line for line in lines if line.strip()), "")
+    indent = first[: len(first) - len(first.lstrip())]
+    return [line.removeprefix(indent) for line in lines]
+
+
+def _comment(line: str) -> str:
+    return f"# {line}" if line.strip() else ""
+
+
+def _placeholder(indent: str, code: str) -> str:
+    # An `if` whose body was one magic still needs a body; at the margin nothing does, and a `pass`
+    # there would forbid `from __future__` further down.
+    return f"{indent}pass  # {code}" if indent else f"# {code}"
+
+
+class _Position:
+    """Where the next line begins: at a statement, inside brackets or a string, after a backslash."""
+
+    def __init__(self) -> None:
+        self._quote = ""
+        self._depth = 0
+        self._continued = False
+
+    @property
+    def at_statement(self) -> bool:
+        return not (self._quote or self._depth or self._continued)
+
+    @property
+    def unfinished(self) -> bool:
+        return not self.at_statement
+
+    def feed(self, line: str) -> None:
+        """Read one line."""
+        offset = 0
+        self._continued = False
+        while offset <= len(line):
+            match = (_INSIDE[self._quote] if self._quote else _OUTSIDE).search(line, offset)
+            if match is None:
+                break
+            offset = match.end()
+            token = match[0]
+            if token == "\\":
+                self._continued = True
+                break
+            if self._quote:
+                if token == self._quote:
+                    self._quote = ""
+            elif token == "#":
+                break
+            elif token in "([{":
+                self._depth += 1
+            elif token in ")]}":
+                self._depth = max(self._depth - 1, 0)
+            else:
+                self._quote = token
+        if len(self._quote) == 1 and not self._continued:
+            # A string that its line does not close is an error of this line, not of the next.
+            self._quote = ""

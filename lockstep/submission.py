@@ -1,0 +1,284 @@
+"""Takes in what a student hands in: folder, archive, notebook or single file become one tree in memory.
+
+Nothing is unpacked to disk, nothing is executed or unpickled, no link is followed. What is wrong with the
+hand-in as a whole is a `SubmissionError`; what is wrong with one file costs that file only and is a note.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path, PurePosixPath
+from types import MappingProxyType
+
+from lockstep.archive import UPLOAD_BYTES, list_archive, refuse_bombs
+from lockstep.folder import list_folder, read_file
+from lockstep.leftovers import TREE_BYTES, TREE_FILES, Skipped, prune, skip_notes, trim
+from lockstep.members import (
+    NAME_BYTES,
+    Kind,
+    Member,
+    SubmissionError,
+    check_name,
+    check_tree,
+    composed,
+    shown,
+    size_text,
+    twin_key,
+)
+from lockstep.notebook import NotebookSource, read_notebook
+from lockstep.source import direction_marks, source_problem
+
+__all__ = ["Submission", "SubmissionError", "open_submission", "source_problem"]
+
+_ARCHIVES = (".zip", ".tar.gz", ".tgz", ".tar")
+_SOURCES = (".py", ".ipynb")
+GRADABLE = frozenset(".py .ipynb .sh .md .json .yaml .yml .pbs .slurm .sbatch .lsf".split())
+"""A hand-in with none of these holds no exercise: sources, launch files, reports or answers."""
+
+NAME_LENGTH = 100
+"""Characters of a display name; a table and a CSV file stay readable."""
+
+_ACCEPTED = "Hand in a folder, a .zip, a .tar.gz, a .py or an .ipynb file."
+
+
+@dataclass(frozen=True)
+class Submission:
+    """One hand-in as the sandbox will see it. All mappings are read-only.
+
+    `name` is for display: letters, digits, dots, dashes and underscores. `files` maps relative posix paths
+    to contents; those in `executable` have their executable bit set. `digest` identifies both. `notes` are
+    sentences for a person: what was skipped or read differently. `problems` says for the path of a Python
+    source why it cannot be graded, also when it is not in `files`. `notebooks` leads lines of `NAME.py`
+    back to the cells of the notebook it was made from.
+    """
+
+    name: str
+    files: Mapping[str, bytes]
+    executable: frozenset[str]
+    digest: str
+    notes: tuple[str, ...]
+    problems: Mapping[str, str] = field(default_factory=dict)
+    notebooks: Mapping[str, NotebookSource] = field(default_factory=dict)
+
+
+def open_submission(path: Path) -> Submission:
+    """Read what lies at `path`: a folder, .zip, .tar, .tar.gz, .tgz, or a single .py or .ipynb file.
+
+    Raises `SubmissionError` with a sentence for whoever handed it in.
+    """
+    given = os.path.basename(os.path.abspath(path))
+    listed, skipped = _list(path, given)
+    files, wrapper = _unwrapped(_orderly_files(listed))
+    kept, too_much = trim(files)
+    notes = [f"the submission was read from the folder {shown(wrapper)} inside"] if wrapper else []
+    notes += skip_notes([*skipped, *too_much])
+    if not _gradable(file.path for file in kept):
+        raise _nothing_gradable(given, files, notes)
+    tree = _Tree(notes=notes)
+    for item in too_much:
+        tree.miss(item)
+    for file in kept:
+        if not _is_notebook(file.path):
+            tree.add(file.path, file.read())
+    for file in kept:
+        if _is_notebook(file.path):
+            tree.add_notebook(file.path, file.read())
+    if not _gradable(tree.files):
+        # All there was were notebooks that cannot be read: the first one's trouble is the hand-in's.
+        raise SubmissionError(next(iter(tree.problems.values())))
+    tree.check_sources()
+    executable = frozenset(file.path for file in kept if file.executable and file.path in tree.files)
+    return Submission(
+        name=display_name(given),
+        files=MappingProxyType(tree.files),
+        executable=executable,
+        digest=_digest(tree.files, executable),
+        notes=tuple(tree.notes),
+        problems=MappingProxyType(tree.problems),
+        notebooks=MappingProxyType(tree.notebooks),
+    )
+
+
+def display_name(given: str) -> str:
+    """`given`, the name of a file or folder, for tables, pages and CSV files, without its suffix.
+
+    Letters of any script stay, so that people find themselves. Everything a spreadsheet, a shell, a path
+    or a terminal could take for more than a name becomes an underscore.
+    """
+    suffix = next((suffix for suffix in (*_ARCHIVES, *_SOURCES) if given.lower().endswith(suffix)), "")
+    plain = unicodedata.normalize("NFC", given[: len(given) - len(suffix)][:NAME_BYTES])
+    safe = (character if _is_nameable(character) else "_" for character in plain)
+    return "".join(safe).lstrip("-._")[:NAME_LENGTH] or "submission"
+
+
+def _is_nameable(character: str) -> bool:
+    return character in "-._" or unicodedata.category(character)[0] in "LMN"
+
+
+def _list(path: Path, given: str) -> tuple[list[Member], list[Skipped]]:
+    try:
+        # Only what was handed in may itself be a link: class folders are often made of them.
+        target = Path(os.path.realpath(path))
+        status = os.stat(target)
+    except FileNotFoundError as error:
+        raise SubmissionError(f"There is no file or folder {shown(given)}.") from error
+    except (OSError, ValueError) as error:
+        raise SubmissionError(
+            f"{shown(given)} cannot be opened. Check its name and its permissions."
+        ) from error
+    if stat.S_ISDIR(status.st_mode):
+        return list_folder(target)
+    if not stat.S_ISREG(status.st_mode):
+        raise SubmissionError(f"{shown(given)} is neither a file nor a folder. {_ACCEPTED}")
+    if given.lower().endswith(_SOURCES):
+        read = partial(read_file, target, status.st_size, given)
+        return [Member(composed(given), status.st_size, read)], []
+    if not given.lower().endswith(_ARCHIVES):
+        raise SubmissionError(f"{shown(given)} is not of a type that is graded. {_ACCEPTED}")
+    if status.st_size > UPLOAD_BYTES:
+        raise SubmissionError(
+            f"{shown(given)} has {size_text(status.st_size)}, more than {size_text(UPLOAD_BYTES)}. "
+            "Leave data sets, model weights and virtual environments out."
+        )
+    listed, skipped = prune(list_archive(read_file(target, status.st_size, given), given))
+    refuse_bombs(listed, status.st_size, given)
+    return listed, skipped
+
+
+def _orderly_files(listed: Sequence[Member]) -> list[Member]:
+    """The plain files among `listed`; refuses odd names, twins, and what is neither file nor folder."""
+    files = [member for member in listed if member.kind is not Kind.FOLDER]
+    for member in files:
+        if member.kind is not Kind.FILE:
+            raise SubmissionError(
+                f"{shown(member.path)} is {member.kind}; only plain files are taken. Put the file itself there, "
+                "or leave it out."
+            )
+        check_name(member.path)
+    check_tree(
+        (member.path for member in files), (member.path for member in listed if member.kind is Kind.FOLDER)
+    )
+    return files
+
+
+def _unwrapped(files: list[Member]) -> tuple[list[Member], str]:
+    """The files as seen from the innermost folder that holds everything, and that folder's path."""
+    wrapper = os.path.commonpath([os.path.dirname(file.path) for file in files]) if files else ""
+    start = len(wrapper) + 1 if wrapper else 0
+    return [replace(file, path=file.path[start:]) for file in files], wrapper
+
+
+def _nothing_gradable(given: str, files: Sequence[Member], notes: Sequence[str]) -> SubmissionError:
+    if not files and not notes:
+        return SubmissionError(f"{shown(given)} is empty. {_ACCEPTED}")
+    inner = next((file.path for file in files if file.path.lower().endswith(_ARCHIVES)), None)
+    if inner is not None:
+        return SubmissionError(f"{shown(given)} holds another archive, {shown(inner)}. Hand in that one.")
+    held = ", ".join(shown(file.path) for file in files[:3])
+    seen = [f"It holds {held}{' and more' if len(files) > 3 else ''}."] if held else []
+    seen += [f"{note[0].upper()}{note[1:]}." for note in notes]
+    return SubmissionError(" ".join([f"{shown(given)} holds nothing that can be graded.", *seen, _ACCEPTED]))
+
+
+def _gradable(paths: Iterable[str]) -> bool:
+    return any(PurePosixPath(path).suffix.lower() in GRADABLE for path in paths)
+
+
+def _is_notebook(path: str) -> bool:
+    return path.lower().endswith(".ipynb")
+
+
+@dataclass
+class _Tree:
+    """The files while they are gathered, and what there is to say about them."""
+
+    notes: list[str]
+    files: dict[str, bytes] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+    notebooks: dict[str, NotebookSource] = field(default_factory=dict)
+
+    def add(self, path: str, content: bytes) -> None:
+        """Take a file as it is."""
+        self.files[path] = content
+
+    def miss(self, item: Skipped) -> None:
+        """Remember why a source is not there."""
+        path = PurePosixPath(item.path)
+        if path.suffix.lower() in _SOURCES:
+            self.problems[str(path.with_suffix(".py"))] = (
+                f"{shown(item.path)} was not read: it is {item.reason}."
+            )
+
+    def add_notebook(self, path: str, data: bytes) -> None:
+        """Take `NAME.ipynb` as `NAME.py`, unless that is there already, and the files its cells write."""
+        module = str(PurePosixPath(path).with_suffix(".py"))
+        if twin := self._twin(module):
+            self.notes.append(f"{shown(path)} was not read, because {shown(twin)} is there as well")
+            return
+        try:
+            source = read_notebook(data, path)
+        except SubmissionError as error:
+            self.problems[module] = str(error)
+            self.notes.append(str(error))
+            return
+        self.notes += source.notes
+        for name, content in source.files.items():
+            written = str(PurePosixPath(path).with_name("x").parent / name)
+            try:
+                check_tree([*self.files, written])
+            except SubmissionError:
+                self.notes.append(
+                    f"{shown(path)} writes {shown(written)}, but that is there already and was kept"
+                )
+            else:
+                self.files[written] = content
+        if twin := self._twin(module):
+            self.notes.append(
+                f"{shown(twin)} is the file that a cell of {shown(path)} writes, not its other cells"
+            )
+            return
+        self.files[module] = source.text.encode("utf-8")
+        self.notebooks[module] = source
+        self.notes.append(f"{shown(path)} was read as {shown(module)}")
+
+    def check_sources(self) -> None:
+        """Look for sources that Python cannot read, or that read otherwise than they run."""
+        if len(self.files) > 2 * TREE_FILES or sum(map(len, self.files.values())) > 2 * TREE_BYTES:
+            raise SubmissionError("The notebooks hold too much code. Hand in those that were asked for.")
+        for path, content in self.files.items():
+            if not path.endswith(".py"):
+                continue
+            if problem := source_problem(path, content):
+                self.problems[path] = problem
+                self.notes.append(problem)
+            elif lines := direction_marks(content):
+                notebook = self.notebooks.get(path)
+                place = notebook.place(lines[0]) if notebook else f"line {lines[0]}"
+                self.notes.append(
+                    f"{shown(path)} holds bidirectional control characters in {place}: "
+                    "it may read otherwise than it runs"
+                )
+
+    def _twin(self, path: str) -> str | None:
+        key = twin_key(path)
+        return next((other for other in self.files if twin_key(other) == key), None)
+
+
+def _digest(files: Mapping[str, bytes], executable: frozenset[str]) -> str:
+    """SHA-256 over path, mode bit and content of every file, in order of the paths.
+
+    Lengths go in front, or a byte could move from one file's end to the next one's name unnoticed.
+    """
+    total = hashlib.sha256()
+    for path in sorted(files):
+        name = path.encode("utf-8")
+        total.update(f"{len(name)} {int(path in executable)} {len(files[path])}\n".encode())
+        total.update(name)
+        total.update(files[path])
+    return total.hexdigest()
