@@ -29,7 +29,7 @@ ENTRIES = 5000
 """Entries listed, tools' folders included: 200,000 take a second to list, 5,000 a fortieth of that."""
 
 RATIO = 200
-"""Expanded over packed size. Deflate reaches 1032 on zeros; logs, the best packed of honest files, about 50."""
+"""Expanded over packed size. Deflate reaches 1032 on zeros; logs, the best packed of honest files, 50."""
 
 RATIO_FREE_BYTES = 1 << 20
 """Below this size any ratio is harmless: a file of blanks is no bomb."""
@@ -93,7 +93,8 @@ def list_archive(data: bytes, name: str) -> list[Member]:
     if not data:
         found = "an empty file"
     raise SubmissionError(
-        f"{shown(name)} is {found or 'not an archive, or a damaged one'}. Hand in a folder, a .zip or a .tar.gz."
+        f"{shown(name)} is {found or 'not an archive, or a damaged one'}. "
+        "Hand in a folder, a .zip or a .tar.gz."
     )
 
 
@@ -142,7 +143,7 @@ def _announced_entries(data: bytes, name: str) -> int:
         raise _too_many(name)
     if size > len(data) or size < entries * _CENTRAL_HEADER_BYTES:
         raise _damaged(name)
-    return entries
+    return int(entries)
 
 
 def _refuse_overlaps(infos: list[zipfile.ZipInfo], directory: int, name: str) -> None:
@@ -290,7 +291,8 @@ def _bomb(name: str) -> SubmissionError:
 
 def _too_many(name: str) -> SubmissionError:
     return SubmissionError(
-        f"{shown(name)} holds more than {ENTRIES} entries. Leave data sets, .git and virtual environments out."
+        f"{shown(name)} holds more than {ENTRIES} entries. "
+        "Leave data sets, .git and virtual environments out."
     )
 
 

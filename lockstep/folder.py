@@ -42,7 +42,8 @@ def list_folder(root: Path) -> tuple[list[Member], list[Skipped]]:
         walked += len(entries)
         if walked > WALKED_ENTRIES:
             raise SubmissionError(
-                f"The folder holds more than {WALKED_ENTRIES} files. Leave data sets and virtual environments out."
+                f"The folder holds more than {WALKED_ENTRIES} files. "
+                "Leave data sets and virtual environments out."
             )
         for entry in entries:
             path = composed(f"{folder}/{entry.name}" if folder else entry.name)

@@ -30,26 +30,29 @@ READ_BYTES = 64 << 20
 FOLDER_ENTRIES = 1000
 """A folder with more entries than that and no source file among them is a data set under some name."""
 
-SOURCES = frozenset(
-    ".py .ipynb .sh .md .txt .rst .toml .cfg .ini .yaml .yml .json .csv .pbs .slurm .sbatch .lsf".split()
-)
-_BULK = frozenset(
-    ".jpg .jpeg .png .gif .bmp .pt .pth .ckpt .bin .npy .npz .pkl .h5 .onnx .safetensors .zip .gz .tgz .tar "
-    ".bz2 .xz .7z .rar .log .pdf .mp4 .so .o".split()
-)
-_CODE = frozenset({".py", ".ipynb", ".sh"})
 
-_TOOL_FOLDERS = frozenset(
-    ".git .hg .svn __pycache__ .ipynb_checkpoints node_modules __macosx .idea .vscode .mypy_cache .pytest_cache "
-    ".ruff_cache .tox .nox .cache .venv .trash wandb mlruns lightning_logs".split()
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_CODE = _set(".py .ipynb .sh")
+_TEXTS = _set(".md .txt .rst .toml .cfg .ini .yaml .yml .json .csv .pbs .slurm .sbatch .lsf")
+_BULK = _set(
+    ".jpg .jpeg .png .gif .bmp .pt .pth .ckpt .bin .npy .npz .pkl .h5 .onnx .safetensors .zip .gz .tgz .tar "
+    ".bz2 .xz .7z .rar .log .pdf .mp4 .so .o"
+)
+_TOOL_FOLDERS = _set(
+    ".git .hg .svn __pycache__ .ipynb_checkpoints node_modules __macosx .idea .vscode .mypy_cache "
+    ".pytest_cache .ruff_cache .tox .nox .cache .venv .trash wandb mlruns lightning_logs"
 )
 _TOOL_FILES = frozenset({".ds_store", "icon\r", "thumbs.db", "desktop.ini"})
-_DATA_FOLDERS = frozenset(
-    "cifar-10-batches-py cifar-10-batches-bin cifar-100-python lfw lfw-deepfunneled lfw_funneled lfw-funneled "
-    "lfw_home cinic-10 cinic10 tiny-imagenet-200 imagenette2 imagenette2-160 imagenette2-320 hymenoptera_data".split()
+_DATA_FOLDERS = _set(
+    "cifar-10-batches-py cifar-10-batches-bin cifar-100-python cinic-10 cinic10 lfw lfw-deepfunneled "
+    "lfw_funneled lfw-funneled lfw_home tiny-imagenet-200 imagenette2 imagenette2-160 imagenette2-320 "
+    "hymenoptera_data"
 )
 # Torchvision's own layout; without `raw` inside, a folder called MNIST is more likely somebody's code.
-_TORCHVISION_FOLDERS = frozenset({"mnist", "fashionmnist", "kmnist", "qmnist", "emnist"})
+_TORCHVISION_FOLDERS = _set("mnist fashionmnist kmnist qmnist emnist")
 
 TOOL = "made by a tool, not part of the work"
 DATA = "a data set; the checks bring their own"
@@ -161,5 +164,5 @@ def skip_notes(skipped: Iterable[Skipped]) -> list[str]:
 
 def _importance(file: Member) -> tuple[int, int, str]:
     suffix = PurePosixPath(file.path).suffix.lower()
-    rank = 0 if suffix in _CODE else 1 if suffix in SOURCES else 3 if suffix in _BULK else 2
+    rank = 0 if suffix in _CODE else 1 if suffix in _TEXTS else 3 if suffix in _BULK else 2
     return rank, file.path.count("/"), file.path

@@ -94,10 +94,8 @@ def relative_path(raw: str) -> str:
 def composed(path: str) -> str:
     """`path` in NFC. Raises `SubmissionError` for one that is too long."""
     # Length first: putting many stacked accents in their canonical order takes quadratic time.
-    if len(path.encode("utf-8", "surrogatepass")) > PATH_BYTES or path.count("/") >= PATH_DEPTH:
-        raise SubmissionError(
-            f"{shown(path)} lies too deep: a path has at most {PATH_DEPTH} parts and {PATH_BYTES} bytes. Shorten it."
-        )
+    if len(path.encode("utf-8", "surrogatepass")) > PATH_BYTES:
+        raise SubmissionError(f"The path {shown(path)} is longer than {PATH_BYTES} bytes. Shorten it.")
     return unicodedata.normalize("NFC", path)
 
 
@@ -106,7 +104,10 @@ def check_name(path: str) -> None:
 
     Spaces, umlauts and leading dashes are welcome: a name never reaches a shell.
     """
-    for part in path.split("/"):
+    parts = path.split("/")
+    if len(parts) > PATH_DEPTH:
+        raise SubmissionError(f"{shown(path)} lies more than {PATH_DEPTH} folders deep. Move it up.")
+    for part in parts:
         categories = {unicodedata.category(character) for character in part}
         if "Cs" in categories:
             raise SubmissionError(f"The name {shown(path)} is not valid UTF-8. Rename the file.")
@@ -134,7 +135,6 @@ def check_tree(paths: Iterable[str], folders: Iterable[str] = ()) -> None:
 
     `folders` are those that the archive lists by name; the parents of `paths` are known without.
     """
-    files: dict[str, str] = {}
     files: dict[str, str] = {}
     for path in paths:
         twin = files.get(twin_key(path))

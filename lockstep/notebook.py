@@ -84,8 +84,8 @@ def read_notebook(data: bytes, name: str) -> NotebookSource:
 def _parse(data: bytes, name: str) -> dict[str, object]:
     if len(data) > NOTEBOOK_BYTES or data.count(b"[") + data.count(b"{") > PARTS:
         raise SubmissionError(
-            f"{shown(name)} has {size_text(len(data))}; at most {size_text(NOTEBOOK_BYTES)} and a million parts "
-            "are read. Clear the outputs and save it again."
+            f"{shown(name)} has {size_text(len(data))}; at most {size_text(NOTEBOOK_BYTES)} and a million "
+            "parts are read. Clear the outputs and save it again."
         )
     try:
         notebook = json.loads(data.decode("utf-8-sig"), object_pairs_hook=_without_outputs)
@@ -93,7 +93,8 @@ def _parse(data: bytes, name: str) -> dict[str, object]:
         raise SubmissionError(f"{shown(name)} is not valid UTF-8. Save it again in Jupyter.") from error
     except (ValueError, RecursionError) as error:
         raise SubmissionError(
-            f"{shown(name)} is not valid JSON: it is damaged, incomplete, or no notebook. Save it again in Jupyter."
+            f"{shown(name)} is not valid JSON: it is damaged, incomplete, or no notebook. "
+            "Save it again in Jupyter."
         ) from error
     if not isinstance(notebook, dict) or not _is_integer(notebook.get("nbformat")):
         raise SubmissionError(f"{shown(name)} is JSON, but not a notebook. Save it in Jupyter as .ipynb.")
@@ -151,24 +152,21 @@ def _upgraded(cells: Sequence[_Cell], name: str) -> list[_Cell]:
     ]
     sheet = {"cells": plain, "metadata": {}}
     old = {"nbformat": 3, "nbformat_minor": 0, "metadata": {"name": ""}, "worksheets": [sheet]}
-    return list(nbformat.convert(nbformat.from_dict(old), 4).cells)
+    return list(nbformat.convert(nbformat.from_dict(old), 4).cells)  # type: ignore[no-untyped-call]
 
 
 def _is_orderly(notebook: Mapping[str, object]) -> bool:
-    """Whether the notebook is valid by Jupyter's own schema. Its complaints quote cells, so they stop here."""
+    """Whether the notebook is valid by Jupyter's own schema, whose complaints quote cells and stop here."""
     import nbformat
     from nbformat.validator import isvalid
 
-    minor = notebook.get("nbformat_minor")
-    if notebook["nbformat"] == 4 and (not _is_integer(minor) or isinstance(minor, int) and minor > 5):
-        return False
     try:
-        return bool(isvalid(nbformat.from_dict(notebook)))
+        return bool(isvalid(nbformat.from_dict(notebook)))  # type: ignore[no-untyped-call]
     except Exception:  # nesting, numbers where it expects text: all it does not expect
         return False
 
 
-def _objects(parent: Mapping[str, object], key: str, name: str) -> list[dict[str, object]]:
+def _objects(parent: _Cell, key: str, name: str) -> list[_Cell]:
     found = parent.get(key)
     if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
         raise SubmissionError(f"{shown(name)} has no list of {key}. Save it again in Jupyter.")

@@ -32,8 +32,8 @@ def source_problem(name: str, data: bytes) -> str | None:
     file = shown(name)
     if len(data) > SOURCE_BYTES:
         return (
-            f"{file} has {size_text(len(data))}; a source of more than {size_text(SOURCE_BYTES)} is not graded. "
-            "Move data out of it."
+            f"{file} has {size_text(len(data))}; a source of more than {size_text(SOURCE_BYTES)} is not "
+            "graded. Move data out of it."
         )
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return f"{file} is saved as UTF-16, which Python does not read. Save it as UTF-8."
@@ -59,7 +59,7 @@ def source_problem(name: str, data: bytes) -> str | None:
 
 
 def direction_marks(data: bytes) -> list[int]:
-    """The lines of a source that hold bidirectional control characters: they may read otherwise than they run.
+    """The lines of a source that hold direction marks: they may read otherwise than they run.
 
     Lines are counted from 1. Only for sources without a `source_problem`.
     """

@@ -38,7 +38,9 @@ __all__ = ["Submission", "SubmissionError", "open_submission", "source_problem"]
 
 _ARCHIVES = (".zip", ".tar.gz", ".tgz", ".tar")
 _SOURCES = (".py", ".ipynb")
-GRADABLE = frozenset(".py .ipynb .sh .md .json .yaml .yml .pbs .slurm .sbatch .lsf".split())
+GRADABLE = frozenset(
+    {".py", ".ipynb", ".sh", ".md", ".json", ".yaml", ".yml", ".pbs", ".slurm", ".sbatch", ".lsf"}
+)
 """A hand-in with none of these holds no exercise: sources, launch files, reports or answers."""
 
 NAME_LENGTH = 100
@@ -157,8 +159,8 @@ def _orderly_files(listed: Sequence[Member]) -> list[Member]:
     for member in files:
         if member.kind is not Kind.FILE:
             raise SubmissionError(
-                f"{shown(member.path)} is {member.kind}; only plain files are taken. Put the file itself there, "
-                "or leave it out."
+                f"{shown(member.path)} is {member.kind}; only plain files are taken. "
+                "Put the file itself there, or leave it out."
             )
         check_name(member.path)
     check_tree(
@@ -170,6 +172,9 @@ def _orderly_files(listed: Sequence[Member]) -> list[Member]:
 def _unwrapped(files: list[Member]) -> tuple[list[Member], str]:
     """The files as seen from the innermost folder that holds everything, and that folder's path."""
     wrapper = os.path.commonpath([os.path.dirname(file.path) for file in files]) if files else ""
+    if not any(file.path.lower().endswith((*_SOURCES, ".md")) for file in files):
+        # A folder of nothing but launch files or reports is itself what the exercise asks for.
+        wrapper = os.path.dirname(wrapper)
     start = len(wrapper) + 1 if wrapper else 0
     return [replace(file, path=file.path[start:]) for file in files], wrapper
 
