@@ -1,0 +1,163 @@
+"""Hidden LFW trees, the trusted reading of their images, and quilts: images that a figure gives away."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from dataclasses import dataclass
+from itertools import permutations
+
+import numpy as np
+from PIL import Image
+
+SIDE = 250  # pixels; every image of LFW is 250x250
+JUNCTION_OFFSETS = (3, 5, 9)  # pixels; the faces of a figure are drawn large or small
+_SYLLABLES = (
+    "an", "bel", "cor", "da", "el", "fa", "gri", "ha", "iv", "jo", "ka", "lu", "mo", "ni", "ol", "pa", "qui",
+    "ro", "sa", "to", "ul", "vi", "wen", "xa", "yo", "zel",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A folder of images: the files in it, and the pixels a reader must see: (height, width, 3) uint8."""
+
+    files: dict[str, bytes]
+    pixels: dict[str, np.ndarray]
+
+    @property
+    def count(self) -> int:
+        """The number of images."""
+        return len(self.pixels)
+
+    @property
+    def people(self) -> int:
+        """The number of people's folders."""
+        return len({path.split("/")[0] for path in self.pixels})
+
+
+def make_tree(rng: np.random.Generator, people: int, images: int) -> Tree:
+    """A clean tree as the download unpacks: `images` faces over `people` folders, nothing else."""
+    files = {path: jpeg(patchwork(rng)) for path in make_names(rng, people, images)}
+    return Tree(files, {path: read(data) for path, data in files.items()})
+
+
+def make_names(rng: np.random.Generator, people: int, images: int) -> list[str]:
+    """`Person_Name/Person_Name_0001.jpg` for `images` images of `people` people, each at least one."""
+    names: list[str] = []
+    while len(names) < people:
+        name = "_".join(_word(rng) for _ in range(int(rng.integers(2, 4))))
+        if name not in names:
+            names.append(name)
+    counts = np.ones(people, dtype=int)
+    np.add.at(counts, rng.integers(0, people, images - people), 1)
+    return [
+        f"{name}/{name}_{number:04d}.jpg"
+        for name, count in zip(names, counts, strict=True)
+        for number in range(1, count + 1)
+    ]
+
+
+def _word(rng: np.random.Generator) -> str:
+    return "".join(rng.choice(_SYLLABLES, int(rng.integers(2, 4)))).capitalize()
+
+
+def patchwork(rng: np.random.Generator) -> Image.Image:
+    """A picture that no other picture equals, and that JPEG stores small: soft random patches."""
+    patches = rng.integers(0, 256, (10, 10, 3), dtype=np.uint8)
+    return Image.fromarray(patches).resize((SIDE, SIDE), Image.Resampling.BILINEAR)
+
+
+def plain_colour(rng: np.random.Generator, side: int) -> Image.Image:
+    """A picture of one random colour, which survives every resizing."""
+    red, green, blue = (int(value) for value in rng.integers(0, 256, 3))
+    return Image.new("RGB", (side, side), (red, green, blue))
+
+
+def jpeg(image: Image.Image) -> bytes:
+    """The image as a JPEG file."""
+    file = io.BytesIO()
+    image.save(file, "JPEG", quality=90)
+    return file.getvalue()
+
+
+def read(data: bytes) -> np.ndarray:
+    """What the trusted reader sees in an image file: (height, width, 3) uint8, RGB."""
+    with Image.open(io.BytesIO(data)) as image:
+        return np.asarray(image.convert("RGB"))
+
+
+def to_tensor(pixels: np.ndarray) -> np.ndarray:
+    """What torchvision's ToTensor makes of the pixels: (3, height, width) float32 in 0..1."""
+    return np.ascontiguousarray(pixels.transpose(2, 0, 1)).astype(np.float32) / np.float32(255)
+
+
+def fingerprint(array: np.ndarray) -> str:
+    """Equal for arrays of equal dtype, shape and values. The probe computes the same of what it is given."""
+    digest = hashlib.blake2b(f"{array.dtype} {array.shape} ".encode(), digest_size=16)
+    digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+# A quilt is an image of four large squares in four different pure colours. Where they meet, a figure shows
+# the same four colours around one point, however the script moved, scaled, mirrored or normalised the image
+# and whatever it drew it with. So the judge finds in a figure which hidden images are in it, and a figure
+# that was drawn without reading them shows others: there are 210 patterns.
+_COLOURS = range(8)  # as bits: red 4, green 2, blue 1; full or none, so that clipping changes nothing
+_ROUND = ((0, 1, 2, 3), (1, 3, 0, 2), (3, 2, 1, 0), (2, 0, 3, 1))
+_SYMMETRIES = _ROUND + tuple((a, c, b, d) for a, b, c, d in _ROUND)
+
+
+def _pattern(quarters: tuple[int, ...]) -> tuple[int, ...]:
+    """The same four numbers for an image and for its rotations and mirror images."""
+    return min(tuple(quarters[place] for place in order) for order in _SYMMETRIES)
+
+
+def make_quilts(rng: np.random.Generator, patterns: int, images: int) -> tuple[Tree, set[tuple[int, ...]]]:
+    """A clean tree of quilts, and the patterns that occur in it."""
+    every = sorted({_pattern(order) for order in permutations(_COLOURS, 4)})
+    chosen = [every[place] for place in rng.choice(len(every), patterns, replace=False)]
+    names = make_names(rng, people=max(2, images // 4), images=images)
+    data = {pattern: jpeg(_quilt(pattern)) for pattern in chosen}
+    order = [chosen[place % patterns] for place in rng.permutation(images)]
+    files = {name: data[pattern] for name, pattern in zip(names, order, strict=True)}
+    pixels = {pattern: read(content) for pattern, content in data.items()}
+    return Tree(files, {name: pixels[pattern] for name, pattern in zip(names, order, strict=True)}), set(
+        chosen
+    )
+
+
+def _quilt(quarters: tuple[int, ...]) -> Image.Image:
+    bits = np.array(quarters, dtype=np.uint8).reshape(2, 2)
+    colours = np.stack([bits >> 2 & 1, bits >> 1 & 1, bits & 1], axis=-1) * np.uint8(255)
+    return Image.fromarray(colours.repeat(SIDE // 2, axis=0).repeat(SIDE // 2, axis=1))
+
+
+def quilts_in(picture: np.ndarray, hidden: set[tuple[int, ...]]) -> set[tuple[int, ...]]:
+    """Which of the hidden patterns a picture of shape (height, width, 3) shows.
+
+    None at all where most of the patterns in it are others: a picture of every possible pattern shows
+    nothing, though where two images touch, honest figures hold some patterns by chance.
+    """
+    high = (picture > 127).astype(np.uint16)
+    bits = high[..., 0] << 2 | high[..., 1] << 1 | high[..., 2]
+    found: set[tuple[int, ...]] = set()
+    for offset in JUNCTION_OFFSETS:
+        step = 2 * offset
+        if min(bits.shape) <= step:
+            continue
+        # The four pixels diagonally around each point, as one number of four octal digits.
+        corners = bits[:-step, :-step], bits[:-step, step:], bits[step:, :-step], bits[step:, step:]
+        codes = corners[0] << 9 | corners[1] << 6 | corners[2] << 3 | corners[3]
+        counts = np.bincount(codes.ravel(), minlength=4096)
+        seen: dict[tuple[int, ...], int] = {}
+        # A point where four squares meet is seen from (2 x offset)^2 places; blurred edges from few.
+        for code in np.flatnonzero(counts >= (step - 1) ** 2 / 3):
+            digits = tuple(int(code) >> shift & 7 for shift in (9, 6, 3, 0))
+            if len(set(digits)) == 4:
+                pattern = _pattern(digits)
+                seen[pattern] = seen.get(pattern, 0) + int(counts[code])
+        known = sum(count for pattern, count in seen.items() if pattern in hidden)
+        if 3 * known >= sum(seen.values()):
+            found |= seen.keys() & hidden
+    return found

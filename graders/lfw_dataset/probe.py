@@ -1,0 +1,477 @@
+"""Beside a student's lfw_dataset.py: build the data set, read items, run the script, and tell what was seen.
+
+Nothing here knows what is right. Items travel as fingerprints, which the judge compares with those of the
+images it made for this run; figures travel as pixels.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import pickle
+import resource
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePath
+from typing import Any
+
+import matplotlib
+import numpy as np
+import torch
+from matplotlib import pyplot as plt
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from PIL import Image
+from torch.utils.data import DataLoader
+from torchvision.transforms import ToTensor
+
+from lockstep.sandbox.probing import Inputs, Observation, Student, kind, plain, plain_tensor
+
+PICTURES = 6  # at most so many figures and picture files of one script are looked at
+PICTURE_SIDE = 2000  # pixels; a larger picture is scaled down
+PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
+SPARE_HANDLES = 64  # open files that are allowed on top of those a fresh process has
+COUNT_EVERY = 50  # items between two counts of the open files
+
+
+def definition(student: Student, inputs: Inputs) -> Observation:
+    """Whether the file can be imported and defines the class."""
+    student.get(student.load("lfw_dataset"), "LFWDataset")
+    return Observation({"defined": True})
+
+
+def constructs(student: Student, inputs: Inputs) -> Observation:
+    """Build the data set from one spelling of the path and read its first item."""
+    opened = watch_opens()
+    os.chdir(place(student, inputs.values["start_in"]))
+    dataset = open_dataset(student, inputs.values["path"], ToTensor())
+    first: dict[str, Any] = {}
+    problem = None
+    try:
+        with student.calling("dataset[0]"):
+            first = look(dataset[0])
+    except Exception as error:
+        problem = describe(error)
+    root = place(student, "/")
+    opened = [path.removeprefix(root.rstrip("/")) for path in opened]
+    return Observation({"opened": opened[:100], "first": first, "problem": problem})
+
+
+def length(student: Student, inputs: Inputs) -> Observation:
+    """What `__len__` says for each of the folders."""
+    lengths = []
+    for path in inputs.values["paths"]:
+        dataset = open_dataset(student, path, ToTensor())
+        with student.calling("len(dataset)"):
+            lengths.append(plain(type(dataset).__len__(dataset)))
+    return Observation({"lengths": lengths})
+
+
+def items(student: Student, inputs: Inputs) -> Observation:
+    """Read the items twice, in the orders that were asked for."""
+    dataset = open_dataset(student, inputs.values["path"], ToTensor())
+    passes = [read_items(student, dataset, order) for order in inputs.values["orders"]]
+    return Observation({"passes": passes})
+
+
+def transform(student: Student, inputs: Inputs) -> Observation:
+    """Hand over a transform that notes what it is given and answers with a table of numbers."""
+    table = inputs.tensor("table")
+    given: list[str] = []
+
+    def by_table(image: object) -> torch.Tensor:
+        given.append(
+            kind(image) if not isinstance(image, Image.Image) else f"a PIL image in mode {image.mode}"
+        )
+        if not isinstance(image, Image.Image) or image.mode != "RGB":
+            return torch.zeros(1)
+        return table[torch.from_numpy(np.array(image)).long()]
+
+    dataset = open_dataset(student, inputs.values["path"], by_table)
+    found = read_items(student, dataset, inputs.values["order"])
+    return Observation({"given": given, "items": found})
+
+
+def lazy(student: Student, inputs: Inputs) -> Observation:
+    """Read items while the files under them are replaced, and count what is opened and left open."""
+    folder = Path("faces_lazy").absolute()
+    names = inputs.values["names"]
+    write_all(folder, names, inputs.arrays["before"])
+    opened = watch_opens()
+    with few_handles() as count_handles:
+        handles = [count_handles()]
+        colours: list[list[int]] = []
+        opens: list[int] = []
+        place = "__init__"
+        try:
+            dataset = open_dataset(student, f"{folder}/", centre_colour)
+            opened_in_init = len(opened)
+            handles.append(count_handles())
+            indices = list(range(len(names)))
+            for blob, rounds in (("after", 1), ("later", inputs.values["rounds"])):
+                write_all(folder, names, inputs.arrays[blob])
+                place = "an item"
+                with student.calling("reading item after item"):
+                    for index in indices * rounds:
+                        before = len(opened)
+                        try:
+                            colours.append(colour_of(dataset[index]))
+                        except IndexError:
+                            # A data set that lost files is another check's business.
+                            indices = indices[:index]
+                            break
+                        opens.append(len(opened) - before)
+                        if len(opens) % COUNT_EVERY == 0:
+                            handles.append(count_handles())
+        except OSError as error:
+            if error.errno != errno.EMFILE:
+                raise
+            return Observation({"out_of_handles": place, "items_read": len(opens)})
+    return Observation(
+        {"opened_in_init": opened_in_init, "handles": handles, "readable": len(indices)},
+        {"colours": np.array(colours, np.int64).reshape(-1, 3), "opens": np.array(opens, np.int64)},
+    )
+
+
+def workers(student: Student, inputs: Inputs) -> Observation:
+    """Read all items in this process and in two forked workers; then pickle the data set as spawn does."""
+    dataset = open_dataset(student, inputs.values["path"], ToTensor())
+    alone = read_items(student, dataset, list(range(inputs.values["count"])))
+    # A data set that lost a file is another check's business.
+    order = [index for index, item in enumerate(alone) if item["kind"] != "IndexError"]
+    loader = DataLoader(dataset, batch_size=2, sampler=order, num_workers=2, collate_fn=list)
+    with student.calling("iterating a DataLoader with num_workers=2"):
+        forked = [look(item) for batch in loader for item in batch]
+    problem, pickled = None, b""
+    try:
+        with student.calling("pickling the data set for a spawned worker"):
+            pickled = pickle.dumps(dataset)
+    except Exception as error:
+        problem = describe(error)
+    return Observation(
+        {"order": order, "alone": alone, "forked": forked, "problem": problem},
+        {"pickled": np.frombuffer(pickled, np.uint8)},
+    )
+
+
+def spawned(student: Student, inputs: Inputs) -> Observation:
+    """What a spawned worker does: import the file anew, unpickle the data set, read items."""
+    student.load("lfw_dataset")
+    found, problem = [], None
+    try:
+        with student.calling("unpickling the data set in a spawned worker"):
+            dataset = pickle.loads(inputs.arrays["pickled"].tobytes())
+        with student.calling("reading an item in a spawned worker"):
+            found = [look(dataset[index]) for index in inputs.values["order"]]
+    except Exception as error:
+        problem = describe(error)
+    return Observation({"items": found, "problem": problem})
+
+
+def script(student: Student, inputs: Inputs) -> Observation:
+    """Run the script; note its figures, its data loaders, and how it ended."""
+    slow_opens(inputs.values["seconds_per_image"])
+    figures = Figures()
+    loaders = watch_loaders()
+    bars = watch_error_bars()
+    status, problem = None, None
+    try:
+        arguments = [place(student, word) for word in inputs.values["arguments"]]
+        status = student.run_script("lfw_dataset.py", arguments)
+    except Exception as error:
+        problem = describe(error)
+    with student.calling("drawing the figures"):
+        pictures = figures.finish()
+    return Observation(
+        {"status": status, "problem": problem, "loaders": loaders, "bars": bars},
+        {f"picture{number}": picture for number, picture in enumerate(pictures)},
+    )
+
+
+def robust(student: Student, inputs: Inputs) -> Observation:
+    """Read folders as real ones are; every trial stands for itself."""
+    for folder in inputs.values["empty_folders"]:
+        os.makedirs(folder)
+    trials = {}
+    for name, (path, count) in inputs.values["trials"].items():
+        given = Path(path) if name == "pathlib" else path
+        try:
+            dataset = open_dataset(student, given, ToTensor())
+            trials[name] = {"items": read_until_end(student, dataset, count), "problem": None}
+        except Exception as error:
+            trials[name] = {"items": [], "problem": describe(error)}
+    return Observation({"trials": trials})
+
+
+def read_until_end(student: Student, dataset: Any, count: int) -> list[dict[str, Any]]:
+    """A look at every item up to the first IndexError, and a few more where there should be no more."""
+    found: list[dict[str, Any]] = []
+    for index in range(count + 8):
+        with student.calling(f"dataset[{index}]"):
+            try:
+                found.append(look(dataset[index]))
+            except IndexError:
+                found.append({"kind": "IndexError"})
+                break
+            except Exception as error:
+                found.append({"kind": "error", "problem": describe(error)})
+    return found
+
+
+def place(student: Student, path: str) -> str:
+    """Where an absolute path of the sandbox is; without a sandbox, beside the student's folder."""
+    return os.path.dirname(student.work).rstrip("/") + path if path.startswith("/") else path
+
+
+def open_dataset(student: Student, path: str | PurePath, given_transform: object) -> Any:
+    """`LFWDataset(path, transform)`, positionally as the contract has it."""
+    path = type(path)(place(student, str(path)))
+    module = student.load("lfw_dataset") if "lfw_dataset" not in sys.modules else sys.modules["lfw_dataset"]
+    cls = student.get(module, "LFWDataset")
+    shown = f"Path({str(path)!r})" if isinstance(path, PurePath) else repr(path)
+    with student.calling(f"LFWDataset({shown}, transform)"):
+        return cls(path, given_transform)
+
+
+def read_items(student: Student, dataset: Any, order: list[int]) -> list[dict[str, Any]]:
+    """A look at each item; an index that the data set refuses is an item of kind IndexError."""
+    found = []
+    for index in order:
+        with student.calling(f"dataset[{index}]"):
+            try:
+                found.append(look(dataset[index]))
+            except IndexError:
+                found.append({"kind": "IndexError"})
+    return found
+
+
+def look(item: object) -> dict[str, Any]:
+    """What an item is; of (image, label) the image."""
+    labelled = type(item) in (tuple, list) and len(item) > 0
+    image = item[0] if labelled else item
+    seen: dict[str, Any] = {"kind": kind(image), "labelled": labelled}
+    array = plain_tensor(image)
+    if array is not None:
+        seen |= {"dtype": str(array.dtype), "shape": list(array.shape), "digest": fingerprint(array)}
+    elif isinstance(image, Image.Image):
+        # So that other checks still know which image it is.
+        seen["digest"] = fingerprint(ToTensor()(image).numpy())
+    return seen
+
+
+def fingerprint(array: np.ndarray) -> str:
+    """Equal for arrays of equal dtype, shape and values."""
+    digest = hashlib.blake2b(f"{array.dtype} {array.shape} ".encode(), digest_size=16)
+    digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """An exception of the student's code in words, with the place in their file."""
+    text = str(error)[:300].encode("utf-8", "replace").decode()
+    line, frame = None, error.__traceback__
+    while frame is not None:
+        if os.path.basename(frame.tb_frame.f_code.co_filename) == "lfw_dataset.py":
+            line = frame.tb_lineno
+        frame = frame.tb_next
+    return {"type": type(error).__name__, "message": text, "line": line}
+
+
+def centre_colour(image: Any) -> torch.Tensor:
+    """A transform as small as can be: the colour of the pixel in the middle."""
+    return torch.tensor(image.convert("RGB").getpixel((image.width // 2, image.height // 2)))
+
+
+def colour_of(item: object) -> list[int]:
+    """The colour an item shows, whether or not the transform was applied; -1 where it shows none."""
+    image = item[0] if type(item) in (tuple, list) and len(item) > 0 else item
+    if isinstance(image, Image.Image):
+        return centre_colour(image).tolist()
+    array = plain_tensor(image)
+    if array is not None and array.shape == (3,):
+        return [int(value) for value in np.clip(np.nan_to_num(array), 0, 255)]
+    if array is not None and array.ndim == 3 and array.shape[0] == 3 and array.size:
+        middle = array[:, array.shape[1] // 2, array.shape[2] // 2]
+        return [int(value) for value in np.clip(np.nan_to_num(np.rint(middle * 255)), 0, 255)]
+    return [-1, -1, -1]
+
+
+def watch_opens() -> list[str]:
+    """The image files that this process opens from now on, as absolute paths; the list grows."""
+    opened: list[str] = []
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and is_image_file(arguments[0]):
+            opened.append(os.path.normpath(os.path.join(os.getcwd(), os.fsdecode(arguments[0]))))
+
+    sys.addaudithook(hook)
+    return opened
+
+
+def is_image_file(path: object) -> bool:
+    """Whether what is opened is an image by its name; a handle's number is not."""
+    return type(path) in (str, bytes) and os.fsdecode(path).lower().endswith((".jpg", ".jpeg"))
+
+
+def slow_opens(seconds: float) -> None:
+    """Make every opening of an image take a little longer, as on a slow disk; in workers too."""
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and is_image_file(arguments[0]):
+            sleep(seconds)
+
+    sleep = time.sleep
+    if seconds:
+        sys.addaudithook(hook)
+
+
+@contextlib.contextmanager
+def few_handles() -> Iterator[Callable[[], int]]:
+    """Allow only a few more open files than there are; gives a function that counts the open ones."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = os.open(os.devnull, os.O_RDONLY)
+    os.close(highest)
+    low = min(highest + SPARE_HANDLES, limits[0])
+
+    def count() -> int:
+        return sum(map(is_open, range(low)))
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, (low, limits[1]))
+    try:
+        yield count
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def is_open(handle: int) -> bool:
+    """Whether this number is an open file."""
+    try:
+        os.fstat(handle)
+    except OSError:
+        return False
+    return True
+
+
+def write_all(folder: Path, names: list[str], blob: np.ndarray) -> None:
+    """Put the same file under all names. A file that is open keeps what it held."""
+    new = folder / "new"
+    for name in names:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new.write_bytes(blob.tobytes())
+        new.replace(path)
+
+
+def watch_loaders() -> list[dict[str, Any]]:
+    """The data loaders that are made from now on: workers asked for, and batches in each pass."""
+    loaders: list[dict[str, Any]] = []
+    make, iterate = DataLoader.__init__, DataLoader.__iter__
+
+    def making(self: Any, *args: Any, **kwargs: Any) -> None:
+        make(self, *args, **kwargs)
+        record = {"workers": plain(self.num_workers), "passes": 0}
+        loaders.append(record)
+        object.__setattr__(self, "_seen", record)
+
+    def iterating(self: Any) -> Any:
+        if hasattr(self, "_seen"):
+            self._seen["passes"] += 1
+        return iterate(self)
+
+    DataLoader.__init__, DataLoader.__iter__ = making, iterating
+    return loaders
+
+
+def watch_error_bars() -> list[dict[str, Any]]:
+    """What `errorbar` is asked to draw from now on."""
+    bars: list[dict[str, Any]] = []
+    draw = matplotlib.axes.Axes.errorbar
+
+    def drawing(self: Any, x: Any, y: Any, yerr: Any = None, *args: Any, **kwargs: Any) -> Any:
+        with contextlib.suppress(Exception):
+            heights, errors = (np.atleast_1d(np.asarray(values, float)) for values in (y, yerr))
+            if np.isfinite(heights).all() and np.isfinite(errors).all():
+                bars.append({"y": heights[:20].tolist(), "yerr": errors[:20].tolist()})
+        return draw(self, x, y, yerr, *args, **kwargs)
+
+    matplotlib.axes.Axes.errorbar = drawing
+    return bars
+
+
+class Figures:
+    """Every figure the script shows, saves, closes or leaves behind, and every picture file it writes."""
+
+    def __init__(self) -> None:
+        self.pictures: list[np.ndarray] = []
+        self.started = set(picture_files())
+        save, close = Figure.savefig, plt.close
+
+        def saving(figure: Figure, target: Any, *args: Any, **kwargs: Any) -> Any:
+            result = save(figure, target, *args, **kwargs)
+            if not is_picture_file(target):
+                self.draw(figure)
+            return result
+
+        def showing(*args: Any, **kwargs: Any) -> None:
+            self.draw_open()
+
+        def closing(*args: Any) -> None:
+            self.draw_open()
+            close(*args)
+
+        Figure.savefig, plt.show, plt.close = saving, showing, closing
+        Image.Image.show = lambda image, *args, **kwargs: self.add(image)
+        # There is no screen here: a back end with windows would only raise.
+        plt.switch_backend("agg")
+        matplotlib.use = plt.switch_backend = lambda *args, **kwargs: None
+
+    def draw_open(self) -> None:
+        """Draw the figures that changed since they were last drawn or saved."""
+        for number in plt.get_fignums():
+            figure = plt.figure(number)
+            if figure.stale and figure.axes:
+                self.draw(figure)
+
+    def draw(self, figure: Figure) -> None:
+        """Keep what a figure shows."""
+        if len(self.pictures) >= PICTURES:
+            return
+        figure.set_dpi(min(150, PICTURE_SIDE / max(figure.get_size_inches())))
+        canvas = FigureCanvasAgg(figure)
+        canvas.draw()
+        self.pictures.append(np.array(canvas.buffer_rgba())[..., :3].copy())
+
+    def add(self, image: Image.Image) -> None:
+        """Keep what a picture shows."""
+        if len(self.pictures) < PICTURES:
+            image = image.convert("RGB")
+            image.thumbnail((PICTURE_SIDE, PICTURE_SIDE))
+            self.pictures.append(np.array(image))
+
+    def finish(self) -> list[np.ndarray]:
+        """All of them."""
+        self.draw_open()
+        for path in sorted(set(picture_files()) - self.started):
+            with contextlib.suppress(Exception), Image.open(path) as image:
+                self.add(image)
+        return self.pictures
+
+
+def is_picture_file(target: object) -> bool:
+    """Whether `savefig` writes a file that can be read back as pixels."""
+    if not isinstance(target, (str, PurePath)):
+        return False
+    return PurePath(target).suffix.lower() in ("", *PICTURE_SUFFIXES)
+
+
+def picture_files() -> list[str]:
+    """The pictures in the student's folder."""
+    return [
+        os.path.join(folder, name)
+        for folder, _, names in os.walk(".")
+        for name in names
+        if name.lower().endswith(PICTURE_SUFFIXES)
+    ]

@@ -1,0 +1,214 @@
+"""The script on hidden images: does its figure show them, and do its timings fit a clock it cannot touch."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from graders.lfw_dataset import faces
+from graders.lfw_dataset.looks import number, problem_text
+from lockstep.check import Check
+from lockstep.sandbox.outcome import Outcome
+from lockstep.text import safe_line
+
+PASSES = 5
+# Scripts with a fixed grid of subplots take 9, 16, 25 or 64 images from the batch.
+SHOWN_IMAGES, SHOWN_PATTERNS = 64, 8
+TIMED_IMAGES = 8
+# "0.31", "3.1e-02", also in "0.31s"; not the 64 of "float64", nor the second part of a version number.
+_NUMBER = re.compile(r"(?<![\w.])(\d+(\.\d+)?([eE][-+]?\d+)?)\s*(ms\b|milli)?")
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """What was run and seen and expected, and the usual cause with the next step."""
+
+    message: str
+    hint: str
+
+
+def visualize_complaint(check: Check) -> Complaint | None:
+    """Whether `-visualize_batch` draws at least two different images of the folder in one figure."""
+    tree, hidden = faces.make_quilts(check.rng, SHOWN_PATTERNS, SHOWN_IMAGES)
+    flags = ["-batch_size", str(SHOWN_IMAGES), "-num_workers", "0", "-visualize_batch"]
+    arguments = ["-path_to_folder", "/data/batch/", *flags]
+    outcome = _run(check, arguments, {"batch": tree.files})
+    rank = outcome.ranks[0]
+    if ended := _ended_badly(outcome, arguments):
+        return Complaint(ended, "Run it yourself and read the last lines it prints.")
+    pictures = [rank.arrays[name] for name in sorted(rank.arrays) if name.startswith("picture")]
+    pictures = [p for p in pictures if p.ndim == 3 and p.shape[2] == 3 and p.dtype == np.uint8]
+    most = max((len(faces.quilts_in(picture, hidden)) for picture in pictures), default=0)
+    if most >= 2:
+        return None
+    told = f"`{_shown(arguments)}`"
+    if not pictures:
+        return Complaint(
+            f"{told} drew no figure and wrote no picture.",
+            "Draw the images of one batch with matplotlib: axis.imshow(image.permute(1, 2, 0)), plt.show().",
+        )
+    if most == 1:
+        return Complaint(
+            f"{told} drew {_count(pictures)}, but only one image of the batch in each.",
+            "Show the batch in one figure: a subplot for each image, or torchvision.utils.make_grid(batch).",
+        )
+    return Complaint(
+        f"{told} drew {_count(pictures)}, but no image of the folder could be recognised there.",
+        "Draw what the loader gives; imshow wants the channels last: image.permute(1, 2, 0), not reshape.",
+    )
+
+
+def timing_complaint(check: Check) -> Complaint | None:
+    """Whether `-get_timing -num_workers 1` prints the mean and deviation of five passes with one worker."""
+    tree = faces.make_tree(check.rng, people=2, images=TIMED_IMAGES)
+    delay = float(check.rng.uniform(0.003, 0.006))
+    flags = ["-batch_size", "4", "-num_workers", "1", "-get_timing", "-batches_to_check", "100"]
+    arguments = ["-path_to_folder", "/data/timed/", *flags]
+    outcome = _run(check, arguments, {"timed": tree.files}, delay)
+    if ended := _ended_badly(outcome, arguments):
+        return Complaint(ended, "Run it yourself and read the last lines it prints.")
+    rank, told = outcome.ranks[0], f"`{_shown(arguments)}`"
+    loaders = [entry for entry in _list(rank.values.get("loaders")) if isinstance(entry, dict)]
+    asked = [entry for entry in loaders if entry.get("workers") == 1]
+    passes = sum(int(number(entry.get("passes")) or 0) for entry in asked)
+    if passes == 0:
+        used = sorted({int(number(e.get("workers")) or 0) for e in loaders if number(e.get("passes"))})
+        seen = f"loaders with {_and(used)} workers were read" if used else "no DataLoader was read"
+        return Complaint(
+            f"{told}: {seen}, none with 1.",
+            "Pass the flag on: DataLoader(..., num_workers=args.num_workers).",
+        )
+    if passes < PASSES:
+        return Complaint(
+            f"{told} read the data {passes} times; the mean is over {PASSES} passes.",
+            f"Repeat the whole loop over the loader {PASSES} times and keep {PASSES} readings.",
+        )
+    printed = _readings(rank.output, rank.values.get("bars"))
+    fitting = [reading for reading in printed if reading.fits(TIMED_IMAGES * delay, outcome.elapsed)]
+    if not fitting:
+        return _no_timing(told, rank.output, printed, outcome.elapsed)
+    others = any(number(e.get("passes")) and e.get("workers") != 1 for e in loaders)
+    if passes >= 2 * PASSES and len(fitting) >= 2 and not others:
+        return Complaint(
+            f"{told} printed {len(fitting)} timings, all of loaders with 1 worker.",
+            "num_workers is fixed when a DataLoader is made: make a new one for every number you compare.",
+        )
+    return None
+
+
+def empty_complaint(check: Check) -> Complaint | None:
+    """Whether `-get_timing` on a folder that is not there says so instead of printing timings."""
+    flags = ["-batch_size", "4", "-num_workers", "0", "-get_timing"]
+    arguments = ["-path_to_folder", "/data/no_such_folder/", *flags]
+    outcome = _run(check, arguments, {})
+    rank = outcome.ranks[0]
+    if rank.values.get("problem") is not None or rank.values.get("status") != 0:
+        return None
+    if not _pairs(rank.output):
+        return None
+    return Complaint(
+        f"`{_shown(arguments)}`: the folder does not exist, yet timings of an empty loop were printed.",
+        "Stop with a message when no image was found, for instance `raise FileNotFoundError(folder)`: glob "
+        "and os.walk say nothing of a folder that is not there.",
+    )
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A mean and a standard deviation in seconds, and the last digit that was printed of the mean."""
+
+    mean: float
+    std: float
+    digit: float
+
+    def fits(self, shortest: float, elapsed: float) -> bool:
+        """Whether five passes can have had these times: none below `shortest`, all of them in `elapsed`."""
+        # Of five times between `shortest` and what the others leave, with `ddof=1`.
+        widest = max(elapsed - PASSES * shortest, 0.0) * 0.5 + self.digit
+        return (
+            self.mean + self.digit >= 0.95 * shortest
+            and PASSES * (self.mean - self.digit) <= elapsed
+            and 0 <= self.std <= widest
+        )
+
+
+def _readings(output: str, bars: object) -> list[Reading]:
+    """Every mean with its deviation that was printed or drawn as an error bar."""
+    readings = _pairs(output)
+    for bar in _list(bars):
+        if isinstance(bar, dict):
+            means, stds = _list(bar.get("y")), _list(bar.get("yerr"))
+            for mean, std in zip(map(number, means), map(number, stds), strict=False):
+                if mean is not None and std is not None:
+                    readings.append(Reading(mean, std, 0.0))
+    return readings
+
+
+def _pairs(output: str) -> list[Reading]:
+    """Two numbers with decimals, one after the other, in whatever words."""
+    found = []
+    for digits, decimals, exponent, milli in _NUMBER.findall(output[-20000:]):
+        unit = 1e-3 if milli else 1.0
+        power = int(exponent[1:]) if 0 < len(exponent) < 6 else 0
+        digit = 10.0 ** (power - max(len(decimals) - 1, 0)) * unit
+        found.append((float(digits) * unit, digit, bool(decimals or exponent)))
+    pairs = [(a, b) for a, b in pairwise(found) if a[2] and b[2]]
+    return [Reading(mean, std, digit) for (mean, digit, _), (std, _, _) in pairs]
+
+
+def _no_timing(told: str, output: str, printed: list[Reading], elapsed: float) -> Complaint:
+    if "{np." in output or "{mean" in output or "{res" in output:
+        return Complaint(
+            f"{told} printed braces instead of numbers.",
+            "The f in front of the string is missing: print(f'Timing: {np.mean(res)}+-{np.std(res)}').",
+        )
+    if printed:
+        said = printed[-1]
+        return Complaint(
+            f"{told} printed {said.mean:.4g} and {said.std:.4g}. As mean and standard deviation, in seconds, of "
+            f"{PASSES} passes that does not fit our clock: the whole script took {elapsed:.2f} s, and every image "
+            "was made slow to open.",
+            "Take the time before and after each pass over the whole loader, and print np.mean and np.std of "
+            "the five times, in seconds.",
+        )
+    return Complaint(
+        f"{told} printed no mean and standard deviation.",
+        "Print both, for instance print(f'Timing: {np.mean(res)}+-{np.std(res)}').",
+    )
+
+
+def _run(
+    check: Check, arguments: list[str], data: dict[str, dict[str, bytes]], delay: float = 0.0
+) -> Outcome:
+    return check.run("script", data=data, values={"arguments": arguments, "seconds_per_image": delay})
+
+
+def _ended_badly(outcome: Outcome, arguments: list[str]) -> str | None:
+    rank = outcome.ranks[0]
+    if problem := problem_text(rank.values.get("problem")):
+        return f"`{_shown(arguments)}` raised {problem}"
+    status = rank.values.get("status")
+    if status == 0:
+        return None
+    lines = [line for line in rank.output.splitlines() if line.strip()]
+    said = f": {safe_line(lines[-1])}" if lines else ""
+    return f"`{_shown(arguments)}` ended with status {number(status) or 0:.0f}{said}"
+
+
+def _shown(arguments: list[str]) -> str:
+    return " ".join(["python lfw_dataset.py", *arguments])
+
+
+def _count(pictures: list[np.ndarray]) -> str:
+    return "one figure" if len(pictures) == 1 else f"{len(pictures)} figures"
+
+
+def _and(numbers: list[int]) -> str:
+    return " and ".join(map(str, numbers))
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []

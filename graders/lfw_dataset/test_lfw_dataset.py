@@ -1,0 +1,335 @@
+"""Exercise 1: a lazy image data set, judged on hidden trees of faces."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from graders.lfw_dataset import faces
+from graders.lfw_dataset.looks import Look, difference, known, looks, number, prints_of, problem_text, text
+from graders.lfw_dataset.robustness import trials
+from graders.lfw_dataset.script_runs import empty_complaint, timing_complaint, visualize_complaint
+from lockstep.check import Check
+from lockstep.sandbox.outcome import RankOutcome
+from lockstep.verdict import CheckEnded, NotChecked
+
+FACES = "/data/faces/"
+LAZY_IMAGES = 150  # more than a cache of the usual size keeps
+LAZY_ITEMS = 2000  # LFW has 13,233; a process may open about 1,000 files
+
+
+def observe(check: Check, call: str, **given: Any) -> RankOutcome:
+    """Run a probe on the data set. A file that cannot be imported costs the point of `constructs` alone."""
+    try:
+        return check.run(call, **given).ranks[0]
+    except CheckEnded:
+        require_class(check)
+        raise
+
+
+def require_class(check: Check) -> None:
+    """End as not checked where there is no LFWDataset: `constructs` says so, and once is enough."""
+    if check.run("definition", expect=False).ranks[0].values.get("defined") is not True:
+        raise NotChecked("lfw_dataset.py gives no LFWDataset to look at.", "Mend constructs first.")
+
+
+def test_constructs(check: Check) -> None:
+    """`LFWDataset(path, transform)` finds the images of the folder it is given, however that is spelled."""
+    spellings = {
+        "an absolute path": ("/data/faces", "/"),
+        "an absolute path with a slash at its end": (FACES, "/"),
+        "a relative path": ("faces", "/data"),
+        "a relative path with a slash at its end": ("faces/", "/data"),
+    }
+    for words, (path, start_in) in spellings.items():
+        tree = faces.make_tree(check.rng, people=3, images=int(check.rng.integers(5, 9)))
+        values = {"path": path, "start_in": start_in}
+        seen = check.run("constructs", data={"faces": tree.files}, values=values).ranks[0].values
+        opened = {name for name in _strings(seen.get("opened")) if name.removeprefix(FACES) in tree.files}
+        if opened or known(looks([seen.get("first")]), prints_of(tree)):
+            continue
+        told = f'LFWDataset("{path}", transform) with {words} of a folder of {tree.count} images'
+        if problem := problem_text(seen.get("problem")):
+            check.fail(f"{told}: reading dataset[0] raised {problem}", hint=_path_hint(path))
+        check.fail(f"{told}: dataset[0] opened no image of that folder.", hint=_path_hint(path))
+
+
+def _path_hint(path: str) -> str:
+    if not path.endswith("/"):
+        return (
+            'If "folder/" works and "folder" does not, the path is glued together with +: use '
+            "os.path.join(folder, name) or Path(folder) / name."
+        )
+    return (
+        "Search the folder in `path_to_folder`, not one that is written into the file, and build paths with "
+        r"os.path.join or pathlib: separators such as `\\` only work on Windows."
+    )
+
+
+def test_length(check: Check) -> None:
+    """`len(dataset)` is the number of images in the folder."""
+    trees = [faces.make_tree(check.rng, 4, int(check.rng.integers(11, 19))) for _ in range(2)]
+    data = {f"faces{number}": tree.files for number, tree in enumerate(trees)}
+    seen = observe(check, "length", data=data, values={"paths": [f"/data/{name}/" for name in data]})
+    said = seen.values.get("lengths")
+    lengths = said if isinstance(said, list) else []
+    for length, tree in zip([*lengths, None, None], trees, strict=False):
+        folder = f"a folder of {tree.count} images of {tree.people} people"
+        if type(length) is not int:
+            kind = text(length.get("type")) if isinstance(length, dict) else str(length)[:20]
+            check.fail(
+                f"`__len__` returned {kind or 'nothing'} for {folder}; expected an int.",
+                hint="`return len(...)` of the list of files. Without `return` a function returns None.",
+            )
+        if length == 0:
+            check.fail(
+                f"The data set is empty: `len(dataset)` is 0 for {folder}.",
+                hint="Nothing was found and nothing was said. Print the pattern or folder that `__init__` "
+                "searches; images lie one level below the folder: FOLDER/Person_Name/Person_Name_0001.jpg.",
+            )
+        if length == tree.people:
+            hint = "That is the number of people: count the files in their folders, not the folders."
+        elif abs(length - tree.count) == 1:
+            hint = "One off: a +1 or -1 too many, or the first or last file left out."
+        else:
+            hint = "Return the length of the list of image files that `__getitem__` indexes."
+        check.expect(length == tree.count, f"`len(dataset)` is {length} for {folder}.", hint=hint)
+
+
+def test_items_are_images(check: Check) -> None:
+    """Every image of the folder is an item, once, as the tensor that the transform makes of it."""
+    tree = faces.make_tree(check.rng, people=5, images=int(check.rng.integers(13, 18)))
+    orders = [list(range(tree.count)), check.rng.permutation(tree.count).tolist()]
+    seen = observe(check, "items", data={"faces": tree.files}, values={"path": FACES, "orders": orders})
+    passes = seen.values.get("passes")
+    first, second = map(looks, passes) if isinstance(passes, list) and len(passes) == 2 else ([], [])
+    if len(first) != tree.count or len(second) != tree.count:
+        check.fail("The items did not come back as they were read.", hint="Does the file replace built-ins?")
+    if wrong := difference(first, tree):
+        check.fail(wrong.message, hint=wrong.hint)
+    again = {index: look.digest for index, look in zip(orders[1], second, strict=True)}
+    changed = [index for index, look in enumerate(first) if again[index] != look.digest]
+    if changed:
+        check.fail(
+            f"Read a second time, in another order, {len(changed)} of {tree.count} items were other images "
+            f"(dataset[{changed[0]}] is one).",
+            hint="dataset[i] must always be image i: no iterator that moves on, no file that stays open and "
+            "is used up, nothing shuffled inside `__getitem__`.",
+        )
+    if any(look.labelled for look in first + second):
+        check.fail(
+            "The images are right, but an item is a pair (image, label); it should be the image alone.",
+            hint="Return `self.transform(image)` only. A batch is then one tensor instead of a list.",
+            points=check.points - 1,
+        )
+
+
+def test_transform_applied(check: Check) -> None:
+    """The transform is given the PIL image, and its result is what the item is."""
+    tree = faces.make_tree(check.rng, people=3, images=6)
+    table = check.rng.permutation(256).astype(np.float32)
+    seen = observe(
+        check,
+        "transform",
+        data={"faces": tree.files},
+        values={"path": FACES, "order": list(range(tree.count))},
+        arrays={"table": table},
+    )
+    given = _strings(seen.values.get("given"))
+    found = [look for look in looks(seen.values.get("items")) if look.kind != "IndexError"]
+    if not given:
+        check.fail(
+            "The transform that was passed to `LFWDataset(path, transform)` was never called.",
+            hint="Keep it in `__init__` (`self.transform = transform`), return `self.transform(image)`.",
+        )
+    odd = [kind for kind in given if kind != "a PIL image in mode RGB"]
+    if odd:
+        check.fail(
+            f"The transform was given {odd[0]}; it should be given the PIL image, in RGB.",
+            hint="Convert nothing yourself: `ToTensor` is part of the transform that is passed in, and "
+            "augmentations expect a PIL image.",
+        )
+    expected = {faces.fingerprint(table[pixels]) for pixels in tree.pixels.values()}
+    if not found or known(found, expected) != len(found):
+        check.fail(
+            f"The transform was called, but {len(found) - known(found, expected)} of {len(found)} items are "
+            "not what it returned.",
+            hint="Return the transform's result: `image = self.transform(image)`, then `return image`.",
+        )
+
+
+def test_lazy(check: Check) -> None:
+    """Images are read when an item is asked for, one file per item, and no file stays open."""
+    names = faces.make_names(check.rng, 40, LAZY_IMAGES)
+    blobs = {name: faces.jpeg(faces.plain_colour(check.rng, 48)) for name in ("before", "after", "later")}
+    seen = observe(
+        check,
+        "lazy",
+        values={"names": names, "rounds": LAZY_ITEMS // LAZY_IMAGES},
+        arrays={name: np.frombuffer(blob, np.uint8) for name, blob in blobs.items()},
+    )
+    place = seen.values.get("out_of_handles")
+    if place is not None:
+        read = number(seen.values.get("items_read")) or 0
+        when = "in `__init__`" if place == "__init__" else f"after {read:.0f} items"
+        check.fail(
+            f"The process had no file handle left {when}: every image that was opened stays open.",
+            hint="LFW has 13,233 images and a process may open about 1,000 files. Keep paths, not images; "
+            "`with Image.open(path) as image:` closes the file again.",
+        )
+    opened = number(seen.values.get("opened_in_init"))
+    if opened != 0:
+        check.fail(
+            f"`__init__` opened {opened or 0:.0f} image files of {LAZY_IMAGES}; it should open none.",
+            hint="Collect paths in `__init__` and call Image.open in `__getitem__`: the real data set does "
+            "not fit into memory.",
+        )
+    colours, opens = seen.arrays.get("colours"), seen.arrays.get("opens")
+    readable = int(number(seen.values.get("readable")) or 0)
+    items = readable * (1 + LAZY_ITEMS // LAZY_IMAGES)
+    if not 2 * readable >= LAZY_IMAGES:
+        check.fail(
+            f"Of a folder of {LAZY_IMAGES} images {readable} could be read.", hint="See `items_are_images`."
+        )
+    if colours is None or opens is None or colours.shape != (items, 3) or opens.shape != (items,):
+        check.fail("The items did not come back as they were read.", hint="Does the file replace built-ins?")
+    shown = {name: faces.read(blob)[24, 24].astype(int) for name, blob in blobs.items()}
+    once, later = colours[:readable].astype(int), colours[readable:].astype(int)
+    if _all_near(once, shown["before"]):
+        check.fail(
+            "Files were replaced after `LFWDataset(...)`, and the items still showed the old images: the "
+            "pixels were read in `__init__`.",
+            hint="Keep only the paths in `__init__`; read the file in `__getitem__`.",
+        )
+    if not _all_near(once, shown["after"]):
+        check.fail(
+            f"{readable} images of one colour were read, and not every item showed it.",
+            hint="See `items_are_images`: here the same is asked of 150 small images.",
+        )
+    if not _all_near(later, shown["later"]):
+        check.fail(
+            "Files were replaced between two passes, and items still showed the old images: they are kept "
+            "in memory once they were read.",
+            hint="Do not store images in the data set; after one epoch it would hold all of LFW, in every "
+            "worker.",
+        )
+    handles = [count for count in seen.values.get("handles") or [] if type(count) is int]
+    if not handles or max(handles) - handles[0] > 16:
+        check.fail(
+            f"After {items} items more files were open than at the start.",
+            hint="`with Image.open(path) as image:` closes the file again.",
+        )
+    if opens.max() > 1:
+        check.fail(
+            f"One item opened {opens.max()} image files; one is enough.",
+            hint="Open the file of `index` alone, once.",
+            points=check.points / 2,
+        )
+
+
+def test_workers(check: Check) -> None:
+    """Worker processes, forked or spawned, give the same items as no workers."""
+    tree = faces.make_tree(check.rng, people=3, images=8)
+    data = {"faces": tree.files}
+    seen = observe(check, "workers", data=data, values={"path": FACES, "count": tree.count})
+    alone, forked = looks(seen.values.get("alone")), looks(seen.values.get("forked"))
+    alone = [look for look in alone if look.kind != "IndexError"]
+    if not known(alone, prints_of(tree)):
+        check.fail("Even without workers no item was an image of the folder.", hint="See `items_are_images`.")
+    if not _same(alone, forked):
+        check.fail(
+            f"With num_workers=2 (fork) {_in_common(alone, forked)} of {len(alone)} items were the same as "
+            "with num_workers=0.",
+            hint="An item may depend on nothing but its index: no counter, no open file, no random state "
+            "that workers share.",
+        )
+    half = check.points / 2
+    if problem := problem_text(seen.values.get("problem")):
+        check.fail(
+            f"A spawned worker (Windows, macOS) cannot be given the data set: pickling it raised {problem}.",
+            hint="Keep no lambda, open file, generator or local function in `self`.",
+            points=half,
+        )
+    arrays = {"pickled": seen.arrays.get("pickled", np.empty(0, np.uint8))}
+    order = [index for index in seen.values.get("order") or [] if type(index) is int]
+    spawned = check.run("spawned", data=data, values={"order": order}, arrays=arrays).ranks[0].values
+    if problem := problem_text(spawned.get("problem")):
+        check.fail(
+            f"num_workers=2 works with fork, but a spawned worker (Windows, macOS) raised {problem}.",
+            hint="A spawned worker imports the file anew and gets a copy of `self`, nothing else: what "
+            "`__init__` put into a global variable is not there.",
+            points=half,
+        )
+    if not _same(alone, looks(spawned.get("items"))):
+        check.fail(
+            "Spawned workers (Windows, macOS) give other items than num_workers=0.",
+            hint="What an item depends on must be kept in `self`, not in global variables.",
+            points=half,
+        )
+
+
+def test_script(check: Check) -> None:
+    """The script shows a batch, times five passes with the workers asked for, and minds a missing folder."""
+    shares = {visualize_complaint: 0.4, timing_complaint: 0.4, empty_complaint: 0.2}
+    complaints = {}
+    for part in shares:
+        if part is empty_complaint and timing_complaint in complaints:
+            # A script that never times anything does not time nothing either.
+            complaints[part] = None
+        elif complaint := part(check):
+            complaints[part] = complaint
+    if complaints:
+        require_class(check)
+        said = [complaint for complaint in complaints.values() if complaint is not None]
+        check.fail(
+            "\n".join(complaint.message for complaint in said),
+            hint="\n".join(complaint.hint for complaint in said),
+            points=round(check.points * (1 - sum(shares[part] for part in complaints)), 2),
+        )
+
+
+def test_robust(check: Check) -> None:
+    """Folders as they are in real life: stray files, odd images, a pathlib path, an index past the end."""
+    asked = trials(check.rng)
+    seen = observe(
+        check,
+        "robust",
+        data={name: trial.files for name, trial in asked.items() if name != "clutter"},
+        files={f"clutter/{name}": data for name, data in asked["clutter"].files.items()},
+        values={
+            "empty_folders": ["clutter/Nobody_Here"],
+            "trials": {name: [trial.path, len(trial.pixels)] for name, trial in asked.items()},
+        },
+    )
+    answers = seen.values.get("trials")
+    complaints = {}
+    for name, trial in asked.items():
+        answer = answers.get(name) if isinstance(answers, dict) else None
+        if complaint := trial.complaint(answer if isinstance(answer, dict) else {}):
+            complaints[name] = complaint
+    if complaints:
+        lost = sum(asked[name].share for name in complaints)
+        check.fail(
+            "\n".join(f"{asked[name].title}: {complaint}" for name, complaint in complaints.items()),
+            hint="\n".join(asked[name].hint for name in complaints),
+            points=round(check.points * (1 - lost), 2),
+        )
+
+
+def _strings(value: object) -> list[str]:
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+def _all_near(colours: np.ndarray, colour: np.ndarray) -> bool:
+    return bool((np.abs(colours - colour) <= 2).all())
+
+
+def _same(alone: list[Look], others: list[Look]) -> bool:
+    return _in_common(alone, others) == len(alone) == len(others)
+
+
+def _in_common(alone: list[Look], others: list[Look]) -> int:
+    both = Counter(look.digest for look in alone) & Counter(look.digest for look in others)
+    return sum(both.values())
