@@ -205,4 +205,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except CouldNotGrade as refusal:
+        sys.exit(f"demo: {refusal}")

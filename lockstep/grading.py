@@ -108,6 +108,8 @@ def grade(options: Options, events: Events) -> Result:
         raise KeyboardInterrupt
     if bridge.problem is not None:
         raise CouldNotGrade(bridge.problem)
+    if status == pytest.ExitCode.NO_TESTS_COLLECTED:
+        raise CouldNotGrade(f"the graders in {options.graders} hold no check for this")
     if bridge.result is None:
         raise CouldNotGrade(f"pytest ended with status {int(status)} before there was a result")
     return bridge.result
@@ -130,8 +132,8 @@ def _arguments(options: Options) -> list[str]:
     """Pytest's command line. Nothing in it depends on the folder we happen to stand in."""
     graders = str(options.graders)
     arguments = [graders, "--rootdir", graders, "-c", os.devnull, "--strict-markers"]
-    # Of the plugins installed on this machine only ours has a say.
-    arguments += ["--disable-plugin-autoload", "-p", "lockstep.plugin"]
+    # Of the plugins installed on this machine only ours has a say, and xdist's, whose hooks ours implements.
+    arguments += ["--disable-plugin-autoload", "-p", "xdist.plugin", "-p", "lockstep.plugin"]
     arguments += ["-p", "no:cacheprovider", "-p", "no:terminal"]
     arguments += ["--submission", str(options.submission), "--sandbox", options.sandbox]
     arguments += ["--world-sizes", ",".join(str(size) for size in options.world_sizes)]

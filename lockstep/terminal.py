@@ -14,6 +14,7 @@ from io import StringIO
 from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.measure import Measurement
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -94,7 +95,7 @@ def points_table(result: Result, titles: Titles, *, wide: bool) -> Table:
     """One row a check, under a row a exercise; points earned and possible, seconds."""
     # Only the titles give way when the terminal is narrow; nothing else may lose a letter.
     grid = Table(box=None, pad_edge=False, show_header=False, expand=wide)
-    grid.add_column(width=1)
+    grid.add_column()
     grid.add_column(no_wrap=True, overflow="ellipsis", min_width=20)
     grid.add_column(no_wrap=True)
     grid.add_column(no_wrap=True, justify="right")
@@ -149,6 +150,10 @@ class Sign:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Choose by the encoding of where it is printed."""
         yield Text(self.mark.plain if options.ascii_only else self.mark.sign, style=self.mark.style)
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        """One column; a table gives whatever cannot say so all the room there is."""
+        return Measurement(1, 1)
 
 
 @dataclass(frozen=True)
