@@ -131,7 +131,7 @@ def _refuse_early(options: Options) -> None:
 def _arguments(options: Options) -> list[str]:
     """Pytest's command line. Nothing in it depends on the folder we happen to stand in."""
     graders = str(options.graders)
-    arguments = [graders, "--rootdir", graders, "-c", os.devnull, "--strict-markers"]
+    arguments = [graders, "--rootdir", graders, "--confcutdir", graders, "-c", os.devnull]
     # Of the plugins installed on this machine only ours has a say, and xdist's, whose hooks ours implements.
     arguments += ["--disable-plugin-autoload", "-p", "xdist.plugin", "-p", "lockstep.plugin"]
     arguments += ["-p", "no:cacheprovider", "-p", "no:terminal"]

@@ -8,7 +8,7 @@ a CI service would take it for a command.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from typing import TYPE_CHECKING, TextIO
@@ -72,10 +72,20 @@ def report(result: Result, titles: Titles, *, wide: bool) -> RenderableType:
     """The table of `result`, then one paragraph for every check that has something to say."""
     parts: list[RenderableType] = [points_table(result, titles, wide=wide)]
     for exercise in result.exercises:
-        for check in exercise.checks:
-            if check.verdict is not Verdict.PASSED or check.message:
-                parts += [Text(), feedback(exercise.id, check, titles.get((exercise.id, check.id), ""))]
+        for checks in _alike(exercise.checks):
+            title = titles.get((exercise.id, checks[0].id), "") if len(checks) == 1 else ""
+            parts += [Text(), feedback(exercise.id, checks, title)]
     return Group(*parts, Text(), summary(result))
+
+
+def _alike(checks: Iterable[CheckResult]) -> Iterator[list[CheckResult]]:
+    """The checks that have something to say; those that were not looked at for one reason, together."""
+    groups: dict[object, list[CheckResult]] = {}
+    for check in checks:
+        if check.verdict is not Verdict.PASSED or check.message:
+            own = check.verdict not in {Verdict.NOT_CHECKED, Verdict.FAULT}
+            groups.setdefault(check.id if own else (check.message, check.hint), []).append(check)
+    yield from groups.values()
 
 
 def summary(result: Result) -> Text:
@@ -122,22 +132,24 @@ def points_table(result: Result, titles: Titles, *, wide: bool) -> Table:
     return grid
 
 
-def feedback(exercise: str, check: CheckResult, title: str) -> RenderableType:
-    """What a check has to say: its name and verdict, what it asks for, what was seen, what to try."""
-    mark = MARKS[check.verdict]
-    heading = Text.assemble(
-        (f"{safe_line(exercise)} / {safe_line(check.id)}", "bold"),
-        ": ",
-        (str(check.verdict), mark.style),
-        f", {_of(check.points, check.max_points)} points",
-    )
-    lines: list[RenderableType] = [heading]
-    if title and check.verdict is not Verdict.NOT_CHECKED:  # the check it waits for comes first
+def feedback(exercise: str, checks: Sequence[CheckResult], title: str) -> RenderableType:
+    """What checks of one mind have to say: names, verdict, what is asked for, what was seen, what to try."""
+    first = checks[0]
+    points, max_points = sum(check.points for check in checks), sum(check.max_points for check in checks)
+    lines: list[RenderableType] = [
+        Text.assemble(
+            (f"{safe_line(exercise)} / {', '.join(safe_line(check.id) for check in checks)}", "bold"),
+            ": ",
+            (str(first.verdict), MARKS[first.verdict].style),
+            f", {_of(points, max_points)} points",
+        )
+    ]
+    if title and first.verdict is not Verdict.NOT_CHECKED:  # the check it waits for comes first
         lines.append(Quote(safe(title), style="bright_black"))
-    if check.message:
-        lines.append(Quote(safe(check.message)))
-    if check.hint:
-        lines.append(Quote(f"Try: {safe(check.hint)}", style="cyan"))
+    if first.message:
+        lines.append(Quote(safe(first.message)))
+    if first.hint:
+        lines.append(Quote(f"Try: {safe(first.hint)}", style="cyan"))
     return Group(*lines)
 
 

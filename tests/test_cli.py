@@ -227,9 +227,8 @@ def test_help_and_version_load_nothing_heavy() -> None:
         "assert not {'torch', 'numpy', 'pytest', 'rich'} & sys.modules.keys(), sys.modules.keys()"
     )
     for arguments in (["--help"], ["check", "--help"], ["--version"], []):
-        done = subprocess.run(
-            [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60, check=False
-        )
+        command = [sys.executable, "-c", program, *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
         assert (done.returncode, done.stderr) == (0, "")
         assert "lockstep" in done.stdout
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import unicodedata
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -78,6 +79,14 @@ def test_what_did_not_pass_is_explained_below_the_table() -> None:
         "│ Try: walk into every folder",
     ]
     assert "lfw_dataset / length" not in shown
+
+
+def test_checks_left_out_for_one_reason_share_a_paragraph() -> None:
+    other = replace(NOT_CHECKED, id="lazy", max_points=2.0)
+    another = replace(NOT_CHECKED, id="script", message="needs `length`")
+    shown = terminal.table(a_result(NOT_CHECKED, PASSED, other, another))
+    assert "lfw_dataset / workers, lazy: not checked, 0 of 3 points\n  │ needs `items_are_images`" in shown
+    assert "lfw_dataset / script: not checked, 0 of 1 points\n  │ needs `length`" in shown
 
 
 def test_a_remark_on_a_passed_check_is_shown() -> None:
