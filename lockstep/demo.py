@@ -100,43 +100,38 @@ def run_all(todo: list[Job], processes: int, progress: Progress) -> list[Outcome
 
 
 def table(outcomes: list[Outcome], exercises: tuple[str, ...]) -> Table:
-    """One row a submission: what it is, points for each exercise, whether that was expected, what failed."""
+    """Under each exercise one row a submission: as expected or not, its points, and what failed."""
     grid = Table(box=None, pad_edge=False, header_style="bold")
+    grid.add_column("ok", no_wrap=True)
     grid.add_column("submission", no_wrap=True)
     grid.add_column("kind", no_wrap=True)
-    for exercise in exercises:
-        grid.add_column(exercise, no_wrap=True, justify="right")
-    grid.add_column("expected", no_wrap=True, justify="center")
+    grid.add_column("points", no_wrap=True, justify="right")
     grid.add_column("failed")
-    for outcome in outcomes:
-        as_expected = not outcome.surprises
-        mark = terminal.MARKS[Verdict.PASSED if as_expected else Verdict.FAILED]
-        grid.add_row(
-            outcome.job.name,
-            outcome.job.kind,
-            *(_points(outcome.result, exercise) for exercise in exercises),
-            terminal.Sign(mark),
-            _failed(outcome),
-        )
+    for exercise in exercises:
+        grid.add_row()
+        grid.add_row("", Text(exercise, style="bold"))
+        for outcome in outcomes:
+            if exercise in outcome.job.exercises:
+                mark = terminal.MARKS[Verdict.FAILED if outcome.surprises else Verdict.PASSED]
+                grid.add_row(
+                    terminal.Sign(mark),
+                    outcome.job.name,
+                    outcome.job.kind,
+                    *_points_and_failed(outcome, exercise),
+                )
     return grid
 
 
-def _points(result: Result | None, exercise: str) -> str:
-    for graded in result.exercises if result else ():
-        if graded.id == exercise:
-            return f"{graded.points:g} of {graded.max_points:g}"
-    return ""
-
-
-def _failed(outcome: Outcome) -> Text:
-    """The checks that did not pass; for the template, where that is all of them, their number."""
-    if outcome.result is None:
-        return Text("not graded", style="red")
-    checks = [check for exercise in outcome.result.exercises for check in exercise.checks]
+def _points_and_failed(outcome: Outcome, exercise: str) -> tuple[str, Text]:
+    """The last two cells of a row. For the template, where every check fails, their number will do."""
+    graded = [found for found in (outcome.result.exercises if outcome.result else ()) if found.id == exercise]
+    if not graded:
+        return "", Text("not graded", style="red")
+    checks = graded[0].checks
     failed = [check.id for check in checks if check.verdict in expect.CAUGHT]
-    if outcome.job.sample is None and len(failed) > 3:
-        return Text(f"{len(failed)} of {len(checks)} checks")
-    return Text(", ".join(failed))
+    many = outcome.job.sample is None and len(failed) > 3
+    cell = f"{len(failed)} of {len(checks)} checks" if many else ", ".join(failed)
+    return f"{graded[0].points:g} of {graded[0].max_points:g}", Text(cell)
 
 
 def write(outcomes: list[Outcome], seconds: float, folder: Path) -> None:
