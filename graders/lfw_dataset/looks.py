@@ -62,8 +62,9 @@ def problem_text(value: object) -> str:
     """An exception as the probe described it: `OSError: ... (lfw_dataset.py, line 31)`."""
     if not isinstance(value, dict):
         return ""
-    line = f" (lfw_dataset.py, line {value['line']})" if type(value.get("line")) is int else ""
-    return f"{safe_line(text(value.get('type')), 60)}: {safe_line(text(value.get('message')), 240)}{line}"
+    place = safe_line(text(value.get("place")), 80)
+    told = f"{safe_line(text(value.get('type')), 60)}: {safe_line(text(value.get('message')), 240)}"
+    return f"{told} ({place})" if place else told
 
 
 def prints_of(tree: Tree) -> dict[str, str]:

@@ -36,6 +36,10 @@ PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
 SPARE_HANDLES = 64  # open files that are allowed on top of those a fresh process has
 COUNT_EVERY = 50  # items between two counts of the open files
 
+# There is no screen here: a back end with windows, which right solutions ask for, would only raise.
+plt.switch_backend("agg")
+matplotlib.use = plt.switch_backend = lambda *args, **kwargs: None
+
 
 def definition(student: Student, inputs: Inputs) -> Observation:
     """Whether the file can be imported and defines the class."""
@@ -54,7 +58,7 @@ def constructs(student: Student, inputs: Inputs) -> Observation:
         with student.calling("dataset[0]"):
             first = look(dataset[0])
     except Exception as error:
-        problem = describe(error)
+        problem = describe(student, error)
     root = place(student, "/")
     opened = [path.removeprefix(root.rstrip("/")) for path in opened]
     return Observation({"opened": opened[:100], "first": first, "problem": problem})
@@ -150,7 +154,7 @@ def workers(student: Student, inputs: Inputs) -> Observation:
         with student.calling("pickling the data set for a spawned worker"):
             pickled = pickle.dumps(dataset)
     except Exception as error:
-        problem = describe(error)
+        problem = describe(student, error)
     return Observation(
         {"order": order, "alone": alone, "forked": forked, "problem": problem},
         {"pickled": np.frombuffer(pickled, np.uint8)},
@@ -167,7 +171,7 @@ def spawned(student: Student, inputs: Inputs) -> Observation:
         with student.calling("reading an item in a spawned worker"):
             found = [look(dataset[index]) for index in inputs.values["order"]]
     except Exception as error:
-        problem = describe(error)
+        problem = describe(student, error)
     return Observation({"items": found, "problem": problem})
 
 
@@ -182,7 +186,7 @@ def script(student: Student, inputs: Inputs) -> Observation:
         arguments = [place(student, word) for word in inputs.values["arguments"]]
         status = student.run_script("lfw_dataset.py", arguments)
     except Exception as error:
-        problem = describe(error)
+        problem = describe(student, error)
     with student.calling("drawing the figures"):
         pictures = figures.finish()
     return Observation(
@@ -193,6 +197,7 @@ def script(student: Student, inputs: Inputs) -> Observation:
 
 def robust(student: Student, inputs: Inputs) -> Observation:
     """Read folders as real ones are; every trial stands for itself."""
+    definition(student, inputs)
     for folder in inputs.values["empty_folders"]:
         os.makedirs(folder)
     trials = {}
@@ -202,7 +207,7 @@ def robust(student: Student, inputs: Inputs) -> Observation:
             dataset = open_dataset(student, given, ToTensor())
             trials[name] = {"items": read_until_end(student, dataset, count), "problem": None}
         except Exception as error:
-            trials[name] = {"items": [], "problem": describe(error)}
+            trials[name] = {"items": [], "problem": describe(student, error)}
     return Observation({"trials": trials})
 
 
@@ -217,7 +222,7 @@ def read_until_end(student: Student, dataset: Any, count: int) -> list[dict[str,
                 found.append({"kind": "IndexError"})
                 break
             except Exception as error:
-                found.append({"kind": "error", "problem": describe(error)})
+                found.append({"kind": "error", "problem": describe(student, error)})
     return found
 
 
@@ -269,15 +274,16 @@ def fingerprint(array: np.ndarray) -> str:
     return digest.hexdigest()
 
 
-def describe(error: BaseException) -> dict[str, Any]:
-    """An exception of the student's code in words, with the place in their file."""
+def describe(student: Student, error: BaseException) -> dict[str, Any]:
+    """An exception in words, with the place in the student's files."""
     text = str(error)[:300].encode("utf-8", "replace").decode()
-    line, frame = None, error.__traceback__
-    while frame is not None:
-        if os.path.basename(frame.tb_frame.f_code.co_filename) == "lfw_dataset.py":
-            line = frame.tb_lineno
-        frame = frame.tb_next
-    return {"type": type(error).__name__, "message": text, "line": line}
+    place, step = None, error.__traceback__
+    while step is not None:
+        file = step.tb_frame.f_code.co_filename
+        if file.startswith(student.work + os.sep):
+            place = f"{os.path.relpath(file, student.work)}, line {step.tb_lineno}"
+        step = step.tb_next
+    return {"type": type(error).__name__, "message": text, "place": place}
 
 
 def centre_colour(image: Any) -> torch.Tensor:
@@ -424,9 +430,6 @@ class Figures:
 
         Figure.savefig, plt.show, plt.close = saving, showing, closing
         Image.Image.show = lambda image, *args, **kwargs: self.add(image)
-        # There is no screen here: a back end with windows would only raise.
-        plt.switch_backend("agg")
-        matplotlib.use = plt.switch_backend = lambda *args, **kwargs: None
 
     def draw_open(self) -> None:
         """Draw the figures that changed since they were last drawn or saved."""

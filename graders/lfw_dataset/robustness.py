@@ -74,7 +74,7 @@ def trials(rng: np.random.Generator) -> dict[str, Trial]:
         "past_the_end": Trial(
             "dataset[len(dataset)]",
             0.15,
-            "Python ends `for image in dataset` at an IndexError. A list raises it; with `% len` nobody does.",
+            "Python ends `for image in dataset` at an IndexError; a list raises it, `% len` takes it away.",
             "/data/past_the_end/",
             clean.files,
             clean.pixels,

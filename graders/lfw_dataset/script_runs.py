@@ -168,9 +168,9 @@ def _no_timing(told: str, output: str, printed: list[Reading], elapsed: float) -
     if printed:
         said = printed[-1]
         return Complaint(
-            f"{told} printed {said.mean:.4g} and {said.std:.4g}. As mean and standard deviation, in seconds, of "
-            f"{PASSES} passes that does not fit our clock: the whole script took {elapsed:.2f} s, and every image "
-            "was made slow to open.",
+            f"{told} printed {said.mean:.4g} and {said.std:.4g}, which cannot be the mean and standard "
+            f"deviation of {PASSES} passes in seconds: the whole script took {elapsed:.2f} s, and every image was "
+            "slow to open.",
             "Take the time before and after each pass over the whole loader, and print np.mean and np.std of "
             "the five times, in seconds.",
         )
