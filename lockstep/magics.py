@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum, auto
 
 # Cell magics that run the cell's Python in the notebook itself. All others hand the cell to another
 # program or language.
@@ -21,7 +22,8 @@ _TIMED = re.compile(r"%time\s+(?!-)(?=\S)")
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)\s*=\s*([!%])\s*(.*)")
 _HELP = re.compile(r"\?{1,2}\s*[\w.*]+\s*$|%{0,2}[A-Za-z_*][\w.*]*\s*\?{1,2}\s*$")
 _INSTALL = re.compile(r"(?:pip3?|conda|mamba|apt|apt-get)\s+(?:install|uninstall|list|show|update)\b")
-_AWAIT = re.compile(r"(?:[A-Za-z_]\w*\s*=\s*)?await\b|async\s+(?:for|with)\b")
+_AWAIT = re.compile(r"(?:[A-Za-z_]\w*\s*=\s*)?await\b")
+_ASYNC = re.compile(r"async\s+(?:for|with)\b")
 
 _OUTSIDE = re.compile(r"#|\"\"\"|'''|[\"']|[(\[{]|[)\]}]|\\$")
 _INSIDE = {quote: re.compile(r"\\(?:.|$)|" + quote) for quote in ('"', "'", '"""', "'''")}
@@ -64,72 +66,80 @@ def plain_python(lines: Sequence[str]) -> PlainCell:
 
 
 def _foreign(lines: Sequence[str], magic: str, arguments: str, body: Sequence[str]) -> PlainCell:
-    comments = tuple(_comment(line) for line in lines)
     if magic.lower() in _WRITERS:
         words = arguments.split()
         names = [word.strip("\"'") for word in words if not word.startswith("-")]
         if len(names) == 1:
-            return PlainCell(
-                comments, written=Written(names[0], tuple(body), "-a" in words or "--append" in words)
-            )
-    return PlainCell(comments, left_out=f"is a %%{magic} cell")
+            written = Written(names[0], tuple(body), append="-a" in words or "--append" in words)
+            return PlainCell(_commented(lines), written=written)
+    # Anything but a plain word is not repeated: a message must not carry a cell's text.
+    named = f"a %%{magic} cell" if re.fullmatch(r"[A-Za-z_]\w{0,19}", magic) else "a cell of some magic"
+    return _left_out(lines, f"is {named}")
+
+
+def _left_out(lines: Sequence[str], why: str) -> PlainCell:
+    return PlainCell(_commented(lines), left_out=why)
+
+
+def _commented(lines: Sequence[str]) -> tuple[str, ...]:
+    return tuple(_comment(line) for line in lines)
 
 
 def _without_line_magics(lines: Sequence[str]) -> PlainCell:
     position = _Position()
     plain: list[str] = []
     future: list[str] = []
-    dropping = in_shell = False
+    rest = _Rest.PYTHON
     for line in lines:
-        if in_shell or (dropping and not position.at_statement):
-            # The rest of something that was dropped; as a comment it needs no indentation.
-            plain.append(_comment(line))
-            if in_shell:
-                in_shell = line.endswith("\\")
-            else:
-                position.feed(line)
-            continue
-        dropping = False
-        if not position.at_statement:
-            plain.append(line)
-            position.feed(line)
-            continue
-        indent = line[: len(line) - len(line.lstrip())]
-        code = line[len(indent) :]
-        if _FUTURE.match(code) and not indent:
-            future.append(code)
-            plain.append(_comment(line))
-        elif timed := _TIMED.match(code):
-            line = indent + code[timed.end() :]
-            plain.append(line)
-            position.feed(line)
-        elif assigned := _ASSIGNED.match(code):
-            name, sign, command = assigned.groups()
-            if sign == "%" and command.startswith("time "):
-                line = f"{indent}{name} = {command[5:]}"
-                position.feed(line)
-            else:
-                # What a shell command prints is a list of lines: an empty one keeps the name defined.
-                in_shell = line.endswith("\\")
-                line = f"{indent}{name} = {'[]' if sign == '!' else 'None'}  {_comment(sign + command)}"
-            plain.append(line)
-        elif code.startswith(("%", "!", "?")) or _HELP.match(code) or _INSTALL.match(code):
-            in_shell = line.endswith("\\")
-            plain.append(_placeholder(indent, code))
-        elif not indent and _AWAIT.match(code):
-            # Only IPython awaits outside a function. Elsewhere it would be a syntax error of the whole file.
-            dropping = True
-            plain.append(_placeholder(indent, code))
-            position.feed(line)
+        if rest is _Rest.SHELL:
+            replaced = _comment(line)
+        elif not position.at_statement:
+            replaced = _comment(line) if rest is _Rest.DROPPED else line
+        elif _FUTURE.match(line):
+            future.append(line)
+            replaced, rest = _comment(line), _Rest.PYTHON
+        elif _ASYNC.match(line):
+            return _left_out(lines, "runs asynchronous code outside a function")
         else:
-            plain.append(line)
-            position.feed(line)
-    if position.unfinished:
+            replaced, rest = _statement(line)
+        plain.append(replaced)
+        if rest is _Rest.SHELL:
+            rest = _Rest.SHELL if line.endswith("\\") else _Rest.PYTHON
+        else:
+            position.feed(line if rest is _Rest.DROPPED else replaced)
+    if not position.at_statement:
         # Jupyter reports such a cell and goes on; in one file it would swallow all that follow.
-        return PlainCell(
-            tuple(_comment(line) for line in lines), left_out="ends inside a bracket or a string"
-        )
+        return _left_out(lines, "ends inside a bracket or a string")
     return PlainCell(tuple(plain), tuple(future))
+
+
+class _Rest(Enum):
+    """What the lines below one are while its statement goes on."""
+
+    PYTHON = auto()
+    SHELL = auto()
+    DROPPED = auto()
+
+
+def _statement(line: str) -> tuple[str, _Rest]:
+    """The first line of a statement as Python, and what a continuation of it would be."""
+    indent = line[: len(line) - len(line.lstrip())]
+    code = line[len(indent) :]
+    if timed := _TIMED.match(code):
+        return indent + code[timed.end() :], _Rest.PYTHON
+    if assigned := _ASSIGNED.match(code):
+        name, sign, command = assigned.groups()
+        if sign == "%" and command.startswith("time "):
+            return f"{indent}{name} = {command[5:]}", _Rest.PYTHON
+        # What a shell command prints is a list of lines: an empty one keeps the name defined.
+        value = "[]" if sign == "!" else "None"
+        return f"{indent}{name} = {value}  {_comment(sign + command)}", _Rest.SHELL
+    if code.startswith(("%", "!", "?")) or _HELP.match(code) or _INSTALL.match(code):
+        return _placeholder(indent, code), _Rest.SHELL
+    if _AWAIT.match(line):
+        # Only IPython awaits outside a function; in a file it is a syntax error of the whole.
+        return _placeholder(indent, code), _Rest.DROPPED
+    return line, _Rest.PYTHON
 
 
 def _dedented(lines: Sequence[str]) -> list[str]:
@@ -160,10 +170,6 @@ class _Position:
     @property
     def at_statement(self) -> bool:
         return not (self._quote or self._depth or self._continued)
-
-    @property
-    def unfinished(self) -> bool:
-        return not self.at_statement
 
     def feed(self, line: str) -> None:
         """Read one line."""

@@ -130,28 +130,46 @@ def twin_key(path: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", "/".join(parts)).casefold())
 
 
-def check_tree(paths: Iterable[str], folders: Iterable[str] = ()) -> None:
-    """Raise `SubmissionError` when the files cannot lie side by side: twins, or a file that is a folder too.
+class Names:
+    """The files of one tree, where twins and a file that is a folder too cannot lie side by side."""
 
-    `folders` are those that the archive lists by name; the parents of `paths` are known without.
-    """
-    files: dict[str, str] = {}
-    for path in paths:
-        twin = files.get(twin_key(path))
-        if twin is None:
-            files[twin_key(path)] = path
-        elif twin == path:
+    def __init__(self) -> None:
+        self._files: dict[str, str] = {}
+        self._folders: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def twin(self, path: str) -> str | None:
+        """The file that `path` would be on some system, perhaps spelt in another way."""
+        return self._files.get(twin_key(path))
+
+    def add(self, path: str) -> None:
+        """Take a file in; raises `SubmissionError` when there is no place for it beside the others."""
+        twin = self.twin(path)
+        if twin == path:
             raise SubmissionError(f"The submission holds {shown(path)} twice. Keep one of them.")
-        else:
+        if twin is not None:
             raise SubmissionError(
                 f"{shown(twin)} and {shown(path)} differ only in upper and lower case, accents or trailing "
                 "dots: on some systems they are one file. Rename one."
             )
-    parents = {parent for path in files.values() for parent in parents_of(path)}
-    for folder in sorted(parents | set(folders)):
-        file = files.get(twin_key(folder))
+        if twin_key(path) in self._folders:
+            raise _file_and_folder(path)
+        for folder in parents_of(path):
+            self.add_folder(folder)
+        self._files[twin_key(path)] = path
+
+    def add_folder(self, path: str) -> None:
+        """Take a folder in; those above a file are known without."""
+        file = self.twin(path)
         if file is not None:
-            raise SubmissionError(f"{shown(file)} is a file and a folder at once. Rename one of them.")
+            raise _file_and_folder(file)
+        self._folders.add(twin_key(path))
+
+
+def _file_and_folder(path: str) -> SubmissionError:
+    return SubmissionError(f"{shown(path)} is a file and a folder at once. Rename one of them.")
 
 
 def parents_of(path: str) -> Iterable[str]:

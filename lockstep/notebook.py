@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from lockstep.leftovers import NOTEBOOK_BYTES
 from lockstep.magics import PlainCell, Written, plain_python
-from lockstep.members import SubmissionError, check_name, check_tree, relative_path, shown, size_text
+from lockstep.members import Names, SubmissionError, check_name, relative_path, shown, size_text
 from lockstep.source import SOURCE_BYTES
 
 PARTS = 1_000_000
@@ -209,12 +209,14 @@ def _joined(
 
 def _written_files(cells: Sequence[PlainCell], name: str, notes: list[str]) -> Mapping[str, bytes]:
     files: dict[str, bytes] = {}
+    names = Names()
     for number, cell in enumerate(cells, 1):
         if cell.written is None:
             continue
         try:
             path = _written_path(cell.written)
-            check_tree({*files, path})
+            if path not in files:
+                names.add(path)
         except SubmissionError:
             notes.append(f"{shown(name)}: cell {number} writes a file of an unusable name and was left out")
             continue

@@ -23,13 +23,12 @@ from lockstep.members import (
     NAME_BYTES,
     Kind,
     Member,
+    Names,
     SubmissionError,
     check_name,
-    check_tree,
     composed,
     shown,
     size_text,
-    twin_key,
 )
 from lockstep.notebook import NotebookSource, read_notebook
 from lockstep.source import direction_marks, source_problem
@@ -45,6 +44,9 @@ GRADABLE = frozenset(
 
 NAME_LENGTH = 100
 """Characters of a display name; a table and a CSV file stay readable."""
+
+NOTES = 40
+"""Remarks that are kept: more are not read, and a notebook could be made to cause thousands."""
 
 _ACCEPTED = "Hand in a folder, a .zip, a .tar.gz, a .py or an .ipynb file."
 
@@ -101,10 +103,15 @@ def open_submission(path: Path) -> Submission:
         files=MappingProxyType(tree.files),
         executable=executable,
         digest=_digest(tree.files, executable),
-        notes=tuple(tree.notes),
+        notes=_first(tree.notes),
         problems=MappingProxyType(tree.problems),
         notebooks=MappingProxyType(tree.notebooks),
     )
+
+
+def _first(notes: Sequence[str]) -> tuple[str, ...]:
+    more = len(notes) - NOTES
+    return (*notes[:NOTES], f"and {more} more remarks") if more > 0 else tuple(notes)
 
 
 def display_name(given: str) -> str:
@@ -163,9 +170,12 @@ def _orderly_files(listed: Sequence[Member]) -> list[Member]:
                 "Put the file itself there, or leave it out."
             )
         check_name(member.path)
-    check_tree(
-        (member.path for member in files), (member.path for member in listed if member.kind is Kind.FOLDER)
-    )
+    names = Names()
+    for member in listed:
+        if member.kind is Kind.FOLDER:
+            names.add_folder(member.path)
+        else:
+            names.add(member.path)
     return files
 
 
@@ -204,12 +214,16 @@ class _Tree:
     """The files while they are gathered, and what there is to say about them."""
 
     notes: list[str]
+    names: Names = field(default_factory=Names)
     files: dict[str, bytes] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
     notebooks: dict[str, NotebookSource] = field(default_factory=dict)
 
     def add(self, path: str, content: bytes) -> None:
-        """Take a file as it is."""
+        """Take a file as it is. Raises `SubmissionError` when there is no place for it."""
+        if len(self.files) == 2 * TREE_FILES:
+            raise SubmissionError(f"There was no room for {shown(path)} after {len(self.files)} files.")
+        self.names.add(path)
         self.files[path] = content
 
     def miss(self, item: Skipped) -> None:
@@ -223,38 +237,36 @@ class _Tree:
     def add_notebook(self, path: str, data: bytes) -> None:
         """Take `NAME.ipynb` as `NAME.py`, unless that is there already, and the files its cells write."""
         module = str(PurePosixPath(path).with_suffix(".py"))
-        if twin := self._twin(module):
+        if twin := self.names.twin(module):
             self.notes.append(f"{shown(path)} was not read, because {shown(twin)} is there as well")
             return
         try:
             source = read_notebook(data, path)
+            written = {str(PurePosixPath(module).parent / name): text for name, text in source.files.items()}
+            if module in written:
+                self.notes.append(
+                    f"{shown(module)} is what a cell of {shown(path)} writes, not its other cells"
+                )
+            else:
+                self.add(module, source.text.encode("utf-8"))
+                self.notebooks[module] = source
+                self.notes.append(f"{shown(path)} was read as {shown(module)}")
         except SubmissionError as error:
             self.problems[module] = str(error)
             self.notes.append(str(error))
             return
         self.notes += source.notes
-        for name, content in source.files.items():
-            written = str(PurePosixPath(path).with_name("x").parent / name)
+        for name, content in written.items():
             try:
-                check_tree([*self.files, written])
-            except SubmissionError:
+                self.add(name, content)
+            except SubmissionError as error:
                 self.notes.append(
-                    f"{shown(path)} writes {shown(written)}, but that is there already and was kept"
+                    f"{shown(name)}, which a cell of {shown(path)} writes, was left out: {error}"
                 )
-            else:
-                self.files[written] = content
-        if twin := self._twin(module):
-            self.notes.append(
-                f"{shown(twin)} is the file that a cell of {shown(path)} writes, not its other cells"
-            )
-            return
-        self.files[module] = source.text.encode("utf-8")
-        self.notebooks[module] = source
-        self.notes.append(f"{shown(path)} was read as {shown(module)}")
 
     def check_sources(self) -> None:
         """Look for sources that Python cannot read, or that read otherwise than they run."""
-        if len(self.files) > 2 * TREE_FILES or sum(map(len, self.files.values())) > 2 * TREE_BYTES:
+        if sum(map(len, self.files.values())) > 2 * TREE_BYTES:
             raise SubmissionError("The notebooks hold too much code. Hand in those that were asked for.")
         for path, content in self.files.items():
             if not path.endswith(".py"):
@@ -269,10 +281,6 @@ class _Tree:
                     f"{shown(path)} holds bidirectional control characters in {place}: "
                     "it may read otherwise than it runs"
                 )
-
-    def _twin(self, path: str) -> str | None:
-        key = twin_key(path)
-        return next((other for other in self.files if twin_key(other) == key), None)
 
 
 def _digest(files: Mapping[str, bytes], executable: frozenset[str]) -> str:
