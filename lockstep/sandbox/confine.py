@@ -6,6 +6,7 @@ capabilities that `seal` then gives up for good.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import fcntl
 import os
@@ -55,7 +56,11 @@ def _prctl(option: int, argument: int, what: str) -> None:
 def mount(source: str, target: str, kind: str | None, flags: int, data: str = "") -> None:
     """mount(2). Raises OSError naming the target."""
     result = _libc.mount(
-        source.encode(), target.encode(), kind.encode() if kind else None, ctypes.c_ulong(flags), data.encode()
+        source.encode(),
+        target.encode(),
+        kind.encode() if kind else None,
+        ctypes.c_ulong(flags),
+        data.encode(),
     )
     _check(result, f"mount {target}")
 
@@ -79,16 +84,6 @@ def loopback_up() -> None:
         fcntl.ioctl(any_socket, SIOCSIFFLAGS, struct.pack("16sh", b"lo", IFF_UP))
 
 
-def loopback_bytes() -> int:
-    """Bytes received on this namespace's loopback so far."""
-    with open("/proc/net/dev") as file:
-        for line in file:
-            name, _, counters = line.partition(":")
-            if name.strip() == "lo":
-                return int(counters.split()[0])
-    return 0
-
-
 def tmpfs(target: str, size: int, inodes: int = 8192) -> None:
     """An empty in-memory folder of at most `size` bytes and `inodes` entries (inodes cost kernel memory)."""
     mount("tmpfs", target, "tmpfs", MS_NOSUID | MS_NODEV, f"size={size},nr_inodes={inodes},mode=0755")
@@ -103,6 +98,20 @@ def private_mounts() -> None:
     """Cut this mount namespace off from the server's and show only this namespace's processes in /proc."""
     mount("none", "/", None, MS_REC | MS_SLAVE)
     mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV)
+
+
+def no_more_namespaces() -> None:
+    """Let nobody in here make user namespaces: seccomp forbids it as well, but this holds without it."""
+    with open("/proc/sys/user/max_user_namespaces", "w") as file:
+        file.write("0")
+
+
+def only_keep(keep: set[int]) -> None:
+    """Close every descriptor of this process but these: student code must inherit none of ours."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in keep:
+            with contextlib.suppress(OSError):
+                os.close(int(name))
 
 
 def die_with_parent(signal: int) -> None:

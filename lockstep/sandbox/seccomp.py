@@ -11,12 +11,20 @@ DENIED = (
     "mount umount2 pivot_root chroot unshare setns fsopen fsmount fsconfig fspick move_mount open_tree "
     "mount_setattr bpf perf_event_open userfaultfd io_uring_setup io_uring_enter io_uring_register "
     "keyctl add_key request_key kexec_load kexec_file_load init_module finit_module delete_module reboot "
-    "swapon swapoff acct quotactl clock_settime clock_adjtime settimeofday adjtimex open_by_handle_at "
-    "name_to_handle_at personality vmsplice memfd_create memfd_secret shmget shmat shmctl msgget semget "
-    "mq_open sethostname setdomainname iopl ioperm fanotify_init lookup_dcookie"
+    "swapon swapoff acct quotactl quotactl_fd clock_settime clock_adjtime settimeofday adjtimex "
+    "open_by_handle_at name_to_handle_at personality vmsplice memfd_create memfd_secret shmget shmat shmctl msgget semget "
+    "mq_open sethostname setdomainname iopl ioperm fanotify_init lookup_dcookie syslog modify_ldt uselib "
+    "vhangup migrate_pages move_pages process_mrelease open_tree_attr statmount listmount"
 ).split()
-AF_PACKET, AF_ALG, AF_VSOCK = 17, 38, 40
+AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C
+# Calls with the number of the argument that names a process. Others of the run have the same user, the
+# first one among them, whose death or starvation would look like a fault of lockstep's own.
+OF_ONE_SELF = {
+    "prlimit64": 0, "sched_setscheduler": 0, "sched_setattr": 0, "sched_setparam": 0, "setpriority": 1,
+}  # fmt: skip
+# The kernel takes these arguments as 32 bits: a rule for all 64 is passed by anything in the upper half.
+INT = 0xFFFFFFFF
 
 
 def filter_program() -> bytes:
@@ -36,10 +44,15 @@ def filter_program() -> bytes:
         program.add_rule(deny, "clone", seccomp.Arg(0, seccomp.MASKED_EQ, bit, bit))
     # clone3 hides its flags behind a pointer; glibc falls back to clone when it is not implemented.
     program.add_rule(seccomp.ERRNO(errno.ENOSYS), "clone3")
-    for family in (AF_PACKET, AF_ALG, AF_VSOCK):
-        program.add_rule(deny, "socket", seccomp.Arg(0, seccomp.EQ, family))
+    for call in ("socket", "socketpair"):
+        for family in set(range(64)) - {AF_UNIX, AF_INET, AF_INET6, AF_NETLINK}:
+            program.add_rule(deny, call, seccomp.Arg(0, seccomp.MASKED_EQ, INT, family))
     for request in (TIOCSTI, TIOCLINUX):
-        program.add_rule(deny, "ioctl", seccomp.Arg(1, seccomp.MASKED_EQ, 0xFFFFFFFF, request))
+        program.add_rule(deny, "ioctl", seccomp.Arg(1, seccomp.MASKED_EQ, INT, request))
+    for call, argument in OF_ONE_SELF.items():
+        program.add_rule(deny, call, seccomp.Arg(argument, seccomp.NE, 0))
+    # One's own process, but not its group or all of the user's.
+    program.add_rule(deny, "setpriority", seccomp.Arg(0, seccomp.NE, 0))
     with tempfile.TemporaryFile() as file:
         program.export_bpf(file)
         file.seek(0)

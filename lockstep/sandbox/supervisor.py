@@ -81,6 +81,8 @@ def iter_read(fd: int, size: int) -> Iterator[bytes]:
 def supervise(job: Job) -> None:
     """Run one job to its end and report it; the caller exits afterwards."""
     os.setsid()
+    # The first process of a pid namespace is deaf to signals without a handler, and Python handles this one.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel.send(job.status, {"op": "hello"})
     # The trusted side puts this process under its limits before anything is written or forked.
     if channel.receive(job.status) is None:
@@ -105,6 +107,7 @@ class Place:
 def _sandboxed_places(job: Job) -> Iterator[Place]:
     limits = cast(dict[str, int], job.spec["limits"])
     confine.private_mounts()
+    confine.no_more_namespaces()
     confine.loopback_up()
     confine.tmpfs("/work", limits["disk"])
     confine.tmpfs("/tmp", limits["disk"])
@@ -162,13 +165,12 @@ def _run(job: Job, place: Place) -> None:
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     listener = warm.listen(place.run)
-    before = confine.loopback_bytes() if job.isolated else 0
     pids = {}
     for number, pipes in enumerate(job.ranks):
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
-            _only_keep({0, 1, 2, *pipes.all()})
+            confine.only_keep({0, 1, 2, *pipes.all()})
             ranks.run_rank(_rank_job(job, place, number), pipes)
         pids[pid] = number
     for pipes in job.ranks:
@@ -192,14 +194,8 @@ def _run(job: Job, place: Place) -> None:
             if message.fields["op"] == "stacks":
                 _ask_for_stacks(job, pids, workers)
             elif message.fields["op"] == "report":
-                channel.send(
-                    job.status,
-                    {
-                        "op": "report",
-                        "loopback": confine.loopback_bytes() - before if job.isolated else None,
-                        "left": _others_alive(set(pids)) if job.isolated else None,
-                    },
-                )
+                left = _others_alive(set(pids)) if job.isolated else None
+                channel.send(job.status, {"op": "report", "left": left})
 
 
 def _rank_job(job: Job, place: Place, number: int) -> ranks.RankJob:
@@ -243,13 +239,6 @@ def _confinement(job: Job) -> ranks.Confinement:
         ),
         seccomp=job.seccomp if job.isolated else None,
     )
-
-
-def _only_keep(keep: set[int]) -> None:
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) not in keep:
-            with contextlib.suppress(OSError):
-                os.close(int(name))
 
 
 def _reap() -> Iterator[tuple[int, int]]:
@@ -307,5 +296,3 @@ def _children(pid: int) -> list[int]:
         for child in map(int, file.read().split()):
             found += [child, *_children(child)]
     return found
-
-

@@ -19,9 +19,9 @@ import threading
 import traceback
 from typing import NoReturn, cast
 
-from lockstep.sandbox import channel, ranks, shims
+from lockstep.sandbox import channel, confine, ranks, shims
 
-STAND_IN = r'''#!{python} -IS
+STAND_IN = r"""#!{python} -IS
 import array, json, os, signal, socket, sys
 end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
 end.connect({socket!r})
@@ -52,12 +52,14 @@ while True:
         signal.signal(-status, signal.SIG_DFL) if -status not in (9, 19) else None
         os.kill(os.getpid(), -status)
     os._exit(status)
-'''
+"""
 COMMANDS: dict[str, list[str]] = {
     "python": [],
     "python3": [],
     "torchrun": ["-m", "torch.distributed.run"],
 }
+# Student code may connect here as well, as often as it likes: further ones wait until others have ended.
+MAX_WAITING = 128
 # Flags of python that change nothing here, and those that take a word of their own.
 IGNORED_FLAGS, FLAGS_WITH_WORD = set("IsSEBOuqbdPRv"), ("-X", "-W", "--check-hash-based-pycs")
 
@@ -97,7 +99,8 @@ class Workers:
 
     def sockets(self) -> list[socket.socket]:
         """What to wait for."""
-        return [self._listener, *self._waiting]
+        listening = [self._listener] if len(self._waiting) < MAX_WAITING else []
+        return [*listening, *self._waiting]
 
     def pids(self) -> list[int]:
         """Live warm pythons."""
@@ -108,32 +111,43 @@ class Workers:
         if self._listener in readable:
             self._waiting[self._listener.accept()[0]] = None
         for end in [end for end in self._waiting if end in readable]:
-            with contextlib.suppress(OSError, ValueError):
+            try:
                 self._serve_one(end)
+            except (OSError, ValueError, OverflowError):
+                # No process could be started, or it was not a stand-in that spoke: its command fails.
+                self._drop(end)
 
     def _serve_one(self, end: socket.socket) -> None:
         data, fds, _, _ = socket.recv_fds(end, 4096, channel.MAX_FDS)
         pid = self._waiting[end]
-        if not data:
-            del self._waiting[end]
-            end.close()
-            if pid is not None:
-                os.kill(pid, signal.SIGKILL)
-        elif pid is not None:
-            os.kill(pid, int(data))
-        else:
-            self._waiting[end] = self._start(data.decode(), fds)
+        try:
+            if not data:
+                self._drop(end)
+            elif pid is not None:
+                os.kill(pid, int(data))
+            else:
+                self._waiting[end] = self._start(data.decode(), fds)
+        finally:
             for fd in fds:
                 os.close(fd)
+
+    def _drop(self, end: socket.socket) -> None:
+        pid = self._waiting.pop(end, None)
+        end.close()
+        if pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     def _start(self, path: str, fds: list[int]) -> int:
         pid = os.fork()
         if pid == 0:
             try:
                 signal.set_wakeup_fd(-1)
-                for end in self._waiting:
-                    end.close()
-                self._listener.close()
+                null = os.open(os.devnull, os.O_RDWR)
+                for number in (0, 1, 2):
+                    os.dup2(null, number)
+                # Above all not the socket on which the trusted side is told how the run went.
+                confine.only_keep({0, 1, 2, *fds})
                 self._confinement.apply()
                 become_python(path, fds, self._work)
             finally:
@@ -160,7 +174,9 @@ def become_python(path: str, fds: list[int], work: str) -> NoReturn:
     _place_descriptors(fds, cast(list[int], request["fds"]))
     os.setsid()
     environment = cast(dict[str, str], request["env"])
-    ranks.become_fresh(environment, request["folder"], os.path.join(os.path.dirname(path), "bin", "python"), None)
+    ranks.become_fresh(
+        environment, request["folder"], os.path.join(os.path.dirname(path), "bin", "python"), None
+    )
     sys.path.remove(request["folder"])
     shims.install(lambda *_, **__: None)
     with contextlib.suppress(Exception):
