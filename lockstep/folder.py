@@ -49,11 +49,10 @@ def list_folder(root: Path) -> tuple[list[Member], list[Skipped]]:
             path = composed(f"{folder}/{entry.name}" if folder else entry.name)
             status = _status(entry, path)
             kind = _KINDS.get(stat.S_IFMT(status.st_mode), Kind.OTHER)
-            if reason := file_reason(entry.name):
-                # A folder of such a name is no more wanted than a file.
-                skipped.append(Skipped(path, reason))
-            elif kind is Kind.FOLDER:
+            if kind is Kind.FOLDER:
                 pending.append((Path(entry.path), path))
+            elif reason := file_reason(entry.name):
+                skipped.append(Skipped(path, reason))
             else:
                 read = partial(read_file, Path(entry.path), status.st_size, path)
                 members.append(Member(path, status.st_size, read, kind, bool(status.st_mode & stat.S_IXUSR)))

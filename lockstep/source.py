@@ -46,7 +46,8 @@ def source_problem(name: str, data: bytes) -> str | None:
         encoding, _ = tokenize.detect_encoding(BytesIO(data).readline)
     except SyntaxError:
         return (
-            _undecodable(file, data) or f"{file} declares an encoding that does not exist. Save it as UTF-8."
+            _undecodable(file, data)
+            or f"{file} declares an encoding that does not exist or is not its own. Save it as UTF-8."
         )
     if not codecs.lookup(encoding).name.startswith(_CHARSETS):
         return f"{file} declares the encoding {shown(encoding)}, which no editor saves in. Save it as UTF-8."
@@ -54,7 +55,7 @@ def source_problem(name: str, data: bytes) -> str | None:
         data.decode(encoding)
     except UnicodeDecodeError as error:
         line = _line_of(data, error.start)
-        return f"{file} is not valid {encoding} in line {line}. Save it as UTF-8."
+        return f"{file} is not valid {encoding.upper()} in line {line}. Save it as UTF-8."
     return None
 
 

@@ -123,7 +123,7 @@ def display_name(given: str) -> str:
     suffix = next((suffix for suffix in (*_ARCHIVES, *_SOURCES) if given.lower().endswith(suffix)), "")
     plain = unicodedata.normalize("NFC", given[: len(given) - len(suffix)][:NAME_BYTES])
     safe = (character if _is_nameable(character) else "_" for character in plain)
-    return "".join(safe).lstrip("-._")[:NAME_LENGTH] or "submission"
+    return "".join(safe).lstrip("-.")[:NAME_LENGTH] or "submission"
 
 
 def _is_nameable(character: str) -> bool:
