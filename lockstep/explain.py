@@ -24,12 +24,14 @@ _LIMIT_ERRNOS = {
 }
 # How torch words a failed allocation; it raises RuntimeError, not MemoryError.
 _OUT_OF_MEMORY = ("DefaultCPUAllocator", "can't allocate memory", "not enough memory", "std::bad_alloc")
+IMPORTING = "importing "
 _PEER_LOST = ("Connection reset by peer", "Connection closed by peer", "Broken pipe", "Socket closed", "recv error")
 
 _HINTS: Sequence[tuple[str, str, str]] = (
     ("NotImplementedError", "", "This part of the template is not filled in yet."),
     ("KeyError", "RANK", "RANK, LOCAL_RANK and WORLD_SIZE are only set by torchrun. Use os.environ.get('RANK', 0) and the like, so that the file also works without it."),
     ("KeyError", "WORLD_SIZE", "WORLD_SIZE is only set by torchrun: use os.environ.get('WORLD_SIZE', 1)."),
+    ("StudentMistake", "", "Hand the file in under the name that the exercise asks for."),
     ("ModuleNotFoundError", "", "Either the package is not part of this course's environment, or a helper file of yours is not in the folder you handed in."),
     ("FileNotFoundError", "", "Use the path you are given; paths of your own machine do not exist where this is graded."),
     ("StopIteration", "", "Something was asked for its next item and had none: is the data set empty?"),
@@ -146,11 +148,13 @@ def _error(number: int, error: StudentError, ranks: Sequence[RankOutcome], limit
     exceeded = _exceeded(error)
     if exceeded is not None:
         return _limit(exceeded, error.phase, limits)
-    if error.type == "StudentMistake":
-        return Failed(f"{message[:1].upper()}{message[1:]}.", "Check the name against the exercise's contract.")
+    if error.type == "StudentMistake" and not error.phase.startswith(IMPORTING):
+        return Failed(f"{_capital(message)}.", "Compare with what the exercise asks for.")
     if not error.frames and not error.phase:
         raise GraderFault(f"the probe failed: {error.type}: {error.message}")
-    if error.type == "SystemExit":
+    if error.type == "StudentMistake":
+        text = _capital(message)
+    elif error.type == "SystemExit":
         text = f"{_capital(_who(number, ranks))} called sys.exit or exit ({message or 'no status'})"
     else:
         text = f"{_capital(_who(number, ranks))} raised {name}{': ' + message if message else ''}"
@@ -159,7 +163,9 @@ def _error(number: int, error: StudentError, ranks: Sequence[RankOutcome], limit
         text += f" (line {error.line})"
     elif place is not None:
         text += f" ({safe(str(place), 120)}, in {safe(place.function, 60)})"
-    return Crashed(f"{text}, {_while(error.phase)}.", _hint(error))
+    ended = Crashed(f"{text}, {_while(error.phase)}.", _hint(error))
+    ended.spoils = error.phase.startswith(IMPORTING)
+    return ended
 
 
 def _capital(text: str) -> str:

@@ -96,6 +96,7 @@ class _Grading:
         self._exercises: dict[str, Exercise] = {}
         self._full: set[tuple[str, str]] = set()
         self._ended: set[tuple[str, str]] = set()
+        self._spoiled: dict[str, str] = {}
         self._results: dict[tuple[str, str], CheckResult] = {}
         self._result: Result | None = None
         self._started = False
@@ -225,12 +226,19 @@ class _Grading:
             key = (exercise.id, need)
             if key in self._ended and key not in self._full:
                 raise NotChecked(f"Not looked at, because {need} did not pass.", f"Mend {need} first.")
+        spoiler = self._spoiled.get(exercise.id)
+        if spoiler is not None:
+            raise NotChecked(f"Not looked at, because it would only fail as {spoiler} did.", f"Mend {spoiler} first.")
         arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
         try:
             pyfuncitem.obj(**arguments)
         except GraderFault:
             check.again()
             pyfuncitem.obj(**arguments)
+        except CheckEnded as ended:
+            if ended.spoils:
+                self._spoiled[exercise.id] = check.id
+            raise
         return True
 
     @pytest.hookimpl(wrapper=True)

@@ -31,9 +31,14 @@ class Feedback:
 
 
 class CheckEnded(Exception):
-    """A judge reached its verdict before its last line; `points` is the partial credit it leaves."""
+    """A judge reached its verdict before its last line; `points` is the partial credit it leaves.
+
+    `spoils` says that the exercise's other checks would only fail of the same cause: it is reported once,
+    here, and they end as not checked.
+    """
 
     verdict = Verdict.FAILED
+    spoils = False
 
     def __init__(self, message: str, hint: str = "", points: float = 0.0) -> None:
         super().__init__(message)

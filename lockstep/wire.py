@@ -45,7 +45,8 @@ class Frame:
 def pack(values: Mapping[str, Json], arrays: Mapping[str, Array] | None = None) -> bytes:
     """Write one frame. Raises WireError when it would be larger than a reader takes."""
     head = json.dumps(values, allow_nan=False, separators=(",", ":")).encode()
-    contiguous = {name: np.ascontiguousarray(array) for name, array in (arrays or {}).items()}
+    # np.ascontiguousarray alone would turn a scalar array into one of shape (1,).
+    contiguous = {n: np.ascontiguousarray(a).reshape(a.shape) for n, a in (arrays or {}).items()}
     body = safetensors.numpy.save(contiguous) if contiguous else b""
     if len(head) > MAX_HEAD or len(body) > MAX_BODY:
         raise WireError(f"a frame of {len(head)} + {len(body)} bytes is too large")

@@ -77,7 +77,7 @@ class Student:
         """Import `NAME.py`, or only its definitions where importing would run the script."""
         path = os.path.join(self.work, f"{name}.py")
         if not os.path.exists(path):
-            self.phase = f"looking for {name}.py"
+            self.phase = f"importing {name}.py"
             raise StudentMistake(f"there is no {name}.py (nor {name}.ipynb) in the submission")
         with self.calling(f"importing {name}.py"):
             module, skipped = loading.load(name, path)

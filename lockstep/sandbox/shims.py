@@ -33,6 +33,7 @@ def _gloo_for_nccl(note: Note) -> None:
         if isinstance(backend, str) and "nccl" in backend:
             note("shim", name="nccl")
             backend = "gloo"
+            kwargs.pop("device_id", None)
         return original(backend, *args, **kwargs)
 
     distributed_c10d.init_process_group = init_process_group

@@ -1,0 +1,155 @@
+"""What a correct training does, computed on the trusted side from inputs the sandbox could not predict."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from graders.ddp_train.probe import Net, build_model
+from lockstep.compare import integer
+from lockstep.sandbox.outcome import RankOutcome
+from lockstep.wire import Array, Json
+
+Shape = dict[str, Json]
+# One rank's batch: the numbers of the items in it.
+Batch = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Data:
+    """A hidden data set: images (n, 3, side, side) float32 and labels (n,) int64."""
+
+    images: Array
+    labels: Array
+
+    def find(self, rows: Array) -> list[int] | None:
+        """The numbers of the items that these rows are, or None when a row is none of them."""
+        flat = np.ascontiguousarray(self.images.reshape(len(self.images), -1))
+        if rows.ndim != 2 or rows.dtype != flat.dtype or rows.shape[1] != flat.shape[1]:
+            return None
+        known = {row.tobytes(): number for number, row in enumerate(flat)}
+        found = [known.get(row.tobytes(), -1) for row in np.ascontiguousarray(rows)]
+        return None if -1 in found else found
+
+    def arrays(self) -> dict[str, Array]:
+        """The data set as the probe is given it."""
+        return {"images": self.images, "labels": self.labels}
+
+
+def make_data(rng: np.random.Generator, n: int, classes: int = 10, side: int = 4) -> Data:
+    """`n` images that are all different."""
+    images = rng.standard_normal((n, 3, side, side)).astype(np.float32)
+    return Data(images, rng.integers(0, classes, n))
+
+
+def make_shape(rng: np.random.Generator, *, batch_norm: bool = False, hidden: int | None = None) -> Shape:
+    """The measures of a hidden network."""
+    return {
+        "features": 48,
+        "hidden": int(hidden or rng.integers(9, 20)),
+        "classes": 10,
+        "batch_norm": batch_norm,
+    }
+
+
+def make_weights(rng: np.random.Generator, shape: Shape) -> dict[str, Array]:
+    """Parameters and buffers of a hidden network; shared weights are shared."""
+    model = Net(48, int(str(shape["hidden"])), 10, shape["batch_norm"] is True)
+    weights: dict[str, Array] = {}
+    for name, value in model.state_dict().items():
+        if value.dtype == torch.int64:
+            weights[name] = np.array(value.numpy())
+            continue
+        drawn = rng.standard_normal(tuple(value.shape)) * (0.3 if value.ndim > 1 else 0.1)
+        if name.endswith("running_var") or name == "scale" or name == "norm.weight":
+            drawn = 1 + np.abs(drawn)
+        weights[name] = drawn.astype(np.float32)
+    weights["again.weight"] = weights["middle.weight"]
+    return weights
+
+
+def as_inputs(weights: Mapping[str, Array]) -> dict[str, Array]:
+    """Weights under the names the probe looks for."""
+    return {f"model/{name}": value for name, value in weights.items()}
+
+
+def batches(rank: RankOutcome, data: Data) -> list[Batch] | None:
+    """The batches that reached this rank's model, or None when something else than its items did."""
+    sizes = rank.values.get("sizes")
+    rows = rank.arrays.get("rows")
+    if not isinstance(sizes, list) or rows is None:
+        return None
+    counts = [integer(size) for size in sizes]
+    if any(count is None or count <= 0 for count in counts) or sum(filter(None, counts)) != len(rows):
+        return None
+    found = data.find(rows) if len(rows) else []
+    if found is None:
+        return None
+    result, start = [], 0
+    for count in filter(None, counts):
+        result.append(tuple(found[start : start + count]))
+        start += count
+    return result
+
+
+class Training:
+    """A training in one process on the batches of all ranks: what DDP promises to be equal to."""
+
+    def __init__(self, shape: Shape, weights: Mapping[str, Array], *, lr: float, momentum: float) -> None:
+        self.model = build_model(shape, dict(weights))
+        self.model.train()
+        trained = [value for value in self.model.parameters() if value.requires_grad]
+        self._optimizer = torch.optim.SGD(trained, lr=lr, momentum=momentum)
+
+    def local_gradients(self, data: Data, batch: Batch, *, softmax: bool = False) -> dict[str, torch.Tensor]:
+        """The gradient of the mean loss of one batch at the present weights, by parameter."""
+        self.model.zero_grad(set_to_none=True)
+        logits = self.model(torch.from_numpy(data.images[list(batch)]))
+        outputs = logits.softmax(1) if softmax else logits
+        nn.functional.cross_entropy(outputs, torch.from_numpy(data.labels[list(batch)])).backward()
+        return {n: v.grad.clone() for n, v in self.model.named_parameters() if v.grad is not None}
+
+    def step(
+        self, data: Sequence[Data], ranks: Sequence[Batch], *, softmax: bool = False
+    ) -> dict[str, torch.Tensor]:
+        """One step on one batch per rank; the gradient is the mean over the ranks, and is returned."""
+        local = [
+            self.local_gradients(own, batch, softmax=softmax)
+            for own, batch in zip(data, ranks, strict=True)
+            if batch
+        ]
+        mean = {name: torch.stack([one[name] for one in local]).mean(0) for name in local[0]}
+        for name, value in self.model.named_parameters():
+            if name in mean:
+                value.grad = mean[name]
+        self._optimizer.step()
+        return mean
+
+    def weights(self) -> dict[str, Array]:
+        """Parameters, by name."""
+        return {name: value.detach().numpy().copy() for name, value in self.model.named_parameters()}
+
+    def buffers(self) -> dict[str, Array]:
+        """Buffers, by name."""
+        return {name: value.detach().numpy().copy() for name, value in self.model.named_buffers()}
+
+    def losses(self, data: Data, batch: Batch) -> Array:
+        """The loss of each item at the present weights."""
+        with torch.no_grad():
+            logits = self.model(torch.from_numpy(data.images[list(batch)]))
+            loss = nn.functional.cross_entropy(
+                logits, torch.from_numpy(data.labels[list(batch)]), reduction="none"
+            )
+        return np.array(loss.numpy())
+
+    def logits(self, images: Array) -> Array:
+        """The network's answers in evaluation mode."""
+        self.model.eval()
+        with torch.no_grad():
+            answers = self.model(torch.from_numpy(images)).numpy()
+        self.model.train()
+        return np.array(answers)

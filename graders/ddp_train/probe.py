@@ -1,0 +1,545 @@
+"""Calls the functions of `ddp_train.py` on every rank and records what they do; it knows no right answer.
+
+What a rank records is its own: which rows reached the model, which gradients the optimizer saw, which
+values came back. The judge compares the ranks with one another and with a training of its own.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+from lockstep.sandbox.probing import Inputs, Observation, Student, StudentMistake, kind, plain, plain_tensor
+from lockstep.wire import Array, Json
+
+MODULE = "ddp_train"
+GRADIENT_STEPS = 4
+MAX_ROWS = 20_000
+
+
+class Rows(Dataset[tuple[torch.Tensor, torch.Tensor]]):
+    """The judge's images and labels; item number `broken` cannot be read."""
+
+    def __init__(self, images: torch.Tensor, labels: torch.Tensor, broken: int | None = None) -> None:
+        self.images, self.labels, self.broken = images, labels, broken
+        self.classes = [f"class {number}" for number in range(10)]
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        if index == self.broken:
+            raise InjectedFault("this item cannot be read (put there by the check)")
+        # Without this, a loop such as `for item in dataset` would never end.
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        return self.images[index], self.labels[index]
+
+
+class InjectedFault(Exception):
+    """What the check puts in the way of one rank."""
+
+
+class Net(nn.Module):
+    """Two shared weights, a frozen layer, a buffer, and batch norm where asked for."""
+
+    def __init__(self, features: int, hidden: int, classes: int, batch_norm: bool) -> None:
+        super().__init__()
+        self.first = nn.Linear(features, hidden)
+        self.middle = nn.Linear(hidden, hidden)
+        self.again = nn.Linear(hidden, hidden, bias=False)
+        self.again.weight = self.middle.weight
+        self.frozen = nn.Linear(hidden, hidden)
+        self.frozen.requires_grad_(False)
+        self.norm = nn.BatchNorm1d(hidden) if batch_norm else nn.Identity()
+        self.head = nn.Linear(hidden, classes)
+        self.scale = nn.Buffer(torch.ones(hidden))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Images to logits, shape (batch, classes)."""
+        hidden = torch.tanh(self.first(images.flatten(1)))
+        hidden = torch.tanh(self.middle(hidden)) * self.scale
+        hidden = self.norm(torch.tanh(self.again(hidden)) + self.frozen(hidden))
+        return cast(torch.Tensor, self.head(hidden))
+
+
+def build_model(shape: dict[str, Json], weights: dict[str, Array]) -> Net:
+    """The network that `shape` describes, holding these parameters and buffers."""
+    model = Net(
+        features=cast(int, shape["features"]),
+        hidden=cast(int, shape["hidden"]),
+        classes=cast(int, shape["classes"]),
+        batch_norm=shape["batch_norm"] is True,
+    )
+    state = {name: torch.from_numpy(np.array(value)) for name, value in weights.items()}
+    model.load_state_dict(state)
+    return model
+
+
+def _model(inputs: Inputs) -> Net:
+    prefix = "model/"
+    weights = {name[len(prefix) :]: a for name, a in inputs.arrays.items() if name.startswith(prefix)}
+    return build_model(cast(dict[str, Json], inputs.values["shape"]), weights)
+
+
+def _data(inputs: Inputs) -> Rows:
+    broken = inputs.values.get("broken")
+    return Rows(inputs.tensor("images"), inputs.tensor("labels"), broken if isinstance(broken, int) else None)
+
+
+class Lab:
+    """The student's functions, called the way their own `main` would."""
+
+    def __init__(self, student: Student) -> None:
+        self.student = student
+        self.module = student.load(MODULE)
+        self.device: Any = None
+
+    def call(self, name: str, *args: object, shown: str = "...", **kwargs: object) -> Any:
+        """Call one of the contract's functions."""
+        function = self.student.get(self.module, name)
+        with self.student.calling(f"calling {name}({shown})"):
+            return function(*args, **kwargs)
+
+    def setup(self) -> Any:
+        """Join the group."""
+        self.device = self.call("setup", shown="")
+        return self.device
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        """Wrap a model, and insist on getting a module back."""
+        wrapped = self.call("wrap_model", model, self.device, shown="model, device")
+        if not isinstance(wrapped, nn.Module):
+            self.student.phase = "calling wrap_model(model, device)"
+            raise StudentMistake(f"wrap_model returned {kind(wrapped)} instead of the wrapped model")
+        return wrapped
+
+    def loader(self, dataset: Dataset[Any], batch_size: int, *, shuffle: bool, seed: int) -> Any:
+        """Make a loader."""
+        shown = f"dataset, {batch_size}, shuffle={shuffle}, seed={seed}"
+        return self.call("make_loader", dataset, batch_size, shuffle=shuffle, seed=seed, shown=shown)
+
+
+def _named(model: nn.Module) -> list[tuple[str, torch.Tensor]]:
+    return [(name.removeprefix("module."), value) for name, value in model.named_parameters()]
+
+
+def _state(model: nn.Module, prefix: str) -> dict[str, Array | torch.Tensor]:
+    values = {f"{prefix}/{name}": value for name, value in _named(model)}
+    values |= {f"{prefix}/{name.removeprefix('module.')}": value for name, value in model.named_buffers()}
+    return {name: value.detach().clone() for name, value in values.items()}
+
+
+class Recorder:
+    """What reached the model and the optimizer on this rank, in order."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self.rows: list[Array] = []
+        self.sizes: list[int] = []
+        self.steps: list[int] = []
+        self.gradients: dict[str, torch.Tensor] = {}
+        model.register_forward_pre_hook(self._fed)
+
+    def _fed(self, model: nn.Module, args: tuple[object, ...]) -> None:
+        batch = plain_tensor(args[0]) if args else None
+        if batch is not None and batch.ndim >= 2 and sum(self.sizes) < MAX_ROWS:
+            self.rows.append(batch.reshape(len(batch), -1))
+            self.sizes.append(len(batch))
+
+    def watch(self, optimizer: torch.optim.Optimizer, model: nn.Module) -> None:
+        """Note, before each step of the optimizer, how many batches came before it and the gradients."""
+        named = [(name, value) for name, value in _named(model) if value.requires_grad]
+
+        def before_step(*_: object) -> None:
+            if len(self.steps) < GRADIENT_STEPS:
+                for name, value in named:
+                    if value.grad is not None:
+                        self.gradients[f"grad{len(self.steps)}/{name}"] = value.grad.detach().clone()
+            self.steps.append(len(self.sizes))
+
+        optimizer.register_step_pre_hook(before_step)
+
+    def arrays(self) -> dict[str, Array | torch.Tensor]:
+        """The rows, one after the other, and the gradients."""
+        rows = np.concatenate(self.rows) if self.rows else np.zeros((0, 1), np.float32)
+        return {"rows": rows, **self.gradients}
+
+    def values(self) -> dict[str, Json]:
+        """The sizes of the batches, and how many batches came before each step."""
+        return {"sizes": list(self.sizes), "steps": list(self.steps)}
+
+
+def _optimizer(inputs: Inputs, model: nn.Module) -> torch.optim.SGD:
+    parameters = [value for value in model.parameters() if value.requires_grad]
+    lr, momentum = cast(float, inputs.values["lr"]), cast(float, inputs.values["momentum"])
+    return torch.optim.SGD(parameters, lr=lr, momentum=momentum)
+
+
+def _seed(inputs: Inputs) -> int:
+    return cast(int, inputs.values["seed"])
+
+
+def _cleanup(lab: Lab) -> None:
+    # What cleanup does is one check's business; here it only has to be called in good order.
+    if dist.is_initialized():
+        lab.call("cleanup", shown="")
+
+
+def join(student: Student, inputs: Inputs) -> Observation:
+    """setup(), then one collective of each rank's own number: only a group that works can add them up."""
+    if inputs.values.get("gpus"):
+        _pretend_gpus(cast(int, inputs.values["gpus"]))
+    lab = Lab(student)
+    chosen = {name: inputs.values[name] for name in ("backend", "init_method") if name in inputs.values}
+    shown = ", ".join(f"{name}={value!r}" for name, value in chosen.items())
+    device = lab.call("setup", shown=shown, **chosen)
+    values: dict[str, Json] = {"device": _device(device), "initialized": dist.is_initialized()}
+    if dist.is_initialized():
+        total = inputs.tensor("number")
+        with student.calling("adding up one number of each rank after setup()"):
+            dist.all_reduce(total)
+        values |= {"rank": dist.get_rank(), "world_size": dist.get_world_size(), "backend": str(dist.get_backend())}
+        return Observation(values, {"total": total})
+    return Observation(values)
+
+
+def _device(device: object) -> Json:
+    """`cuda:1` for a device or its name; a plain `cuda` means the one that was made the current one."""
+    if type(device) is torch.device:
+        device = str(device)
+    if type(device) is not str:
+        return {"type": kind(device)}
+    if device == "cuda":
+        return f"cuda:{_current_gpu[0]}"
+    return device
+
+
+_current_gpu = [0]
+
+
+def _pretend_gpus(count: int) -> None:
+    """Make this machine look as if it had GPUs, as far as choosing a device and a backend goes."""
+
+    def set_device(device: object) -> None:
+        index = torch.device(cast(Any, device)).index if not isinstance(device, int) else device
+        _current_gpu[0] = index or 0
+
+    torch.cuda.is_available = lambda: True
+    torch.cuda.device_count = lambda: count
+    torch.cuda.set_device = set_device  # type: ignore[assignment]
+    torch.cuda.current_device = lambda: _current_gpu[0]
+    torch.cuda.get_device_name = lambda *_: "a GPU"  # type: ignore[assignment]
+    torch.cuda.manual_seed = torch.cuda.manual_seed_all = lambda *_: None  # type: ignore[assignment]
+    torch.cuda.empty_cache = lambda: None
+
+
+def start(student: Student, inputs: Inputs) -> Observation:
+    """Wrap a model that this rank initialised in its own way; report what it holds then."""
+    lab = Lab(student)
+    lab.setup()
+    model = _model(inputs)
+    wrapped = lab.wrap(model)
+    arrays = _state(wrapped, "held")
+    _cleanup(lab)
+    return Observation({}, arrays)
+
+
+def train(student: Student, inputs: Inputs) -> Observation:
+    """Whole epochs of train_one_epoch on this rank's data set."""
+    torch.manual_seed(cast(int, inputs.values["rank_seed"]))
+    lab = Lab(student)
+    lab.setup()
+    model = _model(inputs)
+    recorder = Recorder(model)
+    wrapped = lab.wrap(model)
+    optimizer = _optimizer(inputs, wrapped)
+    recorder.watch(optimizer, wrapped)
+    batch_size = cast(int, inputs.values["batch_size"])
+    loader = lab.loader(_data(inputs), batch_size, shuffle=True, seed=_seed(inputs))
+    losses, boundaries = [], []
+    for epoch in cast(list[int], inputs.values["epochs"]):
+        losses.append(_epoch(lab, wrapped, loader, optimizer, epoch))
+        boundaries.append(len(recorder.sizes))
+    arrays = {**recorder.arrays(), **_state(wrapped, "final")}
+    length = _length(loader)
+    _cleanup(lab)
+    return Observation(
+        {**recorder.values(), "losses": losses, "boundaries": cast(Json, boundaries), "length": length}, arrays
+    )
+
+
+def _epoch(lab: Lab, model: nn.Module, loader: Any, optimizer: torch.optim.Optimizer, epoch: int) -> Json:
+    loss = lab.call(
+        "train_one_epoch", model, loader, optimizer, nn.CrossEntropyLoss(), lab.device, epoch,
+        shown=f"..., epoch={epoch}",
+    )  # fmt: skip
+    return plain(loss)
+
+
+def _length(loader: object) -> Json:
+    try:
+        return plain(len(cast(Any, loader)))
+    except TypeError:
+        return {"type": "no length"}
+
+
+def shares(student: Student, inputs: Inputs) -> Observation:
+    """Every item that one pass over make_loader's loader gives this rank."""
+    torch.manual_seed(cast(int, inputs.values["rank_seed"]))
+    lab = Lab(student)
+    lab.setup()
+    loader = lab.loader(_data(inputs), cast(int, inputs.values["batch_size"]), shuffle=True, seed=_seed(inputs))
+    rows: list[Array] = []
+    with student.calling("iterating over the loader of make_loader(dataset, batch_size)"):
+        for batch in loader:
+            images = plain_tensor(batch[0] if isinstance(batch, list | tuple) else batch)
+            if images is None or images.ndim < 2:
+                raise StudentMistake(f"the loader gives {kind(batch)} instead of a batch of images and labels")
+            rows.append(images.reshape(len(images), -1))
+    _cleanup(lab)
+    return Observation({"sizes": [len(row) for row in rows]}, {"rows": np.concatenate(rows)} if rows else {})
+
+
+def accuracy(student: Student, inputs: Inputs) -> Observation:
+    """evaluate() over a loader of make_loader(shuffle=False)."""
+    lab = Lab(student)
+    lab.setup()
+    model = _model(inputs)
+    recorder = Recorder(model)
+    wrapped = lab.wrap(model)
+    loader = lab.loader(_data(inputs), cast(int, inputs.values["batch_size"]), shuffle=False, seed=_seed(inputs))
+    result = plain(lab.call("evaluate", wrapped, loader, lab.device, shown="model, loader, device"))
+    _cleanup(lab)
+    return Observation({"accuracy": result, "fed": sum(recorder.sizes)})
+
+
+def save(student: Student, inputs: Inputs) -> Observation:
+    """Train an epoch, then save_checkpoint; who opened the file to write, and what is in it."""
+    path = "checkpoint.pt"
+    lab = Lab(student)
+    lab.setup()
+    model = _model(inputs)
+    recorder = Recorder(model)
+    wrapped = lab.wrap(model)
+    optimizer = _optimizer(inputs, wrapped)
+    recorder.watch(optimizer, wrapped)
+    loader = lab.loader(_data(inputs), cast(int, inputs.values["batch_size"]), shuffle=True, seed=_seed(inputs))
+    epoch = cast(int, inputs.values["epoch"])
+    _epoch(lab, wrapped, loader, optimizer, epoch)
+    written = _note_writes()
+    _slow_down_saving(inputs.rank)
+    lab.call("save_checkpoint", wrapped, optimizer, epoch, path, shown=f"..., epoch={epoch}, path")
+    there = os.path.isfile(path)
+    wrote = [name for name in written if os.path.basename(name).startswith(("checkpoint", ".checkpoint", "tmp"))]
+    values: dict[str, Json] = {
+        **recorder.values(), "there": there, "wrote": cast(Json, wrote[:10]), "direct": path in written,
+    }  # fmt: skip
+    arrays = recorder.arrays()
+    if inputs.rank == 0 and there:
+        with open(path, "rb") as file:
+            arrays["checkpoint"] = np.frombuffer(file.read(), dtype=np.uint8)
+        with student.calling("reading the checkpoint back"):
+            values["keys"] = cast(Json, _tensor_keys(torch.load(path, weights_only=False))[:1000])
+    _cleanup(lab)
+    return Observation(values, arrays)
+
+
+def _note_writes() -> list[str]:
+    """Files this process opens for writing from now on, relative to the folder where they are in it."""
+    written: list[str] = []
+    work = os.getcwd()
+
+    def hook(event: str, args: tuple[Any, ...]) -> None:
+        if event == "open" and isinstance(args[0], str | bytes | os.PathLike) and len(written) < 100:
+            mode, flags = args[1], args[2]
+            writes = any(c in mode for c in "wax+") if isinstance(mode, str) else flags & (os.O_WRONLY | os.O_RDWR)
+            if writes:
+                written.append(os.path.relpath(os.path.join(work, os.fsdecode(args[0])), work))
+
+    sys.addaudithook(hook)
+    # torch.save opens its file in C++, which no audit hook sees.
+    original = torch.save
+
+    def save_noted(obj: object, f: Any, *args: Any, **kwargs: Any) -> None:
+        if isinstance(f, str | os.PathLike):
+            written.append(os.path.relpath(os.path.join(work, os.fspath(f)), work))
+        original(obj, f, *args, **kwargs)
+
+    torch.save = save_noted
+    return written
+
+
+def _slow_down_saving(rank: int) -> None:
+    """Give the ranks that do not wait for rank 0's file time to show it."""
+    if rank != 0:
+        return
+    original = torch.save
+
+    def save_late(*args: Any, **kwargs: Any) -> None:
+        time.sleep(0.25)
+        original(*args, **kwargs)
+
+    torch.save = save_late
+
+
+def _tensor_keys(value: object, depth: int = 0) -> list[str]:
+    """Names of tensors in a checkpoint, but not those of the optimizer's state, which are numbers."""
+    if not isinstance(value, dict) or depth > 4:
+        return []
+    keys: list[str] = []
+    for name, item in value.items():
+        if isinstance(item, torch.Tensor) and isinstance(name, str):
+            keys.append(name[:200])
+        keys += _tensor_keys(item, depth + 1)
+    return keys
+
+
+def resume(student: Student, inputs: Inputs) -> Observation:
+    """load_checkpoint into a fresh model and optimizer, then train on."""
+    lab = Lab(student)
+    lab.setup()
+    model = _model(inputs)
+    recorder = Recorder(model)
+    wrapped = lab.wrap(model)
+    optimizer = _optimizer(inputs, wrapped)
+    recorder.watch(optimizer, wrapped)
+    target: nn.Module = wrapped
+    before = copy.deepcopy(optimizer.state_dict())
+    try:
+        epoch = lab.call("load_checkpoint", wrapped, optimizer, "checkpoint.pt", shown="model, optimizer, path")
+    except RuntimeError:
+        # Loading before wrapping is as good; a file with plain keys then fits the inner model alone.
+        target = getattr(wrapped, "module", wrapped)
+        optimizer.load_state_dict(before)
+        epoch = lab.call("load_checkpoint", target, optimizer, "checkpoint.pt", shown="model, optimizer, path")
+    loader = lab.loader(_data(inputs), cast(int, inputs.values["batch_size"]), shuffle=True, seed=_seed(inputs))
+    _epoch(lab, wrapped, loader, optimizer, cast(int, inputs.values["epoch"]) + 1)
+    arrays = {**recorder.arrays(), **_state(wrapped, "final")}
+    _cleanup(lab)
+    return Observation({**recorder.values(), "epoch": plain(epoch)}, arrays)
+
+
+def tidy(student: Student, inputs: Inputs) -> Observation:
+    """setup(), a little work, cleanup(): what is left?"""
+    lab = Lab(student)
+    lab.setup()
+    was = dist.is_initialized()
+    wrapped = lab.wrap(_model(inputs))
+    wrapped(inputs.tensor("images")).sum().backward()
+    lab.call("cleanup", shown="")
+    return Observation({"was": was, "is": dist.is_initialized()})
+
+
+def alone(student: Student, inputs: Inputs) -> Observation:
+    """Everything once, in one process that torchrun did not start."""
+    lab = Lab(student)
+    lab.setup()
+    model = _model(inputs)
+    wrapped = lab.wrap(model)
+    optimizer = _optimizer(inputs, wrapped)
+    batch_size = cast(int, inputs.values["batch_size"])
+    dataset = _data(inputs)
+    loader = lab.loader(dataset, batch_size, shuffle=True, seed=_seed(inputs))
+    loss = _epoch(lab, wrapped, loader, optimizer, 0)
+    evaluation = lab.loader(dataset, batch_size, shuffle=False, seed=_seed(inputs))
+    result = plain(lab.call("evaluate", wrapped, evaluation, lab.device, shown="model, loader, device"))
+    arrays = _state(wrapped, "final")
+    _cleanup(lab)
+    return Observation({"device": _device(lab.device), "loss": loss, "accuracy": result}, arrays)
+
+
+class _SeenEnough(BaseException):
+    """Ends a script once the check has seen what it came for."""
+
+
+def first_lr(student: Student, inputs: Inputs) -> Observation:
+    """Run the script until its first optimizer step; the learning rates of that step."""
+    seen: list[Json] = []
+
+    def before_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
+        seen.extend(plain(group["lr"]) for group in optimizer.param_groups)
+        raise _SeenEnough
+
+    torch.optim.optimizer.register_optimizer_step_pre_hook(cast(Callable[..., None], before_step))
+    try:
+        student.run_script("ddp_train.py", cast(list[str], inputs.values["arguments"]))
+    except _SeenEnough:
+        student.phase = ""
+    return Observation({"lr": seen[:8]})
+
+
+def orders(student: Student, inputs: Inputs) -> Observation:
+    """Run the script for two epochs and note the order in which it reads the training images."""
+    from torchvision import datasets
+
+    order: list[int] = []
+    original = datasets.CIFAR10.__getitem__
+
+    def noted(self: datasets.CIFAR10, index: int) -> tuple[Any, Any]:
+        if self.train and len(order) < MAX_ROWS:
+            order.append(int(index))
+        return original(self, index)
+
+    datasets.CIFAR10.__getitem__ = noted  # type: ignore[method-assign]
+    DataLoader.__init__ = _without_workers(DataLoader.__init__)  # type: ignore[method-assign]
+    student.run_script("ddp_train.py", cast(list[str], inputs.values["arguments"]))
+    return Observation({"order": cast(Json, order)})
+
+
+def _without_workers(original: Callable[..., None]) -> Callable[..., None]:
+    """Read in this process, where reading can be noted; which items are read does not depend on it."""
+
+    def init(self: object, *args: Any, **kwargs: Any) -> None:
+        for name in ("num_workers", "persistent_workers", "prefetch_factor", "multiprocessing_context"):
+            kwargs.pop(name, None)
+        original(self, *args, **kwargs)
+
+    return init
+
+
+def launch(student: Student, inputs: Inputs) -> Observation:
+    """`./ddp_train.sh` with two processes; what it leaves behind."""
+    before = set(_files())
+    executable = os.access("ddp_train.sh", os.X_OK)
+    if not os.path.exists("ddp_train.sh"):
+        student.phase = "looking for ddp_train.sh"
+        raise StudentMistake("there is no ddp_train.sh in the submission")
+    command = ["./ddp_train.sh"] if executable else ["bash", "ddp_train.sh"]
+    result = student.run_command(
+        [*command, *cast(list[str], inputs.values["arguments"])], cast(dict[str, str], inputs.values["environment"])
+    )
+    new = {name: os.path.getsize(name) for name in sorted(set(_files()) - before)[:200]}
+    report: str | None = None
+    if os.path.isfile("reports/ddp.json") and os.path.getsize("reports/ddp.json") < 1 << 20:
+        with open("reports/ddp.json", "rb") as file:
+            report = file.read().decode("utf-8", "replace")
+    keys: list[str] = []
+    for name in new:
+        if name.endswith((".pt", ".pth", ".ckpt", ".tar")):
+            with student.calling(f"reading {name}"):
+                keys = _tensor_keys(torch.load(name, weights_only=False, map_location="cpu"))
+    return Observation(
+        {
+            "executable": executable,
+            "status": result.status,
+            "output": result.output[-6000:],
+            "new": cast(Json, json.loads(json.dumps(new))),
+            "report": report,
+            "keys": cast(Json, keys[:500]),
+        }
+    )
+
+
+def _files() -> list[str]:
+    return [os.path.relpath(os.path.join(folder, name)) for folder, _, names in os.walk(".") for name in names]

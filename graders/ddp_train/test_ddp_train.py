@@ -1,0 +1,890 @@
+"""Exercise 4: DDP, judged on several ranks with hidden models and data.
+
+Most checks hold two things against each other: what came out of the student's ranks, and a training in
+one process, here, on the batches that those ranks were seen to use.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fixtures import cifar10
+from graders.ddp_train import expected
+from graders.ddp_train.expected import Batch, Data, Shape, Training
+from lockstep.check import Check, Inputs
+from lockstep.compare import close, difference, integer, number, shown
+from lockstep.sandbox.limits import MIB, Limits
+from lockstep.sandbox.outcome import Outcome, RankOutcome
+from lockstep.verdict import CheckEnded
+from lockstep.wire import Array, Json
+
+LR, MOMENTUM = 0.2, 0.9
+# float32 sums in another order differ by about 1e-7 of their size; the mistakes differ by 1e-3 and more.
+CLOSE = {"rtol": 2e-3, "atol": 2e-5}
+SCRIPT_LIMITS = Limits(disk=512 * MIB)  # a checkpoint of ResNet-18 with momentum is 90 MB
+RESNET18_BYTES = 44_000_000
+
+WRAP_HINT = (
+    "wrap_model has to return DistributedDataParallel(model), and train_one_epoch has to call that wrapped "
+    "model, not model.module: only its forward prepares the averaging that backward() does."
+)
+
+
+def options(shape: Shape, *, lr: float = LR, batch_size: int = 4, seed: int = 0, **more: Json) -> dict[str, Json]:
+    """What the probe's training functions are told."""
+    return {
+        "shape": shape, "lr": lr, "momentum": MOMENTUM, "batch_size": batch_size, "seed": seed,
+        "rank_seed": 0, "epochs": [0], **more,
+    }  # fmt: skip
+
+
+def rank_seeds(check: Check, world: int) -> list[dict[str, Json]]:
+    """A different state of torch's generator for each rank."""
+    return [{"rank_seed": int(value)} for value in check.rng.choice(1 << 20, world, replace=False)]
+
+
+def fed(check: Check, rank: RankOutcome, data: Data, number_of_rank: int) -> list[Batch]:
+    """The batches that reached a rank's model; ends the check when they are not the data set's."""
+    found = expected.batches(rank, data)
+    if found is None:
+        check.fail(
+            f"train_one_epoch on rank {number_of_rank}: what reached the model were not batches of the data set.",
+            "Hand the loader's images to the model as they come, on the right device.",
+        )
+    return found
+
+
+def differing(ranks: Sequence[RankOutcome], prefix: str, wanted: dict[str, Array], what: str) -> tuple[int, str] | None:
+    """The first rank and value that is not as wanted: missing, of another shape, not finite, or different."""
+    for number_of_rank, rank in enumerate(ranks):
+        for name, value in wanted.items():
+            seen = rank.arrays.get(f"{prefix}/{name}")
+            problem = difference(seen, value, what=f"{what} {name}", **CLOSE)
+            if problem is not None:
+                return number_of_rank, problem
+    return None
+
+
+def unlike(ranks: Sequence[RankOutcome], prefix: str) -> str | None:
+    """A value that some rank holds differently from rank 0, in words."""
+    first = {name: value for name, value in ranks[0].arrays.items() if name.startswith(f"{prefix}/")}
+    for number_of_rank, rank in enumerate(ranks[1:], 1):
+        for name, value in first.items():
+            problem = difference(rank.arrays.get(name), value, rtol=1e-6, atol=1e-7, what=name.partition("/")[2])
+            if problem is not None:
+                return f"between rank 0 and rank {number_of_rank}, {problem}"
+    return None
+
+
+# The group and the weights
+
+
+def test_joins_group(check: Check) -> None:
+    """setup() joins the group that torchrun's variables describe, and picks the device by LOCAL_RANK."""
+    for world in (2, 3):
+        try:
+            _joined(check, world, "from torchrun's variables")
+        except CheckEnded as ended:
+            # Where not even two ranks find together, every other check would only hang or fail of it.
+            ended.spoils = world == 2
+            raise
+    _joined(check, 2, "with init_method='file:///tmp/meet'", init_method="file:///tmp/meet")
+    _two_nodes(check)
+    _two_jobs(check)
+
+
+def _joined(check: Check, world: int, how: str, **chosen: Json) -> None:
+    numbers = check.rng.integers(1, 1 << 40, world)
+    outcome = check.run(
+        "join",
+        ranks=world,
+        values=chosen,
+        per_rank=[Inputs(arrays={"number": np.array([value])}) for value in numbers],
+        # What file:// says must not be needed from the environment.
+        env={"MASTER_ADDR": "nowhere.invalid"} if "init_method" in chosen else None,
+    )
+    for rank, seen in enumerate(outcome.ranks):
+        _in_group(check, seen, rank, world, int(numbers.sum()), f"setup() on rank {rank} of {world}, {how}")
+        device, backend = seen.values.get("device"), seen.values.get("backend")
+        check.expect(
+            isinstance(device, str) and device == "cpu",
+            f"setup() on a machine without a GPU returned {shown(device)}, expected torch.device('cpu').",
+            "Return the device: cuda:LOCAL_RANK where torch.cuda.is_available(), else torch.device('cpu').",
+        )
+        check.expect(
+            backend == "gloo",
+            f"setup() on a machine without a GPU joined with backend {shown(backend)}, expected gloo.",
+            "nccl only works between GPUs: choose the backend by torch.cuda.is_available().",
+        )
+
+
+def _in_group(check: Check, seen: RankOutcome, rank: int, world: int, total: int, call: str) -> None:
+    check.expect(
+        seen.values.get("initialized") is True,
+        f"{call}: no process group was joined.",
+        "setup has to call torch.distributed.init_process_group.",
+    )
+    for name, wanted, variable in (("rank", rank, "RANK"), ("world_size", world, "WORLD_SIZE")):
+        value = seen.values.get(name)
+        check.expect(
+            integer(value) == wanted,
+            f"{call}: {name} is {shown(value)}, expected {wanted}.",
+            f"Take it from the environment variable {variable}, or leave it to init_process_group.",
+        )
+    problem = difference(seen.arrays.get("total"), np.array([total]), what="the sum of one number of each rank")
+    check.expect(problem is None, f"{call}: {problem}.", "Did the ranks all join one and the same group?")
+
+
+def _two_nodes(check: Check) -> None:
+    """Ranks 2 and 3 of a second node with two GPUs, in a group of their own kind: LOCAL_RANK is not RANK."""
+    numbers = check.rng.integers(1, 1 << 40, 4)
+    nodes = [{"LOCAL_RANK": str(r % 2), "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": str(r // 2),
+              "NODE_RANK": str(r // 2), "GROUP_WORLD_SIZE": "2"} for r in range(4)]  # fmt: skip
+    outcome = check.run(
+        "join",
+        ranks=4,
+        values={"gpus": 2},
+        env=nodes,
+        per_rank=[Inputs(arrays={"number": np.array([value])}) for value in numbers],
+    )
+    for rank, seen in enumerate(outcome.ranks):
+        call = f"setup() on rank {rank} of 4 on two nodes with two GPUs each (LOCAL_RANK {rank % 2})"
+        _in_group(check, seen, rank, 4, int(numbers.sum()), call)
+        device = seen.values.get("device")
+        check.expect(
+            device == f"cuda:{rank % 2}",
+            f"{call} returned {shown(device)}, expected cuda:{rank % 2}.",
+            "RANK counts over all nodes; the number of a GPU within its node is LOCAL_RANK.",
+        )
+        check.expect(
+            any(event.get("name") == "nccl" for event in seen.events),
+            f"{call} did not ask for the nccl backend.",
+            "With GPUs the backend is nccl, without them gloo, unless setup is given another.",
+        )
+
+
+def _two_jobs(check: Check) -> None:
+    """Two jobs of two ranks on one machine, as two students on one node: each has a port of its own."""
+    numbers = check.rng.integers(1, 1 << 40, 4)
+    ports = (29511, 29533)
+    env = [{"RANK": str(r % 2), "LOCAL_RANK": str(r % 2), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
+            "MASTER_PORT": str(ports[r // 2])} for r in range(4)]  # fmt: skip
+    per_rank = [Inputs(arrays={"number": np.array([value])}) for value in numbers]
+    try:
+        outcome = check.run("join", ranks=4, env=env, per_rank=per_rank, seconds=8.0)
+    except CheckEnded as ended:
+        check.fail(
+            "Two jobs of two ranks each, started at the same time on one machine with different MASTER_PORTs, "
+            f"got in each other's way. {ended.feedback.message}",
+            "Do not write MASTER_ADDR or MASTER_PORT into the file: torchrun sets them, for every job others.",
+        )
+    for rank, seen in enumerate(outcome.ranks):
+        job = rank // 2
+        total = int(numbers[2 * job : 2 * job + 2].sum())
+        _in_group(check, seen, rank % 2, 2, total, f"setup() on rank {rank % 2} of the {'second' if job else 'first'} of two jobs")
+
+
+def test_starts_equal(check: Check) -> None:
+    """After wrap_model every rank holds rank 0's weights and buffers."""
+    world = max(check.world_sizes)
+    shape = expected.make_shape(check.rng, batch_norm=True)
+    weights = [expected.make_weights(check.rng, shape) for _ in range(world)]
+    outcome = check.run(
+        "start",
+        ranks=world,
+        values={"shape": shape},
+        per_rank=[Inputs(arrays=expected.as_inputs(own)) for own in weights],
+    )
+    training = Training(shape, weights[0], lr=LR, momentum=MOMENTUM)
+    wrong = differing(outcome.ranks, "held", {**training.weights(), **training.buffers()}, "")
+    if wrong is not None:
+        rank, problem = wrong
+        check.fail(
+            f"Every one of {world} ranks built its model with weights of its own and called wrap_model. Afterwards "
+            f"rank {rank} does not hold rank 0's weights: {problem.strip()}.",
+            "DistributedDataParallel(model) copies rank 0's parameters and buffers to all ranks when it is "
+            "made. Is the model wrapped on every rank, and is the wrapped model what wrap_model returns?",
+        )
+
+
+def test_weights_in_sync(check: Check) -> None:
+    """After some steps all ranks hold the same weights: those of one process training on all their batches."""
+    for world in check.world_sizes:
+        shape = expected.make_shape(check.rng)
+        weights = [expected.make_weights(check.rng, shape) for _ in range(world)]
+        batch_size = int(check.rng.integers(2, 5))
+        # Every rank has images nobody else has: what is in them can only arrive by communication.
+        data = [expected.make_data(check.rng, world * batch_size * 3) for _ in range(world)]
+        outcome = check.run(
+            "train",
+            ranks=world,
+            values=options(shape, batch_size=batch_size, epochs=[0, 1]),
+            per_rank=[
+                Inputs(seed, {**own.arrays(), **expected.as_inputs(held)})
+                for seed, own, held in zip(rank_seeds(check, world), data, weights, strict=True)
+            ],
+        )
+        call = f"train_one_epoch, two epochs on {world} ranks"
+        apart = unlike(outcome.ranks, "final")
+        check.expect(apart is None, f"{call}: the ranks' weights are not equal: {apart}.", WRAP_HINT)
+        steps = _steps(check, outcome, data)
+        training = Training(shape, weights[0], lr=LR, momentum=MOMENTUM)
+        for ranks in steps:
+            training.step(data, ranks)
+        wrong = differing(outcome.ranks, "final", training.weights(), "the weight")
+        if wrong is not None:
+            check.fail(
+                f"{call}: the ranks agree with each other, but not with one process that trains on all their "
+                f"batches ({wrong[1]}).",
+                "Each step has to average the gradients of all ranks before optimizer.step(), once. " + WRAP_HINT,
+            )
+
+
+def _steps(check: Check, outcome: Outcome, data: Sequence[Data]) -> list[list[Batch]]:
+    """The ranks' batches, step by step. Every rank must have made as many, one step per batch."""
+    own = [fed(check, rank, data[number], number) for number, rank in enumerate(outcome.ranks)]
+    counts = [len(batches) for batches in own]
+    check.expect(
+        min(counts) > 0, "train_one_epoch: no batch reached the model.", "Does the loop run, with model(images) in it?"
+    )
+    for number_of_rank, rank in enumerate(outcome.ranks):
+        steps = rank.values.get("steps")
+        check.expect(
+            isinstance(steps, list) and len(steps) == counts[number_of_rank],
+            f"train_one_epoch on rank {number_of_rank}: the model was called for {counts[number_of_rank]} batches, but "
+            f"optimizer.step() was called {len(steps) if isinstance(steps, list) else 0} times.",
+            "One batch, one step: zero_grad, forward, loss, backward, step.",
+        )
+    return [[batches[step] if step < len(batches) else () for batches in own] for step in range(max(counts))]
+
+
+def test_gradients_averaged(check: Check) -> None:
+    """What the optimizer sees is the mean over the ranks of their gradients, in every step."""
+    world = 2 if check.world_sizes[0] == 2 else check.world_sizes[0]
+    shape = expected.make_shape(check.rng)
+    weights = expected.make_weights(check.rng, shape)
+    data = [expected.make_data(check.rng, world * 4 * 4) for _ in range(world)]
+    # With lr 0 the weights stay, and each step's gradient can be told apart from the ones before it.
+    outcome = check.run(
+        "train",
+        ranks=world,
+        values=options(shape, lr=0.0),
+        arrays=expected.as_inputs(weights),
+        per_rank=[Inputs(s, own.arrays()) for s, own in zip(rank_seeds(check, world), data, strict=True)],
+    )
+    training = Training(shape, weights, lr=0.0, momentum=0.0)
+    for step, ranks in enumerate(_steps(check, outcome, data)[:4]):
+        local = [training.local_gradients(own, batch) for own, batch in zip(data, ranks, strict=True)]
+        _averaged(check, outcome, step, [{n: np.array(g.numpy()) for n, g in one.items()} for one in local])
+
+
+def _averaged(check: Check, outcome: Outcome, step: int, local: Sequence[dict[str, Array]]) -> None:
+    world = len(local)
+    mean = {name: np.mean([own[name] for own in local], axis=0, dtype=np.float32) for name in local[0]}
+    wrong = differing(outcome.ranks, f"grad{step}", mean, "the gradient of")
+    if wrong is None:
+        return
+    rank, problem = wrong
+    total = {name: value * np.float32(world) for name, value in mean.items()}
+    prefix = f"grad{step}"
+    if differing(outcome.ranks, prefix, total, "") is None:
+        cause = f"It is the sum over the {world} ranks: divide by the world size."
+    elif all(differing([seen], prefix, own, "") is None for seen, own in zip(outcome.ranks, local, strict=True)):
+        cause = (
+            "It is the rank's own gradient: "
+            + ("nothing was averaged. " if step == 0 else "earlier steps were averaged, this one was not. ")
+            + WRAP_HINT
+        )
+    else:
+        right = [name for name in mean if differing(outcome.ranks, prefix, {name: mean[name]}, "") is None]
+        cause = f"Right are only {', '.join(right)}: are all parameters averaged?" if right else WRAP_HINT
+    check.fail(
+        f"Step {step + 1} of train_one_epoch on {world} ranks: when the optimizer stepped on rank {rank}, "
+        f"{problem} from the mean over the ranks.",
+        cause,
+    )
+
+
+def test_really_communicates(check: Check) -> None:
+    """The ranks work on different data and exchange their gradients in every step."""
+    world = check.world_sizes[0]
+    shape = expected.make_shape(check.rng, hidden=120)
+    weights = expected.make_weights(check.rng, shape)
+    batch_size, n_steps = 3, 6
+    data = expected.make_data(check.rng, world * batch_size * n_steps)
+    outcome = check.run(
+        "train",
+        ranks=world,
+        values=options(shape, batch_size=batch_size),
+        arrays={**data.arrays(), **expected.as_inputs(weights)},
+    )
+    steps = _steps(check, outcome, [data] * world)
+    for step, ranks in enumerate(steps):
+        check.expect(
+            len({frozenset(batch) for batch in ranks}) > 1,
+            f"Step {step + 1} of train_one_epoch on {world} ranks: every rank trained on the same batch. The weights "
+            "stay equal that way, but the work is done once per rank instead of being shared.",
+            "make_loader needs DistributedSampler(dataset): it gives every rank other items.",
+        )
+    if outcome.loopback_bytes is None:
+        check.note("How many bytes went between the ranks can only be counted in the sandbox.")
+        return
+    training = Training(shape, weights, lr=LR, momentum=MOMENTUM)
+    size = sum(v.numel() * 4 for v in training.model.parameters() if v.requires_grad)
+    least = size * (world - 1) * len(steps)
+    check.expect(
+        outcome.loopback_bytes >= least,
+        f"{len(steps)} steps of train_one_epoch on {world} ranks exchanged {outcome.loopback_bytes / 1e6:.2f} MB; "
+        f"averaging the gradients of this model takes at least {least / 1e6:.2f} MB.",
+        WRAP_HINT,
+    )
+
+
+# The data
+
+
+def test_sampler_disjoint(check: Check) -> None:
+    """The ranks' loaders share out the data set: nothing missing, nothing twice but the padding."""
+    for world in check.world_sizes:
+        n = world * int(check.rng.integers(5, 9)) + int(check.rng.integers(1, world))
+        data = expected.make_data(check.rng, n)
+        seed = int(check.rng.integers(1 << 20))
+        outcome = check.run(
+            "shares",
+            ranks=world,
+            values={"batch_size": 3, "seed": seed},
+            arrays=data.arrays(),
+            per_rank=[Inputs(own) for own in rank_seeds(check, world)],
+        )
+        own = [_items(check, rank, data, number) for number, rank in enumerate(outcome.ranks)]
+        _shared_out(check, own, n, f"make_loader on {world} ranks over {n} items, one pass", "make_loader")
+
+
+def _items(check: Check, rank: RankOutcome, data: Data, number_of_rank: int) -> list[int]:
+    found = expected.batches(rank, data)
+    if found is None:
+        check.fail(
+            f"make_loader on rank {number_of_rank}: what the loader gave were not the data set's images.",
+            "Each batch has to be images and labels, as DataLoader makes it of the data set's items.",
+        )
+    return [item for batch in found for item in batch]
+
+
+def _shared_out(check: Check, own: Sequence[Sequence[int]], n: int, call: str, name: str) -> None:
+    world = len(own)
+    counts = Counter(item for items in own for item in items)
+    twice = sum(counts.values()) - len(counts)
+    sizes = [len(items) for items in own]
+    listed = ", ".join(str(size) for size in sizes)
+    if twice >= n and all(set(items) == set(own[0]) for items in own):
+        check.fail(
+            f"{call}: every rank was given the same items ({listed}).",
+            f"{name} has to give the DataLoader sampler=DistributedSampler(dataset, ...); every rank then reads a share.",
+        )
+    check.expect(
+        len(counts) == n,
+        f"{call}: {n - len(counts)} items were given to no rank (the ranks had {listed} items).",
+        "The shares together must be the whole data set: no drop_last, and the same seed on all ranks, so that "
+        "they cut up the same order.",
+    )
+    check.expect(
+        twice < world,
+        f"{call}: {twice} items were given more than once; at most {world - 1} may be repeated to fill up the shares.",
+        "DistributedSampler(dataset) makes the shares disjoint, provided that all ranks give it the same seed.",
+    )
+    check.expect(
+        max(sizes) - min(sizes) <= 1,
+        f"{call}: the ranks had {listed} items; the shares may differ by one at most.",
+        "A rank with more batches than the others waits for them in its last backward.",
+    )
+
+
+def test_reshuffles(check: Check) -> None:
+    """Every epoch has another order, the same on all ranks."""
+    world = check.world_sizes[0]
+    shape = expected.make_shape(check.rng)
+    data = expected.make_data(check.rng, world * 12)
+    outcome = check.run(
+        "train",
+        ranks=world,
+        values=options(shape, epochs=[0, 1, 2], seed=int(check.rng.integers(1 << 20)), lr=0.0),
+        arrays={**data.arrays(), **expected.as_inputs(expected.make_weights(check.rng, shape))},
+        per_rank=[Inputs(own) for own in rank_seeds(check, world)],
+    )
+    epochs = [_epochs(fed(check, rank, data, number), rank) for number, rank in enumerate(outcome.ranks)]
+    if any(len(own) != 3 or not all(own) for own in epochs):
+        check.fail("train_one_epoch for epochs 0, 1, 2: an epoch had no batches.", "Does it iterate over the loader?")
+    orders = [tuple(tuple(own[epoch]) for own in epochs) for epoch in range(3)]
+    if len(set(orders)) < 3 and not _script_reshuffles(check):
+        check.fail(
+            f"train_one_epoch for epochs 0, 1, 2 on {world} ranks: two epochs had the same order.",
+            "Call loader.sampler.set_epoch(epoch) before iterating: DistributedSampler shuffles by seed + epoch.",
+        )
+    for epoch, own in enumerate(orders):
+        _shared_out(check, own, len(data.images), f"Epoch {epoch} of train_one_epoch on {world} ranks", "make_loader")
+
+
+def _epochs(batches: Sequence[Batch], rank: RankOutcome) -> list[list[int]]:
+    boundaries = rank.values.get("boundaries")
+    ends = [integer(end) or 0 for end in boundaries] if isinstance(boundaries, list) else []
+    starts = [0, *ends[:-1]]
+    return [[i for batch in batches[start:end] for i in batch] for start, end in zip(starts, ends, strict=True)]
+
+
+def _script_reshuffles(check: Check) -> bool:
+    """Whether the script itself sees to it: set_epoch may stand in main, where the epochs are counted."""
+    tree = cifar10.make_batches(check.rng, 20, 10)
+    outcome = check.run(
+        "orders",
+        ranks=2,
+        values={"arguments": ["--training-data", "/data/cifar", "--epochs", "2", "--batch-size", "5"]},
+        data={"cifar": tree},
+        files={f"data/{name}": content for name, content in tree.items()},
+        limits=SCRIPT_LIMITS,
+        seconds=30.0,
+        expect=False,
+    )
+    for rank in outcome.ranks:
+        order = rank.values.get("order")
+        # A first look at an item, as for its shape, is not part of an epoch.
+        if not isinstance(order, list) or len(order) < 20 or order[-10:] == order[-20:-10]:
+            return False
+    return True
+
+
+def test_shuffle_false_for_eval(check: Check) -> None:
+    """evaluate() returns the accuracy over the whole set, exactly, on every rank."""
+    for world in check.world_sizes:
+        shape = expected.make_shape(check.rng)
+        weights = expected.make_weights(check.rng, shape)
+        n = world * 7 + int(check.rng.integers(1, world))
+        data = _labelled(check, shape, weights, n)
+        right = int((Training(shape, weights, lr=0, momentum=0).logits(data.images).argmax(1) == data.labels).sum())
+        outcome = check.run(
+            "accuracy",
+            ranks=world,
+            values=options(shape),
+            arrays={**data.arrays(), **expected.as_inputs(weights)},
+        )
+        for rank, seen in enumerate(outcome.ranks):
+            value = seen.values.get("accuracy")
+            if close(value, right / n, rtol=0, atol=1e-5):
+                continue
+            check.fail(
+                f"evaluate on {world} ranks over {n} items, {right} of which the model gets right: rank {rank} returned "
+                f"{shown(value)}, expected {right / n:.6f}.",
+                _accuracy_hint(value, right, n, outcome),
+            )
+
+
+def _labelled(check: Check, shape: Shape, weights: dict[str, Array], n: int) -> Data:
+    """Data with clear answers, of which about two thirds are right, the first ones among them."""
+    data = expected.make_data(check.rng, 40 * n)
+    logits = Training(shape, weights, lr=0, momentum=0).logits(data.images)
+    ordered = np.sort(logits, axis=1)
+    clear = np.argsort(ordered[:, -2] - ordered[:, -1])[:n]
+    answers = logits[clear].argmax(1)
+    wrong = check.rng.permutation(np.arange(min(4, n - 1), n))[: n // 3]
+    labels = answers.copy()
+    labels[wrong] = (answers[wrong] + 1 + check.rng.integers(0, 9, len(wrong))) % 10
+    return Data(data.images[clear], labels.astype(np.int64))
+
+
+def _accuracy_hint(value: Json, right: int, n: int, outcome: Outcome) -> str:
+    seen = number(value)
+    values = [number(rank.values.get("accuracy")) for rank in outcome.ranks]
+    if seen is not None and seen > 1:
+        return "Accuracy is a fraction between 0 and 1: divide the number of right answers by the number of items."
+    if len(set(values)) > 1:
+        return "The ranks disagree: add up right answers and items over all ranks with dist.all_reduce before dividing."
+    if seen is not None and abs(seen - right / n) < 0.15:
+        return (
+            "DistributedSampler repeats items until all shares are equally long, and those count twice here. Leave "
+            "the repeated ones out, or give each rank its share without padding."
+        )
+    return "Count right answers and items, add both up over all ranks with dist.all_reduce, then divide."
+
+
+def test_steps_per_epoch(check: Check) -> None:
+    """An epoch has ceil(items / (batch size x ranks)) steps."""
+    world, batch_size = check.world_sizes[0], 4
+    shape = expected.make_shape(check.rng)
+    n = world * batch_size * 3 + 1
+    data = expected.make_data(check.rng, n)
+    outcome = check.run(
+        "train",
+        ranks=world,
+        values=options(shape, batch_size=batch_size, lr=0.0),
+        arrays={**data.arrays(), **expected.as_inputs(expected.make_weights(check.rng, shape))},
+        per_rank=[Inputs(own) for own in rank_seeds(check, world)],
+    )
+    wanted = math.ceil(n / (batch_size * world))
+    counts = []
+    for rank in outcome.ranks:
+        steps = rank.values.get("steps")
+        counts.append(len(steps) if isinstance(steps, list) else 0)
+    # Shares without padding may leave some ranks one step short.
+    check.expect(
+        max(counts) == wanted and min(counts) >= wanted - 1,
+        f"train_one_epoch on {world} ranks over {n} items with batches of {batch_size} on each rank made "
+        f"{', '.join(map(str, counts))} steps, expected {wanted}.",
+        "With n ranks the effective batch is n times as large, so an epoch has that many fewer steps. All steps on "
+        "every rank means that every rank reads the whole data set.",
+    )
+
+
+# The numbers
+
+
+def test_global_metrics(check: Check) -> None:
+    """train_one_epoch returns the mean loss over all ranks' items, the same on every rank."""
+    for world in check.world_sizes[:2]:
+        shape = expected.make_shape(check.rng)
+        weights = expected.make_weights(check.rng, shape)
+        data = expected.make_data(check.rng, world * 4 * 3)
+        # With lr 0 the loss of an item does not depend on what was trained before it.
+        outcome = check.run(
+            "train",
+            ranks=world,
+            values=options(shape, lr=0.0),
+            arrays={**data.arrays(), **expected.as_inputs(weights)},
+            per_rank=[Inputs(own) for own in rank_seeds(check, world)],
+        )
+        training = Training(shape, weights, lr=0, momentum=0)
+        own = [
+            training.losses(data, tuple(i for b in fed(check, rank, data, r) for i in b))
+            for r, rank in enumerate(outcome.ranks)
+        ]
+        wanted = float(np.concatenate(own).mean())
+        for rank, seen in enumerate(outcome.ranks):
+            losses = seen.values.get("losses")
+            value = losses[0] if isinstance(losses, list) and losses else None
+            if not close(value, wanted, rtol=1e-4, atol=1e-5):
+                check.fail(
+                    f"train_one_epoch on {world} ranks: rank {rank} returned {shown(value)}; the mean loss over all "
+                    f"ranks' items is {wanted:.6f}.",
+                    _loss_hint(value, float(own[rank].mean()), wanted, world),
+                )
+
+
+def _loss_hint(value: Json, local: float, wanted: float, world: int) -> str:
+    if close(value, local, rtol=1e-4):
+        return "That is this rank's own mean: add up losses and items over all ranks with dist.all_reduce, then divide."
+    if close(value, wanted * world, rtol=1e-4):
+        return "That is the sum over the ranks of their means: divide by the world size, too."
+    if not isinstance(value, int | float):
+        return "Return a plain float, such as (total_loss / total_items).item()."
+    return "Add up loss.item() * len(labels) and len(labels), both over all ranks with dist.all_reduce, then divide."
+
+
+def test_no_double_softmax(check: Check) -> None:
+    """The logits reach the loss: CrossEntropyLoss does the softmax itself."""
+    shape = expected.make_shape(check.rng)
+    weights = expected.make_weights(check.rng, shape)
+    data = expected.make_data(check.rng, 12)
+    outcome = check.run(
+        "train",
+        ranks=1,
+        values=options(shape),
+        arrays={**data.arrays(), **expected.as_inputs(weights)},
+    )
+    steps = _steps(check, outcome, [data])
+    right = Training(shape, weights, lr=LR, momentum=MOMENTUM)
+    twice = Training(shape, weights, lr=LR, momentum=MOMENTUM)
+    for ranks in steps:
+        right.step([data], ranks)
+        twice.step([data], ranks, softmax=True)
+    wrong = differing(outcome.ranks, "final", right.weights(), "the weight")
+    if wrong is None:
+        return
+    if differing(outcome.ranks, "final", twice.weights(), "the weight") is None:
+        check.fail(
+            "train_one_epoch puts a softmax between the model and CrossEntropyLoss: the trained weights are those of "
+            "a softmax done twice. Training then still works, but much more slowly.",
+            "Hand the model's output to the criterion as it is. Some course texts show this softmax; "
+            "nn.CrossEntropyLoss takes logits and does log_softmax itself.",
+        )
+    check.fail(
+        f"train_one_epoch on one rank: the weights are not those of plain training with CrossEntropyLoss ({wrong[1]}).",
+        "Each batch: zero_grad, loss = criterion(model(images), labels), backward, step; nothing in between.",
+    )
+
+
+# A run from start to end
+
+
+def test_checkpoint(check: Check) -> None:
+    """Rank 0 alone writes the checkpoint, and a resumed run goes on as if it had not been interrupted."""
+    world = check.world_sizes[0]
+    shape = expected.make_shape(check.rng)
+    weights, other = (expected.make_weights(check.rng, shape) for _ in range(2))
+    data = expected.make_data(check.rng, world * 4 * 2)
+    epoch = int(check.rng.integers(2, 7))
+    told = options(shape, epoch=epoch)
+    saved = check.run("save", ranks=world, values=told, arrays={**data.arrays(), **expected.as_inputs(weights)})
+    _written_once(check, saved)
+    content = saved.ranks[0].arrays["checkpoint"].tobytes()
+    resumed = check.run(
+        "resume",
+        ranks=world,
+        values=told,
+        arrays={**data.arrays(), **expected.as_inputs(other)},
+        files={"checkpoint.pt": content},
+    )
+    for rank, seen in enumerate(resumed.ranks):
+        value = seen.values.get("epoch")
+        check.expect(
+            integer(value) in (epoch, epoch + 1),
+            f"load_checkpoint on rank {rank} returned {shown(value)} for a checkpoint saved after epoch {epoch}.",
+            f"Save the epoch in the file and return it ({epoch}, or {epoch + 1} as the next to run).",
+        )
+    unbroken = Training(shape, weights, lr=LR, momentum=MOMENTUM)
+    for outcome in (saved, resumed):
+        for ranks in _steps(check, outcome, [data] * world):
+            unbroken.step([data] * world, ranks)
+    wrong = differing(resumed.ranks, "final", unbroken.weights(), "the weight")
+    check.expect(
+        wrong is None,
+        f"An epoch, save_checkpoint, a new process, load_checkpoint, another epoch: rank {wrong[0] if wrong else 0} "
+        f"does not end where an unbroken run ends ({wrong[1] if wrong else ''}).",
+        "The file has to hold the weights and optimizer.state_dict() (the momentum is in there), and load_checkpoint "
+        "has to load both, on every rank.",
+    )
+
+
+def _written_once(check: Check, saved: Outcome) -> None:
+    for rank, seen in enumerate(saved.ranks):
+        wrote = seen.values.get("wrote")
+        check.expect(
+            rank == 0 or not wrote,
+            f"save_checkpoint: rank {rank} wrote the file, too.",
+            "Only rank 0 may write: `if dist.get_rank() == 0:`. Ranks that write the same file at once spoil it.",
+        )
+        check.expect(
+            seen.values.get("there") is True,
+            f"save_checkpoint returned on rank {rank} before the file was there.",
+            "Let the other ranks wait for rank 0: dist.barrier() after writing, on every rank.",
+        )
+    keys = saved.ranks[0].values.get("keys")
+    names = [key for key in keys if isinstance(key, str)] if isinstance(keys, list) else []
+    check.expect(
+        "checkpoint" in saved.ranks[0].arrays and len(names) > 0,
+        "save_checkpoint wrote a file without tensors by name in it.",
+        "Write a dict with the model's state_dict, the optimizer's state_dict and the epoch, with torch.save.",
+    )
+    prefixed = [name for name in names if name.startswith("module.")]
+    check.expect(
+        not prefixed,
+        f"The checkpoint's keys begin with `module.` ({', '.join(prefixed[:2])} ...).",
+        "Save model.module.state_dict(): a checkpoint should load into the plain model.",
+    )
+    if saved.ranks[0].values.get("direct") is True:
+        check.note(
+            "Consider writing to a second name and os.replace: a run that is stopped while it writes then leaves the "
+            "old file whole."
+        )
+
+
+def test_uneven_data(check: Check) -> None:
+    """A data set that cannot be divided evenly: no hang, and no item left out."""
+    for world in check.world_sizes:
+        batch_size = 2
+        n = world * batch_size * 2 + 1
+        shape = expected.make_shape(check.rng)
+        data = expected.make_data(check.rng, n)
+        outcome = check.run(
+            "train",
+            ranks=world,
+            values=options(shape, batch_size=batch_size, lr=0.0),
+            arrays={**data.arrays(), **expected.as_inputs(expected.make_weights(check.rng, shape))},
+            per_rank=[Inputs(own) for own in rank_seeds(check, world)],
+        )
+        seen = {i for r, rank in enumerate(outcome.ranks) for b in fed(check, rank, data, r) for i in b}
+        check.expect(
+            len(seen) == n,
+            f"train_one_epoch on {world} ranks over {n} items with batches of {batch_size}: {n - len(seen)} items were "
+            "never trained on.",
+            "Do not drop the last batch, and let the sampler fill up the shares (drop_last=False).",
+        )
+
+
+def test_cleans_up(check: Check) -> None:
+    """cleanup() leaves the process group and nothing running."""
+    world = check.world_sizes[0]
+    shape = expected.make_shape(check.rng)
+    data = expected.make_data(check.rng, 4)
+    outcome = check.run(
+        "tidy",
+        ranks=world,
+        values=options(shape),
+        arrays={"images": data.images, **expected.as_inputs(expected.make_weights(check.rng, shape))},
+    )
+    for rank, seen in enumerate(outcome.ranks):
+        check.expect(
+            seen.values.get("was") is True and seen.values.get("is") is False,
+            f"After cleanup() rank {rank} is still in its process group.",
+            "cleanup has to call torch.distributed.destroy_process_group().",
+        )
+    check.expect(
+        not outcome.left_running,
+        f"After cleanup() {outcome.left_running} processes that your code started are still running.",
+        "End what was started: join processes, and let DataLoader workers end with their loader.",
+    )
+
+
+def test_fails_fast(check: Check) -> None:
+    """An exception on one rank ends all ranks, with its traceback."""
+    world = check.world_sizes[0]
+    shape = expected.make_shape(check.rng)
+    data = expected.make_data(check.rng, world * 4 * 2)
+    broken = len(data.images) - 1
+    outcome = check.run(
+        "train",
+        ranks=world,
+        # The item is somebody's in the first epoch, whatever the order.
+        values=options(shape, broken=broken),
+        arrays={**data.arrays(), **expected.as_inputs(expected.make_weights(check.rng, shape))},
+        expect=False,
+    )
+    raised = [r for r, rank in enumerate(outcome.ranks) if _is_injected(rank)]
+    call = f"train_one_epoch on {world} ranks, with one item that raises InjectedFault when it is read"
+    if outcome.timed_out:
+        hung = [r for r, rank in enumerate(outcome.ranks) if not rank.complete]
+        check.fail(
+            f"{call}: {'rank ' + ', '.join(map(str, hung)) if hung else 'no rank'} still waited after "
+            f"{outcome.elapsed:.0f} s.",
+            "Do not catch the exception and go on: the other ranks wait for this one in their next collective. Let it "
+            "end the process; torchrun then ends the others.",
+        )
+    check.expect(
+        bool(raised),
+        f"{call}: the exception came out of no rank.",
+        "Something catches it (`except: pass`, `except Exception: print(...)`). Let it go through, or raise it again.",
+    )
+
+
+def _is_injected(rank: RankOutcome) -> bool:
+    return rank.error is not None and (
+        rank.error.type == "InjectedFault" or "put there by the check" in rank.error.message
+    )
+
+
+def test_single_process(check: Check) -> None:
+    """Without torchrun the same functions train on one process."""
+    shape = expected.make_shape(check.rng)
+    weights = expected.make_weights(check.rng, shape)
+    data = expected.make_data(check.rng, 14)
+    seen = check.run(
+        "alone", values=options(shape), arrays={**data.arrays(), **expected.as_inputs(weights)}
+    ).ranks[0]
+    loss, accuracy = number(seen.values.get("loss")), number(seen.values.get("accuracy"))
+    check.expect(
+        loss is not None and accuracy is not None and 0 <= accuracy <= 1,
+        f"Without torchrun train_one_epoch returned {shown(seen.values.get('loss'))} and evaluate "
+        f"{shown(seen.values.get('accuracy'))}; expected two numbers, the second from 0 to 1.",
+        "In one process the mean over all ranks is the process's own.",
+    )
+    before = Training(shape, weights, lr=LR, momentum=MOMENTUM).weights()
+    check.expect(
+        differing([seen], "final", before, "") is not None and "final/head.weight" in seen.arrays,
+        "Without torchrun train_one_epoch left the weights as they were.",
+        "Train in one process as well: only what needs other ranks falls away.",
+    )
+
+
+def test_script(check: Check) -> None:
+    """ddp_train.sh starts two processes with torchrun, trains, and leaves a checkpoint and a report."""
+    tree = cifar10.make_batches(check.rng, 20, 10)
+    seen = check.run(
+        "launch",
+        values={
+            "arguments": ["--training-data", "/data/cifar", "--epochs", "1", "--batch-size", "5"],
+            "environment": {"NPROC": "2"},
+        },
+        data={"cifar": tree},
+        # Where the script does not hand its arguments on, the default folder has the data, too.
+        files={f"data/{name}": content for name, content in tree.items()},
+        limits=SCRIPT_LIMITS,
+    )
+    values = seen.ranks[0].values
+    status, output = integer(values.get("status")), values.get("output")
+    check.expect(
+        status == 0,
+        f"`NPROC=2 ./ddp_train.sh --training-data ... --epochs 1 --batch-size 5` ended with status "
+        f"{shown(values.get('status'))}. Its last lines: {_tail(output)}",
+        "Run the same line in a terminal. The script should hand its arguments on to ddp_train.py with \"$@\".",
+    )
+    least = RESNET18_BYTES
+    check.expect(
+        seen.loopback_bytes is None or seen.loopback_bytes >= least,
+        "ddp_train.sh ran, but its processes exchanged "
+        f"{(seen.loopback_bytes or 0) / 1e6:.1f} MB; one step of ResNet-18 on two ranks takes {least / 1e6:.0f} MB.",
+        "Start two processes that join one group: torchrun --standalone --nproc-per-node \"${NPROC:-2}\" ddp_train.py.",
+    )
+    keys = values.get("keys")
+    names = [key for key in keys if isinstance(key, str)] if isinstance(keys, list) else []
+    check.expect(
+        any(name.endswith("fc.weight") for name in names),
+        "ddp_train.sh ran, but left no checkpoint of a ResNet-18 (looked for a new .pt, .pth or .ckpt file).",
+        "Pass --checkpoint FILE in ddp_train.sh and call save_checkpoint after each epoch.",
+    )
+    check.expect(
+        _world_of(values.get("report")) == 2,
+        "ddp_train.sh ran, but reports/ddp.json is missing or does not tell of a run with world_size 2.",
+        "Pass --report reports/ddp.json in ddp_train.sh; rank 0 writes it, in the format perf-report/1.",
+    )
+    check.expect(
+        values.get("executable") is True,
+        "ddp_train.sh works, but only with `bash ddp_train.sh`: it is not executable.",
+        "chmod +x ddp_train.sh",
+        points=check.points / 2,
+    )
+
+
+def _tail(output: Json) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()] if isinstance(output, str) else []
+    return " | ".join(line[:160] for line in lines[-4:]) or "(nothing was printed)"
+
+
+def _world_of(report: Json) -> int | None:
+    """The world size of the last run in a perf-report/1, read as plain JSON."""
+    if not isinstance(report, str):
+        return None
+    try:
+        runs: Any = json.loads(report)["runs"]
+        return max(integer(run["config"]["world_size"]) or 0 for run in runs)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def test_lr_scaling(check: Check) -> None:
+    """--scale-lr multiplies the learning rate by the number of ranks."""
+    lr = round(float(check.rng.uniform(0.001, 0.009)), 5)
+    world = 3
+    tree = cifar10.make_batches(check.rng, 40, 10)
+    arguments = ["--training-data", "/data/cifar", "--epochs", "1", "--batch-size", "5", "--lr", str(lr)]
+    for flags, wanted in ((["--scale-lr"], lr * world), ([], lr)):
+        shown_call = " ".join(["ddp_train.py --lr", str(lr), *flags])
+        outcome = check.run(
+            "first_lr",
+            ranks=world,
+            values={"arguments": [*arguments, *flags]},
+            data={"cifar": tree},
+            limits=SCRIPT_LIMITS,
+        )
+        for rank, seen in enumerate(outcome.ranks):
+            rates = seen.values.get("lr")
+            first = rates[0] if isinstance(rates, list) and rates else None
+            check.expect(
+                close(first, wanted, rtol=1e-6, atol=0),
+                f"`{shown_call}` on {world} ranks: the first step on rank {rank} had the learning rate {shown(first)}, "
+                f"expected {wanted:.6g}.",
+                "With --scale-lr the rate is args.lr * world_size, since a step sees world_size times as many items; "
+                "the batch size of one rank plays no part, and without the flag nothing is multiplied.",
+            )
