@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,6 +41,10 @@ class Job:
     kind: str
     exercises: tuple[str, ...]
     sample: build.Sample | None = None
+
+    def __str__(self) -> str:
+        """The exercises and the name, for a person."""
+        return " ".join([*self.exercises, self.name])
 
 
 @dataclass(frozen=True)
@@ -84,19 +88,17 @@ def _surprises(job: Job, result: Result) -> list[str]:
 
 def run_all(todo: list[Job], processes: int, progress: Progress) -> list[Outcome]:
     """Grade all jobs, `processes` at a time, and return their outcomes in the order of `todo`."""
-    done: dict[Job, Outcome] = {}
+    outcomes: list[Outcome] = []
     task = progress.add_task("", total=len(todo))
     # Each process grades many submissions, so that it reads torch and the graders only once.
     # Spawned, not forked: by now this process has a thread that paints the progress.
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
-        waiting = {pool.submit(run, job): job for job in todo}
-        for future in as_completed(waiting):
-            outcome = future.result()
-            done[outcome.job] = outcome
-            progress.update(task, advance=1, description=" ".join([*outcome.job.exercises, outcome.job.name]))
-            if not progress.console.is_terminal and len(done) % 10 == 0:
-                progress.console.print(f"{len(done)} of {len(todo)} submissions graded")
-    return [done[job] for job in todo]
+        for outcome in pool.map(run, todo):
+            outcomes.append(outcome)
+            progress.update(task, advance=1, description=f"{outcome.job} graded")
+            if not progress.console.is_terminal and len(outcomes) % 10 == 0:
+                progress.console.print(f"{len(outcomes)} of {len(todo)} submissions graded")
+    return outcomes
 
 
 def table(outcomes: list[Outcome], exercises: tuple[str, ...]) -> Table:
@@ -204,3 +206,6 @@ if __name__ == "__main__":
         sys.exit(main())
     except CouldNotGrade as refusal:
         sys.exit(f"demo: {refusal}")
+    except KeyboardInterrupt:
+        print("demo: stopped before there was a result", file=sys.stderr)
+        sys.exit(130)
