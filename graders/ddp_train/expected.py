@@ -102,8 +102,8 @@ class Training:
     def __init__(self, shape: Shape, weights: Mapping[str, Array], *, lr: float, momentum: float) -> None:
         self.model = build_model(shape, dict(weights))
         self.model.train()
-        trained = [value for value in self.model.parameters() if value.requires_grad]
-        self._optimizer = torch.optim.SGD(trained, lr=lr, momentum=momentum)
+        self._lr, self._momentum = lr, momentum
+        self._velocity: dict[str, torch.Tensor] = {}
 
     def local_gradients(self, data: Data, batch: Batch, *, softmax: bool = False) -> dict[str, torch.Tensor]:
         """The gradient of the mean loss of one batch at the present weights, by parameter."""
@@ -123,10 +123,14 @@ class Training:
             if batch
         ]
         mean = {name: torch.stack([one[name] for one in local]).mean(0) for name in local[0]}
-        for name, value in self.model.named_parameters():
-            if name in mean:
-                value.grad = mean[name]
-        self._optimizer.step()
+        # SGD with momentum by hand: making an optimizer of torch's imports its compiler, a second of nothing.
+        parameters = dict(self.model.named_parameters())
+        with torch.no_grad():
+            for name, gradient in mean.items():
+                before = self._velocity.get(name)
+                velocity = gradient if before is None else self._momentum * before + gradient
+                self._velocity[name] = velocity
+                parameters[name] -= self._lr * velocity
         return mean
 
     def weights(self) -> dict[str, Array]:

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.data import DataLoader, Dataset
 
 from lockstep.sandbox.probing import Inputs, Observation, Student, StudentMistake, kind, plain, plain_tensor
@@ -471,7 +472,7 @@ def first_lr(student: Student, inputs: Inputs) -> Observation:
         seen.extend(plain(group["lr"]) for group in optimizer.param_groups)
         raise _SeenEnough
 
-    torch.optim.optimizer.register_optimizer_step_pre_hook(cast(Callable[..., None], before_step))
+    register_optimizer_step_pre_hook(cast(Callable[..., None], before_step))
     try:
         student.run_script("ddp_train.py", cast(list[str], inputs.values["arguments"]))
     except _SeenEnough:
