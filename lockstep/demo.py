@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -66,17 +67,18 @@ def jobs(exercises: tuple[str, ...]) -> Iterator[Job]:
             yield Job(sample.name, sample.kind, (exercise,), sample=sample)
 
 
-def run(job: Job) -> Outcome:
-    """Grade one job in this process."""
+def run(job: Job, scratch: Path) -> Outcome:
+    """Grade one job in this process; a sample is built below `scratch`, which is the caller's to remove."""
     begun = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="lockstep-demo-") as scratch:
-        result: Result | None = None
-        try:
-            folder = build.build(job.sample, Path(scratch) / job.name) if job.sample else ROOT / job.name
-            result = grade(Options(submission=folder, exercises=job.exercises), Silent())
-            surprises = _surprises(job, result)
-        except (CouldNotGrade, ValueError) as error:  # ValueError: the sample does not follow its format
-            surprises = [str(error)]
+    result: Result | None = None
+    try:
+        folder = ROOT / job.name
+        if job.sample is not None:
+            folder = build.build(job.sample, scratch.joinpath(*job.exercises, job.kind, job.name))
+        result = grade(Options(submission=folder, exercises=job.exercises), Silent())
+        surprises = _surprises(job, result)
+    except (CouldNotGrade, ValueError) as error:  # ValueError: the sample does not follow its format
+        surprises = [str(error)]
     return Outcome(job, result, tuple(surprises), time.monotonic() - begun)
 
 
@@ -86,18 +88,24 @@ def _surprises(job: Job, result: Result) -> list[str]:
     return (expect.reference_surprises if job.kind == "reference" else expect.template_surprises)(result)
 
 
-def run_all(todo: list[Job], processes: int, progress: Progress) -> list[Outcome]:
+def run_all(todo: list[Job], processes: int, scratch: Path, progress: Progress) -> list[Outcome]:
     """Grade all jobs, `processes` at a time, and return their outcomes in the order of `todo`."""
     outcomes: list[Outcome] = []
     task = progress.add_task("", total=len(todo))
     # Each process grades many submissions, so that it reads torch and the graders only once.
     # Spawned, not forked: by now this process has a thread that paints the progress.
     with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
-        for outcome in pool.map(run, todo):
-            outcomes.append(outcome)
-            progress.update(task, advance=1, description=f"{outcome.job} graded")
-            if not progress.console.is_terminal and len(outcomes) % 10 == 0:
-                progress.console.print(f"{len(outcomes)} of {len(todo)} submissions graded")
+        try:
+            for outcome in pool.map(run, todo, repeat(scratch)):
+                outcomes.append(outcome)
+                progress.update(task, advance=1, description=f"{outcome.job} graded")
+                if not progress.console.is_terminal and len(outcomes) % 10 == 0:
+                    progress.console.print(f"{len(outcomes)} of {len(todo)} submissions graded")
+        except KeyboardInterrupt:
+            # Left alone they would first grade what is already queued. Their sandboxes die with them.
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
     return outcomes
 
 
@@ -174,14 +182,17 @@ def main() -> int:
     out, err = terminal.console_for(sys.stdout), terminal.console_for(sys.stderr)
     begun = time.monotonic()
     columns = (BarColumn(bar_width=30), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(
-        *columns,
-        TextColumn("{task.description}", markup=False),
-        console=err,
-        transient=True,
-        disable=not err.is_terminal,
-    ) as progress:
-        outcomes = run_all(list(jobs(exercises)), options.jobs, progress)
+    with (
+        tempfile.TemporaryDirectory(prefix="lockstep-demo-") as scratch,
+        Progress(
+            *columns,
+            TextColumn("{task.description}", markup=False),
+            console=err,
+            transient=True,
+            disable=not err.is_terminal,
+        ) as progress,
+    ):
+        outcomes = run_all(list(jobs(exercises)), options.jobs, Path(scratch), progress)
     seconds = time.monotonic() - begun
     write(outcomes, seconds, RESULTS)
 
