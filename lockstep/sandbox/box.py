@@ -39,6 +39,7 @@ MAX_EVENTS = 4 << 20
 MAX_STACK = 64 << 10
 KEPT_OUTPUT = 64 << 10
 STACK_SECONDS = 1.0
+LOOK_SECONDS = 0.2
 END_SECONDS = 10.0
 START_SECONDS = 120.0
 
@@ -422,15 +423,15 @@ class _Watching:
                 self._timed_out = True
                 self._ask_for_stacks()
                 break
-            # Without a control group the memory has to be looked at; with one the kernel sees to it.
-            self._read(min(left, 0.2) if self._cgroup is None else left)
-            if self._cgroup is None and self._supervisor is not None:
-                self._look_at_memory()
+            self._read(min(left, LOOK_SECONDS))
+            self._look_at_limits()
         self._elapsed = time.monotonic() - self._started
         if self._isolated and self._supervisor:
             self._loopback = _loopback_bytes(self._supervisor)
         if self._limit is None:
             self._ask_for_report()
+        if self._timed_out and self._limit is None and self._is_crowded():
+            self._limit = "processes"
         self._drain()
 
     def _finished(self) -> bool:
@@ -485,12 +486,23 @@ class _Watching:
         elif operation == "fault":
             raise GraderFault(f"inside the sandbox: {message.fields['text']}")
 
-    def _look_at_memory(self) -> None:
-        assert self._supervisor is not None
+    def _look_at_limits(self) -> None:
+        """End a run that hit a limit of its control group; without one, look at the memory ourselves."""
+        if self._supervisor is None:
+            return
+        if self._cgroup is not None:
+            # The kernel stops a process bomb from growing, but not from using all the CPU until the deadline.
+            self._limit = self._limit or self._cgroup.usage().exceeded
+            return
         used = resident_bytes(self._supervisor, self._server_memory)
         self._peak = max(self._peak, used)
         if used > self._spec.limits.memory:
             self._limit = "memory"
+
+    def _is_crowded(self) -> bool:
+        """Whether so many processes are alive that they are why nothing came back."""
+        left = (self._report or {}).get("left")
+        return isinstance(left, int) and left >= self._spec.limits.processes // 2
 
     def _ask_for_stacks(self) -> None:
         with contextlib.suppress(OSError):

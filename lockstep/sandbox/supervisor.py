@@ -234,8 +234,9 @@ def _confinement(job: Job) -> ranks.Confinement:
             address_space=limits["address_space"],
             file_size=limits["disk"],
             open_files=limits["open_files"],
-            # Without a user namespace of its own a run would be charged the user's other processes.
-            processes=limits["processes"] if job.isolated else None,
+            # Without a user namespace of its own a run would be charged the user's other processes. Twice the
+            # limit, because the control group tells when its own is hit, and this one does not.
+            processes=2 * limits["processes"] if job.isolated else None,
         ),
         seccomp=job.seccomp if job.isolated else None,
     )
