@@ -41,6 +41,8 @@ KEPT_OUTPUT = 64 << 10
 STACK_SECONDS = 1.0
 LOOK_SECONDS = 0.2
 END_SECONDS = 10.0
+# A hundred processes that each map torch take seconds to end on a busy machine.
+GONE_SECONDS = 60.0
 START_SECONDS = 120.0
 
 
@@ -279,7 +281,7 @@ class Box:
         return wire.pack(values, arrays)
 
     def _wait_ended(self, number: int) -> None:
-        self._control.settimeout(END_SECONDS)
+        self._control.settimeout(GONE_SECONDS)
         try:
             while number not in self._ended:
                 message = channel.receive(self._control)
@@ -417,14 +419,17 @@ class _Watching:
         """Read until every rank has ended, the time is up or a limit is hit."""
         self._started = time.monotonic()
         deadline = self._started + self._spec.limits.seconds
+        next_look = self._started + LOOK_SECONDS
         while not self._finished() and self._limit is None:
-            left = deadline - time.monotonic()
-            if left <= 0:
+            now = time.monotonic()
+            if now >= deadline:
                 self._timed_out = True
                 self._ask_for_stacks()
                 break
-            self._read(min(left, LOOK_SECONDS))
-            self._look_at_limits()
+            if now >= next_look:
+                self._look_at_limits()
+                next_look = now + LOOK_SECONDS
+            self._read(min(deadline, next_look) - now)
         self._elapsed = time.monotonic() - self._started
         if self._isolated and self._supervisor:
             self._loopback = _loopback_bytes(self._supervisor)
