@@ -12,7 +12,7 @@ setup: ## .venv with every pinned package, and bubblewrap
 	@scripts/setup.sh
 
 demo: setup ## grade the reference, the template and every sample submission; one table
-	@$(PYTHON) -m lockstep.demo
+	@$(PYTHON) -m fixtures.demo
 
 test: setup ## all tests
 	@$(PYTHON) -m pytest tests -n $(JOBS)

@@ -21,6 +21,7 @@ from lockstep.result import CheckResult, Result
 from lockstep.text import safe_line
 
 if TYPE_CHECKING:
+    from lockstep.sandbox.box import Box
     from lockstep.submission import Submission
 
 PUBLIC_SEED = 20240917
@@ -95,13 +96,14 @@ def known_exercises(graders: Path) -> tuple[str, ...]:
         raise CouldNotGrade(str(error)) from error
 
 
-def grade(options: Options, events: Events) -> Result:
+def grade(options: Options, events: Events, box: Box | None = None) -> Result:
     """Grade one submission; `events` hears about it on the way.
 
+    Without a `box` a sandbox is started and ended for it. One that is lent has to know the graders' probes.
     Raises CouldNotGrade when there is no verdict to give, and KeyboardInterrupt when Ctrl-C ended it.
     """
     _refuse_early(options)
-    bridge = Bridge(options, events)
+    bridge = Bridge(options, events, box)
     with _own_environment():
         status = pytest.main(_arguments(options), plugins=[bridge])
     if status == pytest.ExitCode.INTERRUPTED and bridge.problem is None:
@@ -132,8 +134,8 @@ def _arguments(options: Options) -> list[str]:
     """Pytest's command line. Nothing in it depends on the folder we happen to stand in."""
     graders = str(options.graders)
     arguments = [graders, "--rootdir", graders, "--confcutdir", graders, "-c", os.devnull]
-    # Of the plugins installed on this machine only ours has a say, and xdist's, whose hooks ours implements.
-    arguments += ["--disable-plugin-autoload", "-p", "xdist.plugin", "-p", "lockstep.plugin"]
+    # Of the plugins installed on this machine only ours has a say.
+    arguments += ["--disable-plugin-autoload", "-p", "lockstep.plugin"]
     arguments += ["-p", "no:cacheprovider", "-p", "no:terminal"]
     arguments += ["--submission", str(options.submission), "--sandbox", options.sandbox]
     arguments += ["--world-sizes", ",".join(str(size) for size in options.world_sizes)]
@@ -164,7 +166,8 @@ class Bridge:
 
     __name__ = EVENTS_PLUGIN  # pytest registers an object under this attribute
 
-    def __init__(self, options: Options, events: Events) -> None:
+    def __init__(self, options: Options, events: Events, box: Box | None = None) -> None:
+        self.box = box
         self.self_check = options.self_check
         self.result: Result | None = None
         self.problem: str | None = None

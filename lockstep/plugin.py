@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from lockstep.exercise import FILE, CheckSpec, Exercise, ExerciseError, find_exercises, load_exercise
+from lockstep.jsonfile import write_json
 from lockstep.result import CheckResult, ExerciseResult, Result
+from lockstep.text import safe
 from lockstep.verdict import CheckEnded, GraderFault, NotChecked, Verdict
 
 if TYPE_CHECKING:
     from lockstep.check import Check, Setting
+    from lockstep.sandbox.box import Box
     from lockstep.submission import Submission
 
 PROPERTY = "lockstep"
@@ -40,18 +43,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--world-sizes", default="2,3,4", metavar="N,N", help="numbers of ranks to try (default 2,3,4)")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_cmdline_main(config: pytest.Config) -> None:
-    """Under xdist keep an exercise's checks on one worker: they build on each other and share a sandbox."""
-    if config.getoption("submission") and config.getoption("dist", "no") == "load":
-        config.option.dist = "loadgroup"
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """Take the submission in and, where checks will run, start the sandbox before anything is imported."""
     config.addinivalue_line("markers", "xdist_group(name): see pytest-xdist")
     path = config.getoption("submission")
     if path:
+        # An exercise's checks stay on one xdist worker: they build on each other and share a sandbox.
+        if config.getoption("dist", "no") == "load":
+            config.option.dist = "loadgroup"
         config.pluginmanager.register(_Grading(config, Path(path)), "lockstep-grading")
 
 
@@ -107,17 +106,16 @@ class _Grading:
 
     def _start(self) -> None:
         from lockstep.sandbox import bubblewrap
-        from lockstep.sandbox.box import Box, Pack
+        from lockstep.sandbox.box import Pack
 
         isolated = self._config.getoption("sandbox") != "none"
         problem = bubblewrap.problem() if isolated else None
         if problem is not None:
-            raise pytest.UsageError(f"no sandbox, so nothing is graded: {problem}")
-        chosen = self._chosen(self._graders())
-        warm = sorted({name for exercise in chosen for name in exercise.warm})
-        probes = {exercise.id: exercise.probe.resolve() for exercise in chosen}
-        box = Box(probes, isolated=isolated, modules=warm)
-        self._config.add_cleanup(box.close)
+            raise pytest.UsageError(
+                f"no sandbox, so nothing is graded: {problem}. `--sandbox none` runs the code unprotected: only for "
+                "code you trust"
+            )
+        box = getattr(self._events, "box", None) or self._own_box(isolated)
         # Imported while the sandbox warms up; it brings in NumPy.
         from lockstep.check import Setting
 
@@ -128,6 +126,13 @@ class _Grading:
             world_sizes=self.world_sizes,
             self_check=bool(getattr(self._events, "self_check", False)),
         )
+
+    def _own_box(self, isolated: bool) -> Box:
+        from lockstep.sandbox.box import open_box
+
+        box = open_box(self._chosen(self._graders()), isolated=isolated)
+        self._config.add_cleanup(box.close)
+        return box
 
     @property
     def _events(self) -> Any:
@@ -162,12 +167,15 @@ class _Grading:
                 raise pytest.UsageError(f"there is no exercise {name!r}; there are {', '.join(sorted(known))}")
         return tuple(exercise for exercise in exercises if not asked or exercise.id in asked)
 
+    @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """Give an xdist worker the seed, so that all draw from one."""
         node.workerinput["lockstep_seed"] = self.seed
 
     # Collecting
 
+    # Before xdist, which puts the group into the names of the tests.
+    @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Keep the chosen exercises' checks, in the order of their exercise.toml."""
         self._exercises = {exercise.id: exercise for exercise in self._chosen(self._graders())}
@@ -179,11 +187,22 @@ class _Grading:
             position = exercise.checks.index(_spec(item, exercise))
             item.add_marker(pytest.mark.xdist_group(exercise.id))
             kept.append(((exercise.id, position), item))
+        self._insist_on_all(kept, config)
         chosen = {id(item) for _, item in kept}
         config.hook.pytest_deselected(items=[item for item in items if id(item) not in chosen])
         items[:] = [item for _, item in sorted(kept, key=lambda entry: entry[0])]
         if self._worker is None and not self._coordinates:
             self._announce(len(items))
+
+    def _insist_on_all(self, kept: list[tuple[tuple[str, int], pytest.Item]], config: pytest.Config) -> None:
+        """A check of the exercise.toml that no test makes would silently lower what can be earned."""
+        if any("::" in argument for argument in config.args) or config.option.keyword or config.option.markexpr:
+            return
+        there = {key for key, _ in kept}
+        for exercise in self._exercises.values():
+            for position, spec in enumerate(exercise.checks):
+                if (exercise.id, position) not in there:
+                    raise pytest.UsageError(f"{exercise.folder / FILE} lists {spec.id}, but there is no test_{spec.id}")
 
     def _announce(self, total: int) -> None:
         if not self._started and self._events is not None:
@@ -297,8 +316,7 @@ class _Grading:
         )
         path = self._config.getoption("lockstep_json")
         if path:
-            text = json.dumps(self._result.to_json(), indent=2, ensure_ascii=False)
-            Path(path).write_text(text + "\n", encoding="utf-8")
+            write_json(Path(path), self._result.to_json())
         if self._events is not None:
             self._events.finished(self._result)
 
@@ -339,8 +357,9 @@ def _judged(spec: CheckSpec, error: BaseException | None, check: Check | None, s
     if not isinstance(error, CheckEnded):
         return CheckResult(spec.id, Verdict.FAULT, 0.0, spec.points, FAULT_MESSAGE, FAULT_HINT, seconds)
     points = min(max(error.points, 0.0), spec.points)
-    message = f"{error.feedback.message} {notes}".strip()
-    return CheckResult(spec.id, error.verdict, points, spec.points, message, error.feedback.hint, seconds)
+    # What a student's code had a hand in is made harmless here, before it reaches a file or a terminal.
+    message, hint = safe(f"{error.feedback.message} {notes}".strip()), safe(error.feedback.hint)
+    return CheckResult(spec.id, error.verdict, points, spec.points, message, hint, seconds)
 
 
 def _as_json(result: CheckResult) -> dict[str, object]:

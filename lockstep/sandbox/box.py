@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import cast
 
 from lockstep import wire
+from lockstep.exercise import Exercise
 from lockstep.sandbox import bubblewrap, channel, seccomp, standing
 from lockstep.sandbox.limits import Cgroup, Limits, open_cgroup, resident_bytes
 from lockstep.sandbox.outcome import CodeFrame, Outcome, RankOutcome, StudentError
@@ -309,6 +310,13 @@ def _loopback_bytes(pid: int) -> int | None:
             if name.strip() == "lo":
                 return int(counters.split()[0])
     return None
+
+
+def open_box(exercises: Sequence[Exercise], *, isolated: bool) -> Box:
+    """A box that can run these exercises' probes; it is bound to no submission."""
+    probes = {exercise.id: exercise.probe.resolve() for exercise in exercises}
+    modules = sorted({name for exercise in exercises for name in exercise.warm})
+    return Box(probes, isolated=isolated, modules=modules)
 
 
 @dataclass

@@ -53,7 +53,7 @@ def warm_up(modules: tuple[str, ...]) -> None:
     Image.init()
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    torch.nn.functional.cross_entropy(model(torch.ones(2, 2)), torch.tensor([0, 1])).backward()
+    torch.autograd.backward(torch.nn.functional.cross_entropy(model(torch.ones(2, 2)), torch.tensor([0, 1])))
     optimizer.step()
     torch.optim.Adam(model.parameters())
     _keep_groups_alive()
@@ -85,12 +85,12 @@ def _serve(control: socket.socket, isolated: bool, workspace: str) -> None:
     signal.signal(signal.SIGCHLD, lambda *_: None)
     running: dict[int, Json] = {}
     while True:
-        ready, _, _ = select.select([control, wake_read], [], [])
+        ready, _, _ = select.select([control.fileno(), wake_read], [], [])
         if wake_read in ready:
             os.read(wake_read, 4096)
         for pid in _reap(running):
             channel.send(control, {"op": "ended", "id": running.pop(pid)})
-        if control in ready:
+        if control.fileno() in ready:
             message = channel.receive(control)
             if message is None:
                 return

@@ -178,7 +178,8 @@ def _run(job: Job, place: Place) -> None:
             os.close(fd)
     workers = warm.Workers(listener, _confinement(job), place.work)
     while True:
-        readable, _, _ = select.select([job.status, wake_read, *workers.sockets()], [], [])
+        waiting: list[socket.socket | int] = [job.status, wake_read, *workers.sockets()]
+        readable, _, _ = select.select(waiting, [], [])
         if wake_read in readable:
             os.read(wake_read, 4096)
         for pid, status in _reap():

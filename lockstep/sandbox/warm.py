@@ -17,6 +17,7 @@ import socket
 import sys
 import threading
 import traceback
+from collections.abc import Sequence
 from typing import NoReturn, cast
 
 from lockstep.sandbox import channel, confine, ranks, shims
@@ -106,7 +107,7 @@ class Workers:
         """Live warm pythons."""
         return [pid for pid in self._waiting.values() if pid is not None]
 
-    def serve(self, readable: list[object]) -> None:
+    def serve(self, readable: Sequence[socket.socket | int]) -> None:
         """Take new stand-ins, start their processes, pass on signals, end those whose stand-in is gone."""
         if self._listener in readable:
             self._waiting[self._listener.accept()[0]] = None

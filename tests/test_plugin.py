@@ -1,0 +1,115 @@
+"""The plugin as pytest's users meet it: options, verdicts, dependencies, seeds, xdist."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lockstep.exercise import find_exercises
+from lockstep.grading import CouldNotGrade, Options, Silent, grade
+from lockstep.result import CheckResult
+from lockstep.sandbox.box import Box, open_box
+from lockstep.verdict import Verdict
+
+LAB = Path(__file__).parent / "labs" / "graders"
+RIGHT = """
+import torch.distributed as dist
+def double(x):
+    return 2 * x
+def add_up(x):
+    dist.all_reduce(x)
+    return x
+"""
+
+
+@pytest.fixture(scope="module")
+def box() -> Iterator[Box]:
+    with open_box(find_exercises(LAB), isolated=True) as warm:
+        yield warm
+
+
+def graded(folder: Path, source: str, box: Box | None = None, **options: Any) -> Mapping[str, CheckResult]:
+    (folder / "tiny.py").write_text(source)
+    result = grade(Options(submission=folder, graders=LAB, **options), Silent(), box)
+    return {check.id: check for exercise in result.exercises for check in exercise.checks}
+
+
+@pytest.mark.parametrize(
+    ("source", "wanted", "words"),
+    [
+        (RIGHT, {"doubles": Verdict.PASSED, "adds_up": Verdict.PASSED}, ""),
+        (RIGHT.replace("2 * x", "3 * x"), {"doubles": Verdict.FAILED, "adds_up": Verdict.NOT_CHECKED}, "differs by up"),
+        (RIGHT.replace("2 * x", "1 / 0"), {"doubles": Verdict.CRASHED, "draws": Verdict.PASSED}, "tiny.py, line 4"),
+        ("def double(x) return x", {"doubles": Verdict.CRASHED, "draws": Verdict.NOT_CHECKED}, "line 1"),
+        ("x = 1", {"doubles": Verdict.FAILED, "draws": Verdict.PASSED}, "does not define double"),
+        (
+            RIGHT.replace("    dist.all_reduce(x)", "    if dist.get_rank() == 1:\n        dist.all_reduce(x)"),
+            {"doubles": Verdict.PASSED, "adds_up": Verdict.HUNG},
+            "rank 0 has finished; rank 1 waits in all_reduce at tiny.py, line 7",
+        ),
+    ],
+    ids=["right", "wrong", "raises", "syntax", "missing", "hangs"],
+)
+def test_verdicts(tmp_path: Path, box: Box, source: str, wanted: Mapping[str, Verdict], words: str) -> None:
+    checks = graded(tmp_path, source, box)
+    assert {name: checks[name].verdict for name in wanted} == wanted
+    assert words in " ".join(check.message for check in checks.values())
+    for check in checks.values():
+        full = check.points == check.max_points
+        assert full is (check.verdict is Verdict.PASSED)
+        assert full or check.hint
+
+
+def test_the_seed_decides_what_is_drawn(tmp_path: Path, box: Box) -> None:
+    drawn = [graded(tmp_path, RIGHT, box, seed=seed)["draws"].message for seed in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+def test_partial_credit(tmp_path: Path, box: Box) -> None:
+    check = graded(tmp_path, RIGHT.replace("2 * x", "3 * x"), box)["doubles"]
+    assert (check.points, check.max_points, check.verdict) == (1.0, 3.0, Verdict.FAILED)
+
+
+def test_without_a_sandbox_the_verdicts_are_the_same(tmp_path: Path) -> None:
+    checks = graded(tmp_path, RIGHT.replace("2 * x", "3 * x"), sandbox="none")
+    assert checks["doubles"].verdict is Verdict.FAILED
+    assert checks["draws"].verdict is Verdict.PASSED
+
+
+def test_unknown_exercise_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(CouldNotGrade, match="there is no exercise 'huge'; there are tiny"):
+        graded(tmp_path, RIGHT, exercises=("huge",))
+
+
+def test_plain_pytest_with_xdist_writes_json_and_junit(tmp_path: Path) -> None:
+    (tmp_path / "tiny.py").write_text(RIGHT.replace("2 * x", "3 * x"))
+    found = tmp_path / "result.json"
+    junit = tmp_path / "junit.xml"
+    command = [sys.executable, "-m", "pytest", str(LAB), "--submission", str(tmp_path / "tiny.py"), "-n", "2",
+               "--seed", "5", "--json", str(found), "--junitxml", str(junit), "-p", "no:cacheprovider"]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 1, done.stdout
+    result = json.loads(found.read_text())
+    assert (result["seed"], result["points"], result["max_points"]) == (5, 2.0, 6.0)
+    verdicts = {check["id"]: check["verdict"] for check in result["exercises"][0]["checks"]}
+    assert verdicts == {"doubles": "failed", "adds_up": "not checked", "draws": "passed"}
+    # A student's failure is told in its own words, never with a traceback of the judge.
+    assert "failed: double(x) differs by up to" in done.stdout
+    assert "test_tiny.py:" not in done.stdout
+    suite = ElementTree.parse(junit).getroot().find("testsuite")
+    assert suite is not None
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", "1", "1")
+
+
+def test_graders_without_a_submission_say_what_is_missing() -> None:
+    command = [sys.executable, "-m", "pytest", str(LAB), "-p", "no:cacheprovider"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert "--submission PATH" in done.stdout + done.stderr
