@@ -51,6 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
         # An exercise's checks stay on one xdist worker: they build on each other and share a sandbox.
         if config.getoption("dist", "no") == "load":
             config.option.dist = "loadgroup"
+        config.option.loadgroup = True  # what `--dist loadgroup` means to a worker
         config.pluginmanager.register(_Grading(config, Path(path)), "lockstep-grading")
 
 
