@@ -69,7 +69,7 @@ def read_notebook(data: bytes, name: str) -> NotebookSource:
     ]
     notes = (
         []
-        if _is_orderly(notebook)
+        if _is_orderly(notebook, name)
         else [f"{shown(name)} is not quite what Jupyter writes; it was read anyway"]
     )
     notes += [
@@ -155,15 +155,36 @@ def _upgraded(cells: Sequence[_Cell], name: str) -> list[_Cell]:
     return list(nbformat.convert(nbformat.from_dict(old), 4).cells)  # type: ignore[no-untyped-call]
 
 
-def _is_orderly(notebook: Mapping[str, object]) -> bool:
-    """Whether the notebook is valid by Jupyter's own schema, whose complaints quote cells and stop here."""
+def _is_orderly(notebook: Mapping[str, object], name: str) -> bool:
+    """Whether the cells are valid by Jupyter's own schema, whose complaints quote them and stop here."""
     import nbformat
     from nbformat.validator import isvalid
 
+    # nbformat copies several times what it is given: a million objects of metadata would take 1.2 GiB.
+    outline = _outline(notebook)
+    if notebook["nbformat"] == 4:
+        outline["cells"] = [_outline(cell) for cell in _objects(notebook, "cells", name)]
+    else:
+        outline["worksheets"] = [
+            {**_outline(sheet), "cells": [_outline(cell) for cell in _objects(sheet, "cells", name)]}
+            for sheet in _objects(notebook, "worksheets", name)
+        ]
     try:
-        return bool(isvalid(nbformat.from_dict(notebook)))  # type: ignore[no-untyped-call]
-    except Exception:  # nesting, numbers where it expects text: all it does not expect
+        return bool(isvalid(nbformat.from_dict(outline)))  # type: ignore[no-untyped-call]
+    except Exception:  # a version in words, a number where it expects text: all it does not expect
         return False
+
+
+def _outline(item: _Cell) -> dict[str, object]:
+    """`item` with its text, and with nothing in the lists and objects inside it."""
+    return {
+        key: {}
+        if isinstance(value, dict)
+        else []
+        if isinstance(value, list) and not _is_text(value)
+        else value
+        for key, value in item.items()
+    }
 
 
 def _objects(parent: _Cell, key: str, name: str) -> list[_Cell]:
@@ -175,7 +196,7 @@ def _objects(parent: _Cell, key: str, name: str) -> list[_Cell]:
 
 def _text(source: object, name: str) -> str:
     """A cell's source, which is a string or a list of lines with their ends."""
-    if isinstance(source, list) and all(isinstance(line, str) for line in source):
+    if isinstance(source, list) and _is_text(source):
         source = "".join(source)
     if not isinstance(source, str):
         raise SubmissionError(
@@ -239,6 +260,10 @@ def _written_path(written: Written) -> str:
 
 def _object(value: object) -> Mapping[str, object]:
     return value if isinstance(value, dict) else {}
+
+
+def _is_text(lines: Sequence[object]) -> bool:
+    return all(isinstance(line, str) for line in lines)
 
 
 def _is_integer(value: object) -> bool:
