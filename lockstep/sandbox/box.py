@@ -184,9 +184,17 @@ class Box:
 
     def close(self) -> None:
         """End the server and with it everything in the box."""
+        if self.isolated:
+            self._process.kill()
+            # Everything in the box dies after that process, not with it: a user id may be lent again, and
+            # memory counted on, only when the last one has let go of the other end of this socket.
+            with contextlib.suppress(OSError):
+                self._control.settimeout(GONE_SECONDS)
+                while self._control.recv(channel.MAX_MESSAGE):
+                    pass
         self._control.close()
-        if not self.isolated:
-            # Without namespaces the server ends by itself when its control socket closes.
+        if not self.isolated and self._ready:
+            # Without namespaces the server ends its runs, then itself, when its control socket closes.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(END_SECONDS)
         if self._process.poll() is None:

@@ -1,0 +1,29 @@
+"""The probe of the engine's own tests: calls `main()` of the student's file, or runs a command."""
+
+from __future__ import annotations
+
+from lockstep.sandbox.probing import Inputs, Observation, Student, plain, plain_tensor
+
+
+def call(student: Student, inputs: Inputs) -> Observation:
+    """Send what `main()` returns, which the tests' snippets keep to plain JSON."""
+    main = student.get(student.load("student"), "main")
+    with student.calling("main()"):
+        seen = main()
+    return Observation({"seen": seen})
+
+
+def give(student: Student, inputs: Inputs) -> Observation:
+    """Give `main()` the rank's inputs; send what it returns as a value and as an array."""
+    main = student.get(student.load("student"), "main")
+    with student.calling("main(inputs)"):
+        seen = main(inputs)
+    array = plain_tensor(seen)
+    return Observation({"seen": plain(seen)}, {} if array is None else {"seen": array})
+
+
+def command(student: Student, inputs: Inputs) -> Observation:
+    """Run a command in the student's folder."""
+    words = inputs.values["command"]
+    done = student.run_command([str(word) for word in words] if isinstance(words, list) else [])
+    return Observation({"status": done.status, "said": done.output})

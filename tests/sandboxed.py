@@ -1,0 +1,123 @@
+"""What the tests of the sandbox share: run a snippet as a student's code, and look at what is left of it."""
+
+from __future__ import annotations
+
+import os
+import textwrap
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from lockstep import explain
+from lockstep.check import torchrun_environment
+from lockstep.sandbox.box import Box, Pack, RankInputs, RunSpec
+from lockstep.sandbox.limits import Limits
+from lockstep.sandbox.outcome import Outcome
+from lockstep.verdict import CheckEnded
+from lockstep.wire import Array, Json
+
+ROOT = Path(__file__).resolve().parent.parent
+PROBE = Path(__file__).with_name("probes") / "engine.py"
+GENEROUS = Limits(seconds=60)
+SHORT = Limits(seconds=2)
+
+
+def run(
+    box: Box,
+    source: str,
+    *,
+    ranks: int | None = None,
+    call: str = "call",
+    values: Sequence[Mapping[str, Json]] | None = None,
+    arrays: Mapping[str, Array] | None = None,
+    data: Mapping[str, Mapping[str, bytes]] | None = None,
+    files: Mapping[str, str] | None = None,
+    limits: Limits = GENEROUS,
+) -> Outcome:
+    """Run `source` as student.py. `ranks=None` is one process without a group; `values` are one per rank."""
+    count = ranks or 1
+    sources = {"student.py": source, **(files or {})}
+    return box.run(
+        RunSpec(
+            probe="engine",
+            call=call,
+            submission=Pack({name: textwrap.dedent(text).encode() for name, text in sources.items()}),
+            ranks=[
+                RankInputs(
+                    values=values[rank] if values else {},
+                    arrays=arrays or {},
+                    environment=torchrun_environment(rank, count) if ranks else {},
+                )
+                for rank in range(count)
+            ],
+            data={name: Pack(tree) for name, tree in (data or {}).items()},
+            limits=limits,
+        )
+    )
+
+
+def seen(box: Box, source: str, **options: object) -> Json:
+    """What `main()` of a well-behaved single process returned."""
+    outcome = run(box, source, **options)  # type: ignore[arg-type]
+    (rank,) = outcome.ranks
+    assert rank.complete, outcome
+    assert rank.error is None, outcome
+    return rank.values["seen"]
+
+
+def verdict(outcome: Outcome, limits: Limits = GENEROUS) -> CheckEnded:
+    """What a check would end with; there must be something wrong."""
+    problem = explain.problem(outcome, limits)
+    assert problem is not None, outcome
+    return problem
+
+
+def message(outcome: Outcome, limits: Limits = GENEROUS) -> str:
+    """The sentence a student reads about a run that went wrong."""
+    return verdict(outcome, limits).feedback.message
+
+
+def processes_of(box: Box) -> set[int]:
+    """Every live process of a box, seen from outside."""
+    return _descendants(box._process.pid)
+
+
+def _descendants(pid: int) -> set[int]:
+    found = {pid}
+    for task in _listed(f"/proc/{pid}/task"):
+        try:
+            children = Path(f"/proc/{pid}/task/{task}/children").read_text().split()
+        except OSError:
+            continue
+        for child in children:
+            found |= _descendants(int(child))
+    return found
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; a zombie does not."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
+def control_groups() -> set[str]:
+    """The control groups that runs of this process have made and not removed."""
+    mine = f"lockstep-{os.getpid()}-"
+    root = Path("/sys/fs/cgroup")
+    return {
+        str(path) for depth in ("*", "*/*", "*/*/*") for path in root.glob(f"{depth}") if mine in path.name
+    }
+
+
+def mounts() -> str:
+    """The mounts of this process's namespace."""
+    return Path("/proc/self/mountinfo").read_text()
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
