@@ -15,6 +15,7 @@ from lockstep.exercise import CheckSpec, Exercise
 from lockstep.sandbox.box import Box, Pack, RankInputs, RunSpec
 from lockstep.sandbox.limits import Limits
 from lockstep.sandbox.outcome import Outcome
+from lockstep.submission import Submission
 from lockstep.verdict import Failed
 from lockstep.wire import Array, Json
 
@@ -34,7 +35,7 @@ class Setting:
     """What all checks of one grading share."""
 
     box: Box
-    submission: Pack
+    submission: Submission
     seed: int
     world_sizes: tuple[int, ...]
     self_check: bool
@@ -125,7 +126,7 @@ class Check:
             limits=limits,
         )
         outcome = self._setting.box.run(spec)
-        problem = explain.problem(outcome, limits) if expect else None
+        problem = explain.problem(outcome, limits, self._setting.submission) if expect else None
         if problem is not None:
             raise problem
         return outcome
@@ -145,7 +146,7 @@ class Check:
 
     def _with(self, files: Mapping[str, bytes] | None) -> Pack:
         submission = self._setting.submission
-        return replace(submission, files={**submission.files, **files}) if files else submission
+        return Pack({**submission.files, **(files or {})}, submission.executable)
 
     def _group(self, count: int) -> list[Mapping[str, str]]:
         # A network of its own makes a fixed port safe; without one it must be a port nobody has.

@@ -8,9 +8,11 @@ from __future__ import annotations
 import errno
 import signal
 from collections.abc import Sequence
+from dataclasses import replace
 
 from lockstep.sandbox.limits import GIB, MIB, Limits
-from lockstep.sandbox.outcome import Outcome, RankOutcome, StudentError
+from lockstep.sandbox.outcome import CodeFrame, Outcome, RankOutcome, StudentError
+from lockstep.submission import Submission
 from lockstep.text import safe
 from lockstep.verdict import CheckEnded, Crashed, Failed, GraderFault, Hung, LimitExceeded
 
@@ -41,11 +43,12 @@ _HINTS: Sequence[tuple[str, str, str]] = (
 )  # fmt: skip
 
 
-def problem(outcome: Outcome, limits: Limits) -> CheckEnded | None:
+def problem(outcome: Outcome, limits: Limits, submission: Submission) -> CheckEnded | None:
     """What went wrong in a run, as the verdict to end the check with; None when every rank answered.
 
     Raises GraderFault when the fault is not in the student's code.
     """
+    outcome = _in_their_files(outcome, submission)
     if outcome.limit is not None:
         return _limit(outcome.limit, _phase(outcome.ranks), limits)
     lost = [number for number, rank in enumerate(outcome.ranks) if not rank.complete and rank.status is not None]
@@ -64,6 +67,41 @@ def problem(outcome: Outcome, limits: Limits) -> CheckEnded | None:
             )
     if first_error is not None:
         return _error(*first_error, outcome.ranks, limits)
+    return None
+
+
+def _in_their_files(outcome: Outcome, submission: Submission) -> Outcome:
+    """The same outcome with lines of a notebook named by cell, and a missing file by why it is missing."""
+    ranks = []
+    for rank in outcome.ranks:
+        error, standing = rank.error, rank.standing
+        if error is not None:
+            frames = tuple(_placed(frame, submission) for frame in error.frames)
+            error = replace(error, frames=frames, message=_missing(error, submission) or error.message)
+        if standing is not None and standing.frame is not None:
+            standing = replace(standing, frame=_placed(standing.frame, submission))
+        ranks.append(replace(rank, error=error, standing=standing))
+    return replace(outcome, ranks=tuple(ranks))
+
+
+def _placed(frame: CodeFrame, submission: Submission) -> CodeFrame:
+    notebook = submission.notebooks.get(frame.file)
+    if notebook is None:
+        return frame
+    name = f"{frame.file.removesuffix('.py')}.ipynb"
+    return replace(frame, place=f"{name}, {notebook.place(frame.line)}")
+
+
+def _missing(error: StudentError, submission: Submission) -> str | None:
+    """Why a file that was to be imported is not there, where the submission can tell."""
+    name = error.phase.removeprefix(IMPORTING)
+    if error.type != "StudentMistake" or name == error.phase:
+        return None
+    if name in submission.problems:
+        return submission.problems[name].rstrip(".")
+    deeper = next((path for path in submission.files if path.endswith(f"/{name}")), None)
+    if deeper is not None:
+        return f"there is no {name} at the top of the submission, but there is {deeper}: hand in the folder that holds it"
     return None
 
 
@@ -88,7 +126,11 @@ def _phase(ranks: Sequence[RankOutcome]) -> str:
 
 
 def _while(phase: str) -> str:
-    return f"while {safe(phase, 160)}" if phase else "before any of your functions was called"
+    if not phase:
+        return "before any of your functions was called"
+    # Probes name what they call either as doing ("calling setup()") or as the call itself ("len(dataset)").
+    word = "while" if phase.split()[0].endswith("ing") else "in"
+    return f"{word} {safe(phase, 160)}"
 
 
 def _of(ranks: Sequence[RankOutcome], rank: RankOutcome) -> str:
@@ -163,7 +205,8 @@ def _error(number: int, error: StudentError, ranks: Sequence[RankOutcome], limit
         text += f" (line {error.line})"
     elif place is not None:
         text += f" ({safe(str(place), 120)}, in {safe(place.function, 60)})"
-    ended = Crashed(f"{text}, {_while(error.phase)}.", _hint(error))
+    when = "" if error.type == "StudentMistake" else f", {_while(error.phase)}"
+    ended = Crashed(f"{text}{when}.", _hint(error))
     ended.spoils = error.phase.startswith(IMPORTING)
     return ended
 

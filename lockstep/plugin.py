@@ -45,13 +45,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Take the submission in and, where checks will run, start the sandbox before anything is imported."""
-    config.addinivalue_line("markers", "xdist_group(name): see pytest-xdist")
     path = config.getoption("submission")
     if path:
-        # An exercise's checks stay on one xdist worker: they build on each other and share a sandbox.
-        if config.getoption("dist", "no") == "load":
-            config.option.dist = "loadgroup"
-        config.option.loadgroup = True  # what `--dist loadgroup` means to a worker
         config.pluginmanager.register(_Grading(config, Path(path)), "lockstep-grading")
 
 
@@ -107,7 +102,6 @@ class _Grading:
 
     def _start(self) -> None:
         from lockstep.sandbox import bubblewrap
-        from lockstep.sandbox.box import Pack
 
         isolated = self._config.getoption("sandbox") != "none"
         problem = bubblewrap.problem() if isolated else None
@@ -122,7 +116,7 @@ class _Grading:
 
         self._setting = Setting(
             box=box,
-            submission=Pack(self.submission.files, self.submission.executable),
+            submission=self.submission,
             seed=self.seed,
             world_sizes=self.world_sizes,
             self_check=bool(getattr(self._events, "self_check", False)),
@@ -173,10 +167,19 @@ class _Grading:
         """Give an xdist worker the seed, so that all draw from one."""
         node.workerinput["lockstep_seed"] = self.seed
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
+        """Keep an exercise's checks on one worker: they build on each other and share a sandbox."""
+        from xdist.scheduler import LoadScopeScheduling
+
+        class ByExercise(LoadScopeScheduling):  # type: ignore[misc]
+            def _split_scope(self, nodeid: str) -> str:
+                return nodeid.partition("::")[0].rpartition("/")[0]
+
+        return ByExercise(config, log)
+
     # Collecting
 
-    # Before xdist, which puts the group into the names of the tests.
-    @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Keep the chosen exercises' checks, in the order of their exercise.toml."""
         self._exercises = {exercise.id: exercise for exercise in self._chosen(self._graders())}
@@ -186,7 +189,6 @@ class _Grading:
             if exercise is None:
                 continue
             position = exercise.checks.index(_spec(item, exercise))
-            item.add_marker(pytest.mark.xdist_group(exercise.id))
             kept.append(((exercise.id, position), item))
         self._insist_on_all(kept, config)
         chosen = {id(item) for _, item in kept}

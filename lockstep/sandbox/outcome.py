@@ -15,9 +15,11 @@ class CodeFrame:
     file: str
     line: int
     function: str
+    # Where the student sees that line, when it is not in this file: a cell of a notebook.
+    place: str = ""
 
     def __str__(self) -> str:
-        return f"{self.file}, line {self.line}"
+        return self.place or f"{self.file}, line {self.line}"
 
 
 @dataclass(frozen=True)
