@@ -27,7 +27,7 @@ format: setup ## let ruff rewrite what it can
 	@.venv/bin/ruff format .
 
 bench: setup ## measure, and write docs/benchmarks.md
-	@$(PYTHON) scripts/bench.py
+	@$(PYTHON) -m benchmarks
 
 soak: setup ## the same submission graded 50 times: 50 equal verdicts
 	@$(PYTHON) -m pytest tests -m slow

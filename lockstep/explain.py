@@ -27,7 +27,13 @@ _LIMIT_ERRNOS = {
 # How torch words a failed allocation; it raises RuntimeError, not MemoryError.
 _OUT_OF_MEMORY = ("DefaultCPUAllocator", "can't allocate memory", "not enough memory", "std::bad_alloc")
 IMPORTING = "importing "
-_PEER_LOST = ("Connection reset by peer", "Connection closed by peer", "Broken pipe", "Socket closed", "recv error")
+_PEER_LOST = (
+    "Connection reset by peer",
+    "Connection closed by peer",
+    "Broken pipe",
+    "Socket closed",
+    "recv error",
+)
 
 _HINTS: Sequence[tuple[str, str, str]] = (
     ("NotImplementedError", "", "This part of the template is not filled in yet."),
@@ -51,7 +57,9 @@ def problem(outcome: Outcome, limits: Limits, submission: Submission) -> CheckEn
     outcome = _in_their_files(outcome, submission)
     if outcome.limit is not None:
         return _limit(outcome.limit, _phase(outcome.ranks), limits)
-    lost = [number for number, rank in enumerate(outcome.ranks) if not rank.complete and rank.status is not None]
+    lost = [
+        number for number, rank in enumerate(outcome.ranks) if not rank.complete and rank.status is not None
+    ]
     first_error = _first_error(outcome.ranks)
     if first_error is not None and not _is_peer_lost(first_error[1]):
         return _error(*first_error, outcome.ranks, limits)
@@ -178,7 +186,9 @@ def _ended(number: int, ranks: Sequence[RankOutcome]) -> Crashed:
             name = f"signal {-status}"
         kinds = {"SIGSEGV": "a segmentation fault", "SIGABRT": "an abort", "SIGKILL": "a kill"}
         how = f"was ended by {kinds.get(name, name)} ({name})"
-        hint = "Code outside Python failed: look for tensors of different shapes in one collective, or ctypes."
+        hint = (
+            "Code outside Python failed: look for tensors of different shapes in one collective, or ctypes."
+        )
     else:
         how = f"ended by itself (exit status {status}) without coming back"
         hint = "Look for os._exit or exit() in your code; a function should return, or raise an exception."
@@ -200,7 +210,7 @@ def _error(number: int, error: StudentError, ranks: Sequence[RankOutcome], limit
         text = f"{_capital(_who(number, ranks))} called sys.exit or exit ({message or 'no status'})"
     else:
         text = f"{_capital(_who(number, ranks))} raised {name}{': ' + message if message else ''}"
-    place = error.frames[-1] if error.frames else None
+    place = error.frames[-1] if error.frames and error.type != "StudentMistake" else None
     if error.line is not None and name.endswith("Error") and place is None:
         text += f" (line {error.line})"
     elif place is not None:
@@ -248,7 +258,9 @@ def _hung(outcome: Outcome, limits: Limits) -> Hung:
 def _stands(number: int, rank: RankOutcome, world: int) -> str:
     who = "it" if world == 1 else f"rank {number}"
     if rank.complete:
-        return f"{who} has finished" if rank.error is None else f"{who} has raised {safe(rank.error.type, 60)}"
+        return (
+            f"{who} has finished" if rank.error is None else f"{who} has raised {safe(rank.error.type, 60)}"
+        )
     if rank.status is not None:
         return f"{who} has ended"
     stands = rank.standing

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 PROPERTY = "lockstep"
 EVENTS = "lockstep-events"
-FAULT_MESSAGE = "lockstep itself failed at this check. It says nothing about your work and is not held against it."
+FAULT_MESSAGE = (
+    "lockstep itself failed at this check. It says nothing about your work and is not held against it."
+)
 FAULT_HINT = "Tell your instructor the name of this check."
 
 
@@ -36,11 +38,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add lockstep's options."""
     group = parser.getgroup("lockstep", "grading distributed-training labs")
     group.addoption("--submission", metavar="PATH", help="folder, archive or file to grade")
-    group.addoption("--exercise", action="append", default=[], metavar="ID", help="only this exercise (repeatable)")
+    group.addoption(
+        "--exercise", action="append", default=[], metavar="ID", help="only this exercise (repeatable)"
+    )
     group.addoption("--seed", type=int, help="draw the hidden inputs from this seed (default: a secret one)")
-    group.addoption("--sandbox", choices=("auto", "bubblewrap", "none"), default="auto", help="where student code runs")
+    group.addoption(
+        "--sandbox", choices=("auto", "bubblewrap", "none"), default="auto", help="where student code runs"
+    )
     group.addoption("--json", dest="lockstep_json", metavar="FILE", help="write the result as JSON")
-    group.addoption("--world-sizes", default="2,3,4", metavar="N,N", help="numbers of ranks to try (default 2,3,4)")
+    group.addoption(
+        "--world-sizes", default="2,3,4", metavar="N,N", help="numbers of ranks to try (default 2,3,4)"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -159,7 +167,9 @@ class _Grading:
         known = {exercise.id for exercise in exercises}
         for name in asked:
             if name not in known:
-                raise pytest.UsageError(f"there is no exercise {name!r}; there are {', '.join(sorted(known))}")
+                raise pytest.UsageError(
+                    f"there is no exercise {name!r}; there are {', '.join(sorted(known))}"
+                )
         return tuple(exercise for exercise in exercises if not asked or exercise.id in asked)
 
     @pytest.hookimpl(optionalhook=True)
@@ -199,13 +209,19 @@ class _Grading:
 
     def _insist_on_all(self, kept: list[tuple[tuple[str, int], pytest.Item]], config: pytest.Config) -> None:
         """A check of the exercise.toml that no test makes would silently lower what can be earned."""
-        if any("::" in argument for argument in config.args) or config.option.keyword or config.option.markexpr:
+        if (
+            any("::" in argument for argument in config.args)
+            or config.option.keyword
+            or config.option.markexpr
+        ):
             return
         there = {key for key, _ in kept}
         for exercise in self._exercises.values():
             for position, spec in enumerate(exercise.checks):
                 if (exercise.id, position) not in there:
-                    raise pytest.UsageError(f"{exercise.folder / FILE} lists {spec.id}, but there is no test_{spec.id}")
+                    raise pytest.UsageError(
+                        f"{exercise.folder / FILE} lists {spec.id}, but there is no test_{spec.id}"
+                    )
 
     def _announce(self, total: int) -> None:
         if not self._started and self._events is not None:
@@ -250,7 +266,9 @@ class _Grading:
                 raise NotChecked(f"Not looked at, because {need} did not pass.", f"Mend {need} first.")
         spoiler = self._spoiled.get(exercise.id)
         if spoiler is not None:
-            raise NotChecked(f"Not looked at, because it would only fail as {spoiler} did.", f"Mend {spoiler} first.")
+            raise NotChecked(
+                f"Not looked at, because it would only fail as {spoiler} did.", f"Mend {spoiler} first."
+            )
         arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
         try:
             pyfuncitem.obj(**arguments)

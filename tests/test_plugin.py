@@ -45,12 +45,22 @@ def graded(folder: Path, source: str, box: Box | None = None, **options: Any) ->
     ("source", "wanted", "words"),
     [
         (RIGHT, {"doubles": Verdict.PASSED, "adds_up": Verdict.PASSED}, ""),
-        (RIGHT.replace("2 * x", "3 * x"), {"doubles": Verdict.FAILED, "adds_up": Verdict.NOT_CHECKED}, "differs by up"),
-        (RIGHT.replace("2 * x", "1 / 0"), {"doubles": Verdict.CRASHED, "draws": Verdict.PASSED}, "tiny.py, line 4"),
+        (
+            RIGHT.replace("2 * x", "3 * x"),
+            {"doubles": Verdict.FAILED, "adds_up": Verdict.NOT_CHECKED},
+            "differs by up",
+        ),
+        (
+            RIGHT.replace("2 * x", "1 / 0"),
+            {"doubles": Verdict.CRASHED, "draws": Verdict.PASSED},
+            "tiny.py, line 4",
+        ),
         ("def double(x) return x", {"doubles": Verdict.CRASHED, "draws": Verdict.NOT_CHECKED}, "line 1"),
         ("x = 1", {"doubles": Verdict.FAILED, "draws": Verdict.PASSED}, "does not define double"),
         (
-            RIGHT.replace("    dist.all_reduce(x)", "    if dist.get_rank() == 1:\n        dist.all_reduce(x)"),
+            RIGHT.replace(
+                "    dist.all_reduce(x)", "    if dist.get_rank() == 1:\n        dist.all_reduce(x)"
+            ),
             {"doubles": Verdict.PASSED, "adds_up": Verdict.HUNG},
             "rank 0 has finished; rank 1 waits in all_reduce at tiny.py, line 7",
         ),

@@ -210,7 +210,11 @@ def join(student: Student, inputs: Inputs) -> Observation:
         total = inputs.tensor("number")
         with student.calling("adding up one number of each rank after setup()"):
             dist.all_reduce(total)
-        values |= {"rank": dist.get_rank(), "world_size": dist.get_world_size(), "backend": str(dist.get_backend())}
+        values |= {
+            "rank": dist.get_rank(),
+            "world_size": dist.get_world_size(),
+            "backend": str(dist.get_backend()),
+        }
         return Observation(values, {"total": total})
     return Observation(values)
 
@@ -276,7 +280,8 @@ def train(student: Student, inputs: Inputs) -> Observation:
     length = _length(loader)
     _cleanup(lab)
     return Observation(
-        {**recorder.values(), "losses": losses, "boundaries": cast(Json, boundaries), "length": length}, arrays
+        {**recorder.values(), "losses": losses, "boundaries": cast(Json, boundaries), "length": length},
+        arrays,
     )
 
 
@@ -300,13 +305,17 @@ def shares(student: Student, inputs: Inputs) -> Observation:
     torch.manual_seed(cast(int, inputs.values["rank_seed"]))
     lab = Lab(student)
     lab.setup()
-    loader = lab.loader(_data(inputs), cast(int, inputs.values["batch_size"]), shuffle=True, seed=_seed(inputs))
+    loader = lab.loader(
+        _data(inputs), cast(int, inputs.values["batch_size"]), shuffle=True, seed=_seed(inputs)
+    )
     rows: list[Array] = []
     with student.calling("iterating over the loader of make_loader(dataset, batch_size)"):
         for batch in loader:
             images = plain_tensor(batch[0] if isinstance(batch, list | tuple) else batch)
             if images is None or images.ndim < 2:
-                raise StudentMistake(f"the loader gives {kind(batch)} instead of a batch of images and labels")
+                raise StudentMistake(
+                    f"the loader gives {kind(batch)} instead of a batch of images and labels"
+                )
             rows.append(images.reshape(len(images), -1))
     _cleanup(lab)
     return Observation({"sizes": [len(row) for row in rows]}, {"rows": np.concatenate(rows)} if rows else {})
@@ -319,7 +328,9 @@ def accuracy(student: Student, inputs: Inputs) -> Observation:
     model = _model(inputs)
     recorder = Recorder(model)
     wrapped = lab.wrap(model)
-    loader = lab.loader(_data(inputs), cast(int, inputs.values["batch_size"]), shuffle=False, seed=_seed(inputs))
+    loader = lab.loader(
+        _data(inputs), cast(int, inputs.values["batch_size"]), shuffle=False, seed=_seed(inputs)
+    )
     result = plain(lab.call("evaluate", wrapped, loader, lab.device, shown="model, loader, device"))
     _cleanup(lab)
     return Observation({"accuracy": result, "fed": sum(recorder.sizes)})
@@ -335,14 +346,18 @@ def save(student: Student, inputs: Inputs) -> Observation:
     wrapped = lab.wrap(model)
     optimizer = _optimizer(inputs, wrapped)
     recorder.watch(optimizer, wrapped)
-    loader = lab.loader(_data(inputs), cast(int, inputs.values["batch_size"]), shuffle=True, seed=_seed(inputs))
+    loader = lab.loader(
+        _data(inputs), cast(int, inputs.values["batch_size"]), shuffle=True, seed=_seed(inputs)
+    )
     epoch = cast(int, inputs.values["epoch"])
     _epoch(lab, wrapped, loader, optimizer, epoch)
     written = _note_writes()
     _slow_down_saving(inputs.rank)
     lab.call("save_checkpoint", wrapped, optimizer, epoch, path, shown=f"..., epoch={epoch}, path")
     there = os.path.isfile(path)
-    wrote = [name for name in written if os.path.basename(name).startswith(("checkpoint", ".checkpoint", "tmp"))]
+    wrote = [
+        name for name in written if os.path.basename(name).startswith(("checkpoint", ".checkpoint", "tmp"))
+    ]
     values: dict[str, Json] = {
         **recorder.values(), "there": there, "wrote": cast(Json, wrote[:10]), "direct": path in written,
     }  # fmt: skip
@@ -364,7 +379,9 @@ def _note_writes() -> list[str]:
     def hook(event: str, args: tuple[Any, ...]) -> None:
         if event == "open" and isinstance(args[0], str | bytes | os.PathLike) and len(written) < 100:
             mode, flags = args[1], args[2]
-            writes = any(c in mode for c in "wax+") if isinstance(mode, str) else flags & (os.O_WRONLY | os.O_RDWR)
+            writes = (
+                any(c in mode for c in "wax+") if isinstance(mode, str) else flags & (os.O_WRONLY | os.O_RDWR)
+            )
             if writes:
                 written.append(os.path.relpath(os.path.join(work, os.fsdecode(args[0])), work))
 
@@ -418,13 +435,19 @@ def resume(student: Student, inputs: Inputs) -> Observation:
     target: nn.Module = wrapped
     before = copy.deepcopy(optimizer.state_dict())
     try:
-        epoch = lab.call("load_checkpoint", wrapped, optimizer, "checkpoint.pt", shown="model, optimizer, path")
+        epoch = lab.call(
+            "load_checkpoint", wrapped, optimizer, "checkpoint.pt", shown="model, optimizer, path"
+        )
     except RuntimeError:
         # Loading before wrapping is as good; a file with plain keys then fits the inner model alone.
         target = getattr(wrapped, "module", wrapped)
         optimizer.load_state_dict(before)
-        epoch = lab.call("load_checkpoint", target, optimizer, "checkpoint.pt", shown="model, optimizer, path")
-    loader = lab.loader(_data(inputs), cast(int, inputs.values["batch_size"]), shuffle=True, seed=_seed(inputs))
+        epoch = lab.call(
+            "load_checkpoint", target, optimizer, "checkpoint.pt", shown="model, optimizer, path"
+        )
+    loader = lab.loader(
+        _data(inputs), cast(int, inputs.values["batch_size"]), shuffle=True, seed=_seed(inputs)
+    )
     _epoch(lab, wrapped, loader, optimizer, cast(int, inputs.values["epoch"]) + 1)
     arrays = {**recorder.arrays(), **_state(wrapped, "final")}
     _cleanup(lab)
@@ -518,7 +541,8 @@ def launch(student: Student, inputs: Inputs) -> Observation:
         raise StudentMistake("there is no ddp_train.sh in the submission")
     command = ["./ddp_train.sh"] if executable else ["bash", "ddp_train.sh"]
     result = student.run_command(
-        [*command, *cast(list[str], inputs.values["arguments"])], cast(dict[str, str], inputs.values["environment"])
+        [*command, *cast(list[str], inputs.values["arguments"])],
+        cast(dict[str, str], inputs.values["environment"]),
     )
     new = {name: os.path.getsize(name) for name in sorted(set(_files()) - before)[:200]}
     report: str | None = None
@@ -543,4 +567,6 @@ def launch(student: Student, inputs: Inputs) -> Observation:
 
 
 def _files() -> list[str]:
-    return [os.path.relpath(os.path.join(folder, name)) for folder, _, names in os.walk(".") for name in names]
+    return [
+        os.path.relpath(os.path.join(folder, name)) for folder, _, names in os.walk(".") for name in names
+    ]

@@ -36,7 +36,9 @@ WRAP_HINT = (
 )
 
 
-def options(shape: Shape, *, lr: float = LR, batch_size: int = 4, seed: int = 0, **more: Json) -> dict[str, Json]:
+def options(
+    shape: Shape, *, lr: float = LR, batch_size: int = 4, seed: int = 0, **more: Json
+) -> dict[str, Json]:
     """What the probe's training functions are told."""
     return {
         "shape": shape, "lr": lr, "momentum": MOMENTUM, "batch_size": batch_size, "seed": seed,
@@ -60,7 +62,9 @@ def fed(check: Check, rank: RankOutcome, data: Data, number_of_rank: int) -> lis
     return found
 
 
-def differing(ranks: Sequence[RankOutcome], prefix: str, wanted: dict[str, Array], what: str) -> tuple[int, str] | None:
+def differing(
+    ranks: Sequence[RankOutcome], prefix: str, wanted: dict[str, Array], what: str
+) -> tuple[int, str] | None:
     """The first rank and value that is not as wanted: missing, of another shape, not finite, or different."""
     for number_of_rank, rank in enumerate(ranks):
         for name, value in wanted.items():
@@ -76,7 +80,9 @@ def unlike(ranks: Sequence[RankOutcome], prefix: str) -> str | None:
     first = {name: value for name, value in ranks[0].arrays.items() if name.startswith(f"{prefix}/")}
     for number_of_rank, rank in enumerate(ranks[1:], 1):
         for name, value in first.items():
-            problem = difference(rank.arrays.get(name), value, rtol=1e-6, atol=1e-7, what=name.partition("/")[2])
+            problem = difference(
+                rank.arrays.get(name), value, rtol=1e-6, atol=1e-7, what=name.partition("/")[2]
+            )
             if problem is not None:
                 return f"between rank 0 and rank {number_of_rank}, {problem}"
     return None
@@ -137,7 +143,9 @@ def _in_group(check: Check, seen: RankOutcome, rank: int, world: int, total: int
             f"{call}: {name} is {shown(value)}, expected {wanted}.",
             f"Take it from the environment variable {variable}, or leave it to init_process_group.",
         )
-    problem = difference(seen.arrays.get("total"), np.array([total]), what="the sum of one number of each rank")
+    problem = difference(
+        seen.arrays.get("total"), np.array([total]), what="the sum of one number of each rank"
+    )
     check.expect(problem is None, f"{call}: {problem}.", "Did the ranks all join one and the same group?")
 
 
@@ -187,7 +195,14 @@ def _two_jobs(check: Check) -> None:
     for rank, seen in enumerate(outcome.ranks):
         job = rank // 2
         total = int(numbers[2 * job : 2 * job + 2].sum())
-        _in_group(check, seen, rank % 2, 2, total, f"setup() on rank {rank % 2} of the {'second' if job else 'first'} of two jobs")
+        _in_group(
+            check,
+            seen,
+            rank % 2,
+            2,
+            total,
+            f"setup() on rank {rank % 2} of the {'second' if job else 'first'} of two jobs",
+        )
 
 
 def test_starts_equal(check: Check) -> None:
@@ -242,7 +257,8 @@ def test_weights_in_sync(check: Check) -> None:
             check.fail(
                 f"{call}: the ranks agree with each other, but not with one process that trains on all their "
                 f"batches ({wrong[1]}).",
-                "Each step has to average the gradients of all ranks before optimizer.step(), once. " + WRAP_HINT,
+                "Each step has to average the gradients of all ranks before optimizer.step(), once. "
+                + WRAP_HINT,
             )
 
 
@@ -251,7 +267,9 @@ def _steps(check: Check, outcome: Outcome, data: Sequence[Data]) -> list[list[Ba
     own = [fed(check, rank, data[number], number) for number, rank in enumerate(outcome.ranks)]
     counts = [len(batches) for batches in own]
     check.expect(
-        min(counts) > 0, "train_one_epoch: no batch reached the model.", "Does the loop run, with model(images) in it?"
+        min(counts) > 0,
+        "train_one_epoch: no batch reached the model.",
+        "Does the loop run, with model(images) in it?",
     )
     for number_of_rank, rank in enumerate(outcome.ranks):
         steps = rank.values.get("steps")
@@ -295,7 +313,9 @@ def _averaged(check: Check, outcome: Outcome, step: int, local: Sequence[dict[st
     prefix = f"grad{step}"
     if differing(outcome.ranks, prefix, total, "") is None:
         cause = f"It is the sum over the {world} ranks: divide by the world size."
-    elif all(differing([seen], prefix, own, "") is None for seen, own in zip(outcome.ranks, local, strict=True)):
+    elif all(
+        differing([seen], prefix, own, "") is None for seen, own in zip(outcome.ranks, local, strict=True)
+    ):
         cause = (
             "It is the rank's own gradient: "
             + ("nothing was averaged. " if step == 0 else "earlier steps were averaged, this one was not. ")
@@ -419,7 +439,9 @@ def test_reshuffles(check: Check) -> None:
     )
     epochs = [_epochs(fed(check, rank, data, number), rank) for number, rank in enumerate(outcome.ranks)]
     if any(len(own) != 3 or not all(own) for own in epochs):
-        check.fail("train_one_epoch for epochs 0, 1, 2: an epoch had no batches.", "Does it iterate over the loader?")
+        check.fail(
+            "train_one_epoch for epochs 0, 1, 2: an epoch had no batches.", "Does it iterate over the loader?"
+        )
     orders = [tuple(tuple(own[epoch]) for own in epochs) for epoch in range(3)]
     if len(set(orders)) < 3 and not _script_reshuffles(check):
         check.fail(
@@ -427,14 +449,18 @@ def test_reshuffles(check: Check) -> None:
             "Call loader.sampler.set_epoch(epoch) before iterating: DistributedSampler shuffles by seed + epoch.",
         )
     for epoch, own in enumerate(orders):
-        _shared_out(check, own, len(data.images), f"Epoch {epoch} of train_one_epoch on {world} ranks", "make_loader")
+        _shared_out(
+            check, own, len(data.images), f"Epoch {epoch} of train_one_epoch on {world} ranks", "make_loader"
+        )
 
 
 def _epochs(batches: Sequence[Batch], rank: RankOutcome) -> list[list[int]]:
     boundaries = rank.values.get("boundaries")
     ends = [integer(end) or 0 for end in boundaries] if isinstance(boundaries, list) else []
     starts = [0, *ends[:-1]]
-    return [[i for batch in batches[start:end] for i in batch] for start, end in zip(starts, ends, strict=True)]
+    return [
+        [i for batch in batches[start:end] for i in batch] for start, end in zip(starts, ends, strict=True)
+    ]
 
 
 def _script_reshuffles(check: Check) -> bool:
@@ -465,7 +491,9 @@ def test_shuffle_false_for_eval(check: Check) -> None:
         weights = expected.make_weights(check.rng, shape)
         n = world * 7 + int(check.rng.integers(1, world))
         data = _labelled(check, shape, weights, n)
-        right = int((Training(shape, weights, lr=0, momentum=0).logits(data.images).argmax(1) == data.labels).sum())
+        right = int(
+            (Training(shape, weights, lr=0, momentum=0).logits(data.images).argmax(1) == data.labels).sum()
+        )
         outcome = check.run(
             "accuracy",
             ranks=world,
@@ -627,7 +655,9 @@ def test_checkpoint(check: Check) -> None:
     data = expected.make_data(check.rng, world * 4 * 2)
     epoch = int(check.rng.integers(2, 7))
     told = options(shape, epoch=epoch)
-    saved = check.run("save", ranks=world, values=told, arrays={**data.arrays(), **expected.as_inputs(weights)})
+    saved = check.run(
+        "save", ranks=world, values=told, arrays={**data.arrays(), **expected.as_inputs(weights)}
+    )
     _written_once(check, saved)
     content = saved.ranks[0].arrays["checkpoint"].tobytes()
     resumed = check.run(
@@ -818,14 +848,14 @@ def test_script(check: Check) -> None:
         status == 0,
         f"`NPROC=2 ./ddp_train.sh --training-data ... --epochs 1 --batch-size 5` ended with status "
         f"{shown(values.get('status'))}. Its last lines: {_tail(output)}",
-        "Run the same line in a terminal. The script should hand its arguments on to ddp_train.py with \"$@\".",
+        'Run the same line in a terminal. The script should hand its arguments on to ddp_train.py with "$@".',
     )
     least = RESNET18_BYTES
     check.expect(
         seen.loopback_bytes is None or seen.loopback_bytes >= least,
         "ddp_train.sh ran, but its processes exchanged "
         f"{(seen.loopback_bytes or 0) / 1e6:.1f} MB; one step of ResNet-18 on two ranks takes {least / 1e6:.0f} MB.",
-        "Start two processes that join one group: torchrun --standalone --nproc-per-node \"${NPROC:-2}\" ddp_train.py.",
+        'Start two processes that join one group: torchrun --standalone --nproc-per-node "${NPROC:-2}" ddp_train.py.',
     )
     keys = values.get("keys")
     names = [key for key in keys if isinstance(key, str)] if isinstance(keys, list) else []

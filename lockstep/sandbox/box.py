@@ -28,11 +28,7 @@ from lockstep.wire import Array, Json
 
 PACKAGE = Path(__file__).resolve().parent.parent
 # The only files of lockstep that exist inside; the trusted side's own stay outside.
-INSIDE_FILES = (
-    "__init__.py wire.py sandbox/__init__.py sandbox/channel.py sandbox/confine.py sandbox/server.py "
-    "sandbox/supervisor.py sandbox/ranks.py sandbox/probing.py sandbox/loading.py sandbox/warm.py "
-    "sandbox/watch.py sandbox/shims.py"
-).split()
+INSIDE_FILES = ["__init__.py", "wire.py", "sandbox/__init__.py", "sandbox/channel.py", "sandbox/confine.py", "sandbox/server.py", "sandbox/supervisor.py", "sandbox/ranks.py", "sandbox/probing.py", "sandbox/loading.py", "sandbox/warm.py", "sandbox/watch.py", "sandbox/shims.py"]
 INSIDE = "/opt/lockstep"
 PROBES = "/opt/probes"
 START = "import sys; sys.path += {path!r}; from lockstep.sandbox.server import main; main(int(sys.argv[1]))"
@@ -231,6 +227,11 @@ class Box:
         if message.pid:
             self._server_memory = _resident(message.pid)
         self._ready = True
+
+    def server_memory(self) -> int:
+        """Bytes that the warm server has resident; the runs share them."""
+        self.wait_ready()
+        return self._server_memory
 
     def restart(self) -> None:
         """Throw the box away and start another, after a run that broke the server."""

@@ -117,7 +117,14 @@ def command(
         script += f"{make}; mount --bind {shlex.quote(str(source))} {place}\n"
     script += 'exec "$@"'
     uid = str(lease.uid)
-    drop = ["setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups", "--inh-caps=-all", "--no-new-privs"]
+    drop = [
+        "setpriv",
+        f"--reuid={uid}",
+        f"--regid={uid}",
+        "--clear-groups",
+        "--inh-caps=-all",
+        "--no-new-privs",
+    ]
     enter = ["unshare", "-m", "--propagation", "private", "sh", "-ec", script, "sh"]
     return ["nice", "-n", "5", *enter, *drop, *bwrap]
 

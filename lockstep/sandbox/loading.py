@@ -14,7 +14,14 @@ import tokenize
 from types import CodeType, ModuleType
 
 MAX_SOURCE = 256 << 10
+# What a function that runs the script uses, itself or through others, and one that computes a constant does not.
+_WORK = frozenset(
+    ["init_process_group", "distributed", "dist", "backward", "DataLoader", "fit", "spawn", "parse_args", "parse_known_args", "input", "Popen"]
+)
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
+_LIBRARIES = frozenset(
+    ["torch", "np", "numpy", "plt", "matplotlib", "mpl", "random", "warnings", "logging", "os", "sys", "sns", "Image", "ImageFile", "mp", "multiprocessing"]
+)
 _ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
 
 
@@ -45,43 +52,68 @@ def load(name: str, path: str) -> tuple[ModuleType, list[int]]:
     module.__file__ = path
     sys.modules[name] = module
     sys.argv = [f"{name}.py"]
-    if not any(map(_is_work, tree.body)):
-        exec(compile(tree, path, "exec"), module.__dict__)
+    script = _Script(tree)
+    if not any(map(script.is_work, tree.body)):
+        exec(_compiled(tree, path), module.__dict__)
         return module, []
-    return module, _definitions_only(tree, path, module)
+    return module, _definitions_only(tree, path, module, script)
 
 
-def _is_work(statement: ast.stmt) -> bool:
-    """Whether a top-level statement runs the script: loops, calls of the file's own, parsed arguments."""
-    if isinstance(statement, (*_DEFINITIONS, ast.Pass)):
-        return False
-    if isinstance(statement, ast.If):
-        return not _is_main_guard(statement) and any(map(_is_work, [*statement.body, *statement.orelse]))
-    if isinstance(statement, ast.Try):
-        handlers = [inner for handler in statement.handlers for inner in handler.body]
-        return any(map(_is_work, [*statement.body, *handlers, *statement.orelse, *statement.finalbody]))
-    if isinstance(statement, ast.Expr):
-        return not isinstance(statement.value, ast.Constant) and not _is_library_call(statement.value)
-    if isinstance(statement, _ASSIGNMENTS):
-        return any(
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr in ("parse_args", "parse_known_args")
-            for node in ast.walk(statement)
-        )
-    return True
+def _compiled(tree: ast.Module | str, path: str) -> CodeType:
+    # A student's annotations must not become strings because this file's are.
+    return compile(tree, path, "exec", dont_inherit=True)
+
+
+class _Script:
+    """Tells, for the top-level statements of one file, which define something and which run the script."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        self._uses = {function.name: _names(function) for function in functions}
+
+    def is_work(self, statement: ast.stmt) -> bool:
+        """Loops, calls of the file's own functions, parsed arguments; not definitions or constants."""
+        if isinstance(statement, (*_DEFINITIONS, ast.Pass)):
+            return False
+        if isinstance(statement, ast.If):
+            return not _is_main_guard(statement) and any(
+                map(self.is_work, [*statement.body, *statement.orelse])
+            )
+        if isinstance(statement, ast.Try):
+            handlers = [inner for handler in statement.handlers for inner in handler.body]
+            return any(
+                map(self.is_work, [*statement.body, *handlers, *statement.orelse, *statement.finalbody])
+            )
+        if isinstance(statement, ast.Expr):
+            return not isinstance(statement.value, ast.Constant) and not self._sets_up(statement.value)
+        if isinstance(statement, _ASSIGNMENTS):
+            return self._works(_names(statement))
+        return True
+
+    def _works(self, names: set[str]) -> bool:
+        """Whether code that uses these names, or what the file's own functions among them use, runs the script."""
+        known: set[str] = set()
+        while names - known:
+            known |= names
+            names = names.union(*(self._uses.get(name, set()) for name in names))
+        return not known.isdisjoint(_WORK)
+
+    def _sets_up(self, value: ast.expr) -> bool:
+        """Calls such as `torch.manual_seed(0)` or `plt.rcParams.update(...)`; they are kept."""
+        if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
+            return False
+        return _root(value.func) in _LIBRARIES and not self._works(_names(value))
+
+
+def _names(node: ast.AST) -> set[str]:
+    """Every name and attribute below a node."""
+    below = list(ast.walk(node))
+    attributes = {inner.attr for inner in below if isinstance(inner, ast.Attribute)}
+    return attributes | {inner.id for inner in below if isinstance(inner, ast.Name)}
 
 
 def _is_main_guard(statement: ast.If) -> bool:
     return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(statement.test))
-
-
-def _is_library_call(value: ast.expr) -> bool:
-    """Calls such as `torch.manual_seed(0)` or `plt.rcParams.update(...)` set things up; they are kept."""
-    return isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and _root(value.func) in (
-        "torch", "np", "numpy", "plt", "matplotlib", "mpl", "random", "warnings", "logging", "os", "sys",
-        "sns", "Image", "ImageFile", "mp", "multiprocessing",
-    )  # fmt: skip
 
 
 def _root(node: ast.expr) -> str:
@@ -90,26 +122,27 @@ def _root(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _definitions_only(tree: ast.Module, path: str, module: ModuleType) -> list[int]:
+def _definitions_only(tree: ast.Module, path: str, module: ModuleType, script: _Script) -> list[int]:
     skipped: list[int] = []
     for statement in tree.body:
-        code = compile(ast.Module([statement], []), path, "exec")
+        if script.is_work(statement):
+            skipped.append(statement.lineno)
+            continue
+        code = _compiled(ast.Module([statement], []), path)
         if isinstance(statement, _DEFINITIONS):
             exec(code, module.__dict__)
-        elif isinstance(statement, _ASSIGNMENTS) or not _is_work(statement):
-            # A constant that needs skipped work (parsed arguments, a data set) is skipped with it.
-            try:
-                exec(code, module.__dict__)
-            except (Exception, SystemExit):
-                skipped.append(statement.lineno)
-        else:
+            continue
+        # A constant that needs skipped work (parsed arguments, a data set) is skipped with it.
+        try:
+            exec(code, module.__dict__)
+        except (Exception, SystemExit):
             skipped.append(statement.lineno)
     return skipped
 
 
 def run_as_main(path: str) -> None:
     """Execute a file as `__main__`; SystemExit and every other exception propagate."""
-    run_code_as_main(compile(read_source(path), path, "exec"), path)
+    run_code_as_main(_compiled(read_source(path), path), path)
 
 
 def run_code_as_main(code: CodeType, path: str | None) -> None:

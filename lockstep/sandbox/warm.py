@@ -242,10 +242,10 @@ def _execute(words: list[str]) -> None:
         sys.argv = ["-c", *words[2:]]
         if not isolated:
             sys.path.insert(0, "")
-        loading.run_code_as_main(compile(words[1], "<string>", "exec"), None)
+        loading.run_code_as_main(compile(words[1], "<string>", "exec", dont_inherit=True), None)
     elif words and words[0] != "-":
         sys.argv = words
         sys.path.insert(0, os.path.dirname(os.path.abspath(words[0])))
         loading.run_as_main(words[0])
     else:
-        loading.run_code_as_main(compile(sys.stdin.read(), "<stdin>", "exec"), None)
+        loading.run_code_as_main(compile(sys.stdin.read(), "<stdin>", "exec", dont_inherit=True), None)

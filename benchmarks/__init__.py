@@ -1,0 +1,1 @@
+"""Measurements that `make bench` makes and writes to docs/benchmarks.md."""

@@ -1,0 +1,184 @@
+"""`make bench`: compares in one run, prints medians and ratios, and writes docs/benchmarks.md."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.weight_sync import BATCH_SIZE, LR, WORLD, inputs, single_process
+from graders.ddp_train import expected
+from lockstep.check import torchrun_environment
+from lockstep.compare import difference
+from lockstep.exercise import find_exercises
+from lockstep.grading import default_graders
+from lockstep.sandbox.box import Box, Pack, RankInputs, RunSpec, open_box
+from lockstep.sandbox.outcome import Outcome
+from lockstep.submission import Submission, open_submission
+from lockstep.wire import Json
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "benchmarks.md"
+REFERENCE = ROOT / "reference"
+REPETITIONS = 5
+WARM_PER_SPAWN = 4
+
+
+@dataclass(frozen=True)
+class Line:
+    """One row of the page."""
+
+    what: str
+    figure: str
+    bound: str
+    holds: bool
+
+
+def sync_run(box: Box, submission: Submission, world: int = WORLD) -> tuple[float, Outcome]:
+    """The weight-sync check through the warm server; seconds from asking to knowing."""
+    started = time.perf_counter()
+    seed = 5
+    shape, weights, data = inputs(np.random.default_rng(seed))
+    values: dict[str, Json] = {
+        "shape": shape, "lr": LR, "momentum": 0.0, "batch_size": BATCH_SIZE, "seed": seed, "rank_seed": 0, "epochs": [0],
+    }  # fmt: skip
+    arrays = {**data.arrays(), **expected.as_inputs(weights)}
+    ranks = [RankInputs(values, arrays, torchrun_environment(rank, world)) for rank in range(world)]
+    outcome = box.run(RunSpec("ddp_train", "train", Pack(submission.files, submission.executable), ranks))
+    if world == WORLD:
+        batches = [expected.batches(rank, data) or [] for rank in outcome.ranks]
+        wanted = single_process(np.random.default_rng(seed), [[i for b in own for i in b] for own in batches])
+        for rank in outcome.ranks:
+            for name, value in wanted.items():
+                problem = difference(rank.arrays.get(f"final/{name}"), value, rtol=2e-3, atol=2e-5)
+                if problem is not None:
+                    raise SystemExit(f"the reference is not in sync: {problem}")
+    return time.perf_counter() - started, outcome
+
+
+def spawned() -> float:
+    """Seconds of the same check as a plain pytest test; only the test's own call, no start-up of pytest."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:lockstep", "--durations=0",
+               "-vv", "-c", os.devnull, "--rootdir", str(ROOT), str(ROOT / "benchmarks" / "spawned_check.py")]  # fmt: skip
+    environment = {**os.environ, "LOCKSTEP_BENCH_SUBMISSION": str(REFERENCE), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
+    found = re.search(r"([0-9.]+)s call", done.stdout)
+    if done.returncode != 0 or found is None:
+        raise SystemExit(f"the spawned check failed:\n{done.stdout[-3000:]}")
+    return float(found.group(1))
+
+
+def whole_reference() -> tuple[float, float]:
+    """Wall seconds of `lockstep check reference`, and those until its first check started, warm-up included."""
+    program = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from lockstep.grading import Options, Silent, grade\n"
+        "class Events(Silent):\n"
+        "    def started(self, total, submission):\n"
+        "        pass\n"
+        "import lockstep.sandbox.box as box\n"
+        "run = box.Box.run\n"
+        "def first(self, spec):\n"
+        "    self.wait_ready()\n"
+        "    if not marks: marks.append(time.time())\n"
+        "    return run(self, spec)\n"
+        "marks = []\n"
+        "box.Box.run = first\n"
+        "result = grade(Options(Path(sys.argv[1]), self_check=True), Events())\n"
+        "assert result.points == result.max_points, result\n"
+        "print(marks[0])\n"
+    )
+    started = time.time()
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(REFERENCE)],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    wall = time.time() - started
+    if done.returncode != 0:
+        raise SystemExit(f"the reference did not pass: {done.stderr[-2000:]}")
+    return wall, float(done.stdout.split()[-1]) - started
+
+
+def measure() -> Iterator[Line]:
+    """Every row; comparisons alternate, so that a slow minute of the machine slows both."""
+    submission = open_submission(REFERENCE)
+    warm: list[float] = []
+    cold: list[float] = []
+    peaks: list[int] = []
+    with open_box(find_exercises(default_graders()), isolated=True) as box:
+        sync_run(box, submission)
+        for _ in range(REPETITIONS):
+            cold.append(spawned())
+            warm += [sync_run(box, submission)[0] for _ in range(WARM_PER_SPAWN)]
+        server = box.server_memory()
+        for _ in range(REPETITIONS):
+            peaks.append((sync_run(box, submission, 4)[1].peak_memory or 0) + server)
+    ratio = statistics.median(cold) / statistics.median(warm)
+    yield Line(
+        "a two-rank weight-sync check: warm server against `torch.multiprocessing.spawn` under plain pytest "
+        "(the test's call alone)",
+        f"{statistics.median(warm) * 1000:.0f} ms against {statistics.median(cold):.2f} s: 1/{ratio:.0f}",
+        "at most 1/25",
+        ratio >= 25,
+    )
+    runs = [whole_reference() for _ in range(REPETITIONS)]
+    wall, first = (statistics.median(values) for values in zip(*runs, strict=True))
+    yield Line(
+        "the reference, all exercises, with `lockstep check`", f"{wall:.1f} s", "at most 12 s", wall <= 12
+    )
+    yield Line("of that, until the first check starts", f"{first:.1f} s", "at most 3.5 s", first <= 3.5)
+    peak = statistics.median(peaks) / 1e9
+    yield Line(
+        "peak memory of a 4-rank check, the warm server included",
+        f"{peak:.2f} GB",
+        "under 1.5 GB",
+        peak < 1.5,
+    )
+
+
+def page(lines: list[Line]) -> str:
+    """docs/benchmarks.md."""
+    rows = "\n".join(f"| {line.what} | {line.figure} | {line.bound} |" for line in lines)
+    return f"""# Benchmarks
+
+Measured by the command below, which writes this page anew: every comparison is made in one run on one machine,
+alternating, and every figure is the median of {REPETITIONS}.
+
+```console
+$ make bench
+```
+
+| what | measured | bound |
+|---|---|---|
+{rows}
+
+Last run: {time.strftime("%Y-%m-%d")}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}, load average
+{os.getloadavg()[0]:.1f} when it ended. Shared machines are noisy: compare the ratios, not the seconds.
+"""
+
+
+def main() -> int:
+    """Measure, print, write the page; the exit status says whether every bound holds."""
+    lines = []
+    for line in measure():
+        print(f"{'ok  ' if line.holds else 'MISS'} {line.what}: {line.figure} ({line.bound})", flush=True)
+        lines.append(line)
+    PAGE.write_text(page(lines), encoding="utf-8")
+    return 0 if all(line.holds for line in lines) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

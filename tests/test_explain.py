@@ -1,0 +1,84 @@
+"""What a student reads when a run went wrong, and whose fault it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from lockstep.explain import problem
+from lockstep.notebook import NotebookSource
+from lockstep.sandbox.limits import Limits
+from lockstep.sandbox.outcome import CodeFrame, Outcome, RankOutcome, Standing, StudentError
+from lockstep.submission import Submission
+from lockstep.verdict import Crashed, Failed, GraderFault, Hung, LimitExceeded
+
+LIMITS = Limits(seconds=5)
+SUBMISSION = Submission(
+    "someone", {"deep/x.py": b""}, frozenset(), "0", (), {"bad.py": "bad.py is not text."}
+)
+LINE = CodeFrame("ddp_train.py", 12, "setup")
+PHASE = ({"kind": "phase", "name": "calling setup()"},)
+
+
+def error(kind: str, message: str = "", phase: str = "calling setup()", **more: object) -> RankOutcome:
+    fields = {"frames": (LINE,), **more}
+    return RankOutcome(complete=True, error=StudentError(kind, message, phase=phase, **fields))  # type: ignore[arg-type]
+
+
+FINE = RankOutcome(complete=True)
+WAITS = RankOutcome(complete=False, events=PHASE, standing=Standing("barrier", LINE))
+RESET = error("RuntimeError", "Read error [127.0.0.1]:1: Connection reset by peer. This is typically")
+
+
+def outcome(*ranks: RankOutcome, timed_out: bool = False, limit: str | None = None) -> Outcome:
+    return Outcome(ranks=ranks, elapsed=1.0, timed_out=timed_out, limit=limit)
+
+
+@pytest.mark.parametrize(
+    ("seen", "verdict", "words"),
+    [
+        (outcome(error("KeyError", "'RANK'")), Crashed, "Your code raised KeyError: 'RANK' (ddp_train.py, line 12, in setup)"),
+        (outcome(RESET, error("ValueError", "no")), Crashed, "Rank 1 of 2 raised ValueError: no"),
+        (outcome(RESET, RankOutcome(complete=False, status=-11, events=PHASE)), Crashed, "rank 1 of 2 was ended by a segmentation"),
+        (outcome(RankOutcome(complete=False, status=0, events=PHASE)), Crashed, "ended by itself (exit status 0)"),
+        (outcome(error("MemoryError")), LimitExceeded, "more memory than the 4 GiB"),
+        (outcome(error("RuntimeError", "DefaultCPUAllocator: can't allocate")), LimitExceeded, "more memory"),
+        (outcome(error("OSError", "No space", errno=28)), LimitExceeded, "64 MiB of disk"),
+        (outcome(error("BlockingIOError", "", errno=11)), LimitExceeded, "processes and threads"),
+        (outcome(FINE, limit="output"), LimitExceeded, "printed output"),
+        (outcome(WAITS, FINE, timed_out=True), Hung, "rank 0 waits in barrier at ddp_train.py, line 12; rank 1 has finished"),
+        (outcome(error("StudentMistake", "x.py does not define f", "looking for f in x.py")), Failed, "X.py does not define f."),
+        (outcome(error("StudentMistake", "there is no x.py", "importing x.py")), Crashed, "but there is deep/x.py"),
+        (outcome(error("StudentMistake", "there is no bad.py", "importing bad.py")), Crashed, "Bad.py is not text."),
+        (outcome(error("SyntaxError", "invalid syntax", "importing x.py", frames=(), line=7)), Crashed, "(line 7)"),
+        (outcome(error("Evil", "\x1b[31mred\u202e")), Crashed, "Evil: red"),
+        (outcome(RankOutcome(complete=False, protocol="the frame is cut short")), Crashed, "one whole piece"),
+    ],
+)  # fmt: skip
+def test_message(seen: Outcome, verdict: type[Exception], words: str) -> None:
+    found = problem(seen, LIMITS, SUBMISSION)
+    assert type(found) is verdict
+    assert words in found.feedback.message
+    assert found.feedback.hint
+
+
+def test_nothing_to_say() -> None:
+    assert problem(outcome(FINE, FINE), LIMITS, SUBMISSION) is None
+
+
+def test_a_broken_probe_is_the_graders_fault() -> None:
+    with pytest.raises(GraderFault):
+        problem(outcome(error("AttributeError", "x", "", frames=())), LIMITS, SUBMISSION)
+
+
+def test_an_import_that_fails_spoils_the_exercise() -> None:
+    found = problem(outcome(error("NameError", "x", "importing x.py")), LIMITS, SUBMISSION)
+    assert found is not None
+    assert found.spoils
+
+
+def test_lines_of_a_notebook_are_cells() -> None:
+    notebook = NotebookSource("a\n" * 12, tuple([None, *[(3, line) for line in range(1, 12)]]), {}, ())
+    submission = Submission("someone", {}, frozenset(), "0", (), {}, {"ddp_train.py": notebook})
+    found = problem(outcome(error("ValueError")), LIMITS, submission)
+    assert found is not None
+    assert "ddp_train.ipynb, cell 3, line 11" in found.feedback.message

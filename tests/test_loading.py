@@ -1,0 +1,84 @@
+"""Bringing a student's file in: what is executed, and what is left alone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from lockstep.sandbox import loading
+
+
+@pytest.fixture(autouse=True)
+def _unchanged() -> Iterator[None]:
+    argv, modules = list(sys.argv), set(sys.modules)
+    yield
+    sys.argv = argv
+    for name in set(sys.modules) - modules:
+        if name.startswith("handed_in"):
+            del sys.modules[name]
+
+
+def load(folder: Path, source: str | bytes) -> tuple[ModuleType, list[int]]:
+    path = folder / "handed_in.py"
+    path.write_bytes(source.encode() if isinstance(source, str) else source)
+    return loading.load("handed_in", str(path))
+
+
+@pytest.mark.parametrize(
+    ("source", "there", "skipped"),
+    [
+        ("import os\nX = 3\ndef f(): return X", "X f os", []),
+        ("def f(): return 1\nif __name__ == '__main__':\n    raise SystemExit(f())", "f", []),
+        ("def get_device(): return 'cpu'\nDEVICE = get_device()\ndef f(): return DEVICE", "DEVICE f", []),
+        ("def get_device(): return 'cpu'\nDEVICE = get_device()\nfor i in range(9**9): pass", "DEVICE", [3]),
+        ("def main(): raise ValueError\nmain()\nY = 2", "main Y", [2]),
+        ("import argparse\nargs = argparse.ArgumentParser().parse_args()\nN = args.n\ndef f(): pass", "f", [2, 3]),
+        ("import torch.distributed as dist\ndef setup(): dist.init_process_group()\nd = setup()", "setup", [3]),
+        ("def setup(): go()\ndef go(): init_process_group()\nd = setup()", "setup go", [3]),
+        ("import torch\ntorch.distributed.init_process_group('gloo')\ndef f(): pass", "f", [2]),
+        ("import torch\ntorch.manual_seed(0)\ndef f(): pass", "f", []),
+        ("try:\n    import tensorflow\nexcept ImportError:\n    tensorflow = None\ndef f(): pass", "f tensorflow", []),
+        ("while True:\n    pass\ndef f(): pass", "f", [1]),
+        ("\ufeff# -*- coding: latin-1 -*-\nX = 1".replace("\ufeff", ""), "X", []),
+    ],
+)
+def test_what_is_executed(tmp_path: Path, source: str, there: str, skipped: list[int]) -> None:
+    module, left_out = load(tmp_path, source)
+    assert left_out == skipped
+    for name in there.split():
+        assert hasattr(module, name)
+
+
+def test_annotations_stay_what_they_are(tmp_path: Path) -> None:
+    module, _ = load(tmp_path, "def f(x: int): pass")
+    assert module.f.__annotations__ == {"x": int}
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (b"x = 1\ny = '\xff'\n", "line 2 is not UTF-8"),
+        ("x = 1".encode("utf-16"), "NUL bytes"),
+        (b"#" * (300 << 10), "larger than 256 KiB"),
+    ],
+)
+def test_what_is_no_source(tmp_path: Path, data: bytes, words: str) -> None:
+    with pytest.raises(loading.SourceError, match=words):
+        load(tmp_path, data)
+
+
+def test_a_script_runs_as_main(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main = sys.modules["__main__"]
+    path = tmp_path / "script.py"
+    path.write_text("import sys\nprint(__name__, __file__ == sys.modules['__main__'].__file__)\nsys.exit(3)")
+    try:
+        with pytest.raises(SystemExit) as stop:
+            loading.run_as_main(str(path))
+    finally:
+        sys.modules["__main__"] = main
+    assert stop.value.code == 3
+    assert capsys.readouterr().out == "__main__ True\n"
