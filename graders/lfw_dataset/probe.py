@@ -41,27 +41,23 @@ plt.switch_backend("agg")
 matplotlib.use = plt.switch_backend = lambda *args, **kwargs: None
 
 
-def definition(student: Student, inputs: Inputs) -> Observation:
-    """Whether the file can be imported and defines the class."""
-    student.get(student.load("lfw_dataset"), "LFWDataset")
-    return Observation({"defined": True})
-
-
 def constructs(student: Student, inputs: Inputs) -> Observation:
     """Build the data set from one spelling of the path and read its first item."""
+    the_class(student)
     opened = watch_opens()
     os.chdir(place(student, inputs.values["start_in"]))
-    dataset = open_dataset(student, inputs.values["path"], ToTensor())
     first: dict[str, Any] = {}
-    problem = None
+    made, problem = False, None
     try:
+        dataset = open_dataset(student, inputs.values["path"], ToTensor())
+        made = True
         with student.calling("dataset[0]"):
             first = look(dataset[0])
     except Exception as error:
         problem = describe(student, error)
     root = place(student, "/")
     opened = [path.removeprefix(root.rstrip("/")) for path in opened]
-    return Observation({"opened": opened[:100], "first": first, "problem": problem})
+    return Observation({"opened": opened[:100], "made": made, "first": first, "problem": problem})
 
 
 def length(student: Student, inputs: Inputs) -> Observation:
@@ -130,8 +126,8 @@ def lazy(student: Student, inputs: Inputs) -> Observation:
                         opens.append(len(opened) - before)
                         if len(opens) % COUNT_EVERY == 0:
                             handles.append(count_handles())
-        except OSError as error:
-            if error.errno != errno.EMFILE:
+        except Exception as error:
+            if not is_out_of_handles(error):
                 raise
             return Observation({"out_of_handles": place, "items_read": len(opens)})
     return Observation(
@@ -197,7 +193,7 @@ def script(student: Student, inputs: Inputs) -> Observation:
 
 def robust(student: Student, inputs: Inputs) -> Observation:
     """Read folders as real ones are; every trial stands for itself."""
-    definition(student, inputs)
+    the_class(student)
     for folder in inputs.values["empty_folders"]:
         os.makedirs(folder)
     trials = {}
@@ -231,11 +227,16 @@ def place(student: Student, path: str) -> str:
     return os.path.dirname(student.work).rstrip("/") + path if path.startswith("/") else path
 
 
+def the_class(student: Student) -> Any:
+    """The class LFWDataset of the student's file, which is imported once."""
+    module = sys.modules.get("lfw_dataset") or student.load("lfw_dataset")
+    return student.get(module, "LFWDataset")
+
+
 def open_dataset(student: Student, path: str | PurePath, given_transform: object) -> Any:
     """`LFWDataset(path, transform)`, positionally as the contract has it."""
     path = type(path)(place(student, str(path)))
-    module = student.load("lfw_dataset") if "lfw_dataset" not in sys.modules else sys.modules["lfw_dataset"]
-    cls = student.get(module, "LFWDataset")
+    cls = the_class(student)
     shown = f"Path({str(path)!r})" if isinstance(path, PurePath) else repr(path)
     with student.calling(f"LFWDataset({shown}, transform)"):
         return cls(path, given_transform)
@@ -276,7 +277,10 @@ def fingerprint(array: np.ndarray) -> str:
 
 def describe(student: Student, error: BaseException) -> dict[str, Any]:
     """An exception in words, with the place in the student's files."""
-    text = str(error)[:300].encode("utf-8", "replace").decode()
+    text = str(error)
+    if text.startswith("Caught ") and "DataLoader worker" in text:
+        text = text.strip().splitlines()[-1]  # the worker's own traceback stands above it
+    text = text[:300].encode("utf-8", "replace").decode()
     place, step = None, error.__traceback__
     while step is not None:
         file = step.tb_frame.f_code.co_filename
@@ -352,6 +356,15 @@ def few_handles() -> Iterator[Callable[[], int]]:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
 
 
+def is_out_of_handles(error: BaseException | None) -> bool:
+    """Whether this error, or one that it was raised for, says that too many files are open."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno == errno.EMFILE:
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
 def is_open(handle: int) -> bool:
     """Whether this number is an open file."""
     try:
@@ -417,7 +430,9 @@ class Figures:
 
         def saving(figure: Figure, target: Any, *args: Any, **kwargs: Any) -> Any:
             result = save(figure, target, *args, **kwargs)
-            if not is_picture_file(target):
+            if is_picture_file(target):
+                figure.stale = False  # the file is read at the end; drawing it as well would take time
+            else:
                 self.draw(figure)
             return result
 

@@ -169,8 +169,8 @@ def _no_timing(told: str, output: str, printed: list[Reading], elapsed: float) -
         said = printed[-1]
         return Complaint(
             f"{told} printed {said.mean:.4g} and {said.std:.4g}, which cannot be the mean and standard "
-            f"deviation of {PASSES} passes in seconds: the whole script took {elapsed:.2f} s, and every image was "
-            "slow to open.",
+            f"deviation of {PASSES} passes in seconds: the whole script took {elapsed:.2f} s, and every "
+            "image was slow to open.",
             "Take the time before and after each pass over the whole loader, and print np.mean and np.std of "
             "the five times, in seconds.",
         )

@@ -13,7 +13,7 @@ from graders.lfw_dataset.robustness import trials
 from graders.lfw_dataset.script_runs import empty_complaint, timing_complaint, visualize_complaint
 from lockstep.check import Check
 from lockstep.sandbox.outcome import RankOutcome
-from lockstep.verdict import CheckEnded, NotChecked
+from lockstep.verdict import CheckEnded, Failed, NotChecked
 
 FACES = "/data/faces/"
 LAZY_IMAGES = 150  # more than a cache of the usual size keeps
@@ -21,47 +21,50 @@ LAZY_ITEMS = 2000  # LFW has 13,233; a process may open about 1,000 files
 
 
 def observe(check: Check, call: str, **given: Any) -> RankOutcome:
-    """Run a probe on the data set. A file that cannot be imported costs the point of `constructs` alone."""
-    try:
-        return check.run(call, **given).ranks[0]
-    except CheckEnded:
-        require_class(check)
-        raise
+    """Run a probe in one process."""
+    return check.run(call, **given).ranks[0]
 
 
-def require_class(check: Check) -> None:
-    """End as not checked where there is no LFWDataset: `constructs` says so, and once is enough."""
-    if check.run("definition", expect=False).ranks[0].values.get("defined") is not True:
-        raise NotChecked("lfw_dataset.py gives no LFWDataset to look at.", "Mend constructs first.")
+def require_items(items: list[Look]) -> None:
+    """End as not checked where a good folder gives no item at all."""
+    if all(look.kind == "IndexError" for look in items):
+        raise NotChecked("The data set is empty on a folder with images.", "Mend length first.")
 
 
 def test_constructs(check: Check) -> None:
     """`LFWDataset(path, transform)` finds the images of the folder it is given, however that is spelled."""
-    spellings = {
-        "an absolute path": ("/data/faces", "/"),
-        "an absolute path with a slash at its end": (FACES, "/"),
-        "a relative path": ("faces", "/data"),
-        "a relative path with a slash at its end": ("faces/", "/data"),
-    }
-    for words, (path, start_in) in spellings.items():
+    spellings = [("/data/faces", "/"), (FACES, "/"), ("faces", "/data"), ("faces/", "/data")]
+    problems: dict[str, str] = {}
+    made = 0
+    for path, start_in in spellings:
         tree = faces.make_tree(check.rng, people=3, images=int(check.rng.integers(5, 9)))
         values = {"path": path, "start_in": start_in}
-        seen = check.run("constructs", data={"faces": tree.files}, values=values).ranks[0].values
+        try:
+            seen = observe(check, "constructs", data={"faces": tree.files}, values=values).values
+        except CheckEnded as ended:
+            ended.spoils = True
+            raise
         opened = {name for name in _strings(seen.get("opened")) if name.removeprefix(FACES) in tree.files}
-        if opened or known(looks([seen.get("first")]), prints_of(tree)):
-            continue
-        told = f'LFWDataset("{path}", transform) with {words} of a folder of {tree.count} images'
-        if problem := problem_text(seen.get("problem")):
-            check.fail(f"{told}: reading dataset[0] raised {problem}", hint=_path_hint(path))
-        check.fail(f"{told}: dataset[0] opened no image of that folder.", hint=_path_hint(path))
+        if not opened and not known(looks([seen.get("first")]), prints_of(tree)):
+            problem = problem_text(seen.get("problem"))
+            raised = f"dataset[0] raised {problem}" if seen.get("made") is True else f"it raised {problem}"
+            saw = raised if problem else "dataset[0] opened no image of it"
+            problems[path] = f'`LFWDataset("{path}", transform)` on a folder of {tree.count} images: {saw}.'
+        made += seen.get("made") is True
+    if problems:
+        failed = Failed(next(iter(problems.values())), _path_hint(set(problems)))
+        failed.spoils = made == 0
+        raise failed
 
 
-def _path_hint(path: str) -> str:
-    if not path.endswith("/"):
+def _path_hint(failed: set[str]) -> str:
+    if failed == {"/data/faces", "faces"}:
         return (
-            'If "folder/" works and "folder" does not, the path is glued together with +: use '
+            "With a slash at the end of the path it works, so the path is glued together with +: use "
             "os.path.join(folder, name) or Path(folder) / name."
         )
+    if failed == {"faces", "faces/"}:
+        return "Absolute paths work, relative ones do not: use the path as it is given, put nothing in front."
     return (
         "Search the folder in `path_to_folder`, not one that is written into the file, and build paths with "
         r"os.path.join or pathlib: separators such as `\\` only work on Windows."
@@ -107,6 +110,7 @@ def test_items_are_images(check: Check) -> None:
     first, second = map(looks, passes) if isinstance(passes, list) and len(passes) == 2 else ([], [])
     if len(first) != tree.count or len(second) != tree.count:
         check.fail("The items did not come back as they were read.", hint="Does the file replace built-ins?")
+    require_items(first)
     if wrong := difference(first, tree):
         check.fail(wrong.message, hint=wrong.hint)
     again = {index: look.digest for index, look in zip(orders[1], second, strict=True)}
@@ -138,7 +142,9 @@ def test_transform_applied(check: Check) -> None:
         arrays={"table": table},
     )
     given = _strings(seen.values.get("given"))
-    found = [look for look in looks(seen.values.get("items")) if look.kind != "IndexError"]
+    found = looks(seen.values.get("items"))
+    require_items(found)
+    found = [look for look in found if look.kind != "IndexError"]
     if not given:
         check.fail(
             "The transform that was passed to `LFWDataset(path, transform)` was never called.",
@@ -152,7 +158,7 @@ def test_transform_applied(check: Check) -> None:
             "augmentations expect a PIL image.",
         )
     expected = {faces.fingerprint(table[pixels]) for pixels in tree.pixels.values()}
-    if not found or known(found, expected) != len(found):
+    if known(found, expected) != len(found):
         check.fail(
             f"The transform was called, but {len(found) - known(found, expected)} of {len(found)} items are "
             "not what it returned.",
@@ -189,10 +195,10 @@ def test_lazy(check: Check) -> None:
     colours, opens = seen.arrays.get("colours"), seen.arrays.get("opens")
     readable = int(number(seen.values.get("readable")) or 0)
     items = readable * (1 + LAZY_ITEMS // LAZY_IMAGES)
-    if not 2 * readable >= LAZY_IMAGES:
-        check.fail(
-            f"Of a folder of {LAZY_IMAGES} images {readable} could be read.", hint="See `items_are_images`."
-        )
+    if readable == 0:
+        require_items([])
+    if 2 * readable < LAZY_IMAGES:
+        check.fail(f"Of {LAZY_IMAGES} images {readable} could be read.", hint="Mend items_are_images first.")
     if colours is None or opens is None or colours.shape != (items, 3) or opens.shape != (items,):
         check.fail("The items did not come back as they were read.", hint="Does the file replace built-ins?")
     shown = {name: faces.read(blob)[24, 24].astype(int) for name, blob in blobs.items()}
@@ -206,7 +212,7 @@ def test_lazy(check: Check) -> None:
     if not _all_near(once, shown["after"]):
         check.fail(
             f"{readable} images of one colour were read, and not every item showed it.",
-            hint="See `items_are_images`: here the same is asked of 150 small images.",
+            hint="Mend items_are_images first.",
         )
     if not _all_near(later, shown["later"]):
         check.fail(
@@ -235,9 +241,12 @@ def test_workers(check: Check) -> None:
     data = {"faces": tree.files}
     seen = observe(check, "workers", data=data, values={"path": FACES, "count": tree.count})
     alone, forked = looks(seen.values.get("alone")), looks(seen.values.get("forked"))
+    require_items(alone)
     alone = [look for look in alone if look.kind != "IndexError"]
     if not known(alone, prints_of(tree)):
-        check.fail("Even without workers no item was an image of the folder.", hint="See `items_are_images`.")
+        check.fail(
+            "Even without workers no item was an image of the folder.", hint="Mend items_are_images first."
+        )
     if not _same(alone, forked):
         check.fail(
             f"With num_workers=2 (fork) {_in_common(alone, forked)} of {len(alone)} items were the same as "
@@ -254,7 +263,7 @@ def test_workers(check: Check) -> None:
         )
     arrays = {"pickled": seen.arrays.get("pickled", np.empty(0, np.uint8))}
     order = [index for index in seen.values.get("order") or [] if type(index) is int]
-    spawned = check.run("spawned", data=data, values={"order": order}, arrays=arrays).ranks[0].values
+    spawned = observe(check, "spawned", data=data, values={"order": order}, arrays=arrays).values
     if problem := problem_text(spawned.get("problem")):
         check.fail(
             f"num_workers=2 works with fork, but a spawned worker (Windows, macOS) raised {problem}.",
@@ -281,11 +290,10 @@ def test_script(check: Check) -> None:
         elif complaint := part(check):
             complaints[part] = complaint
     if complaints:
-        require_class(check)
         said = [complaint for complaint in complaints.values() if complaint is not None]
         check.fail(
             "\n".join(complaint.message for complaint in said),
-            hint="\n".join(complaint.hint for complaint in said),
+            hint="\n".join(dict.fromkeys(complaint.hint for complaint in said)),
             points=round(check.points * (1 - sum(shares[part] for part in complaints)), 2),
         )
 
@@ -309,11 +317,17 @@ def test_robust(check: Check) -> None:
         answer = answers.get(name) if isinstance(answers, dict) else None
         if complaint := trial.complaint(answer if isinstance(answer, dict) else {}):
             complaints[name] = complaint
+    if len(complaints) == len(asked):
+        first = next(iter(complaints))
+        check.fail(
+            f"None of {len(asked)} folders was read as it should be. {asked[first].title}: {complaints[first]}",
+            hint="Mend items_are_images first; of what is left then, the next run tells.",
+        )
     if complaints:
         lost = sum(asked[name].share for name in complaints)
         check.fail(
             "\n".join(f"{asked[name].title}: {complaint}" for name, complaint in complaints.items()),
-            hint="\n".join(asked[name].hint for name in complaints),
+            hint="\n".join(dict.fromkeys(asked[name].hint for name in complaints)),
             points=round(check.points * (1 - lost), 2),
         )
 
