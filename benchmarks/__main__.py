@@ -49,7 +49,8 @@ def sync_run(box: Box, submission: Submission, world: int = WORLD) -> tuple[floa
     seed = 5
     shape, weights, data = inputs(np.random.default_rng(seed))
     values: dict[str, Json] = {
-        "shape": shape, "lr": LR, "momentum": 0.0, "batch_size": BATCH_SIZE, "seed": seed, "rank_seed": 0, "epochs": [0],
+        "shape": shape, "lr": LR, "momentum": 0.0, "batch_size": BATCH_SIZE,
+        "seed": seed, "rank_seed": 0, "epochs": [0],
     }  # fmt: skip
     arrays = {**data.arrays(), **expected.as_inputs(weights)}
     ranks = [RankInputs(values, arrays, torchrun_environment(rank, world)) for rank in range(world)]
@@ -67,8 +68,8 @@ def sync_run(box: Box, submission: Submission, world: int = WORLD) -> tuple[floa
 
 def spawned() -> float:
     """Seconds of the same check as a plain pytest test; only the test's own call, no start-up of pytest."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:lockstep", "--durations=0",
-               "-vv", "-c", os.devnull, "--rootdir", str(ROOT), str(ROOT / "benchmarks" / "spawned_check.py")]  # fmt: skip
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:lockstep",
+               "--durations=0", "-vv", "-c", os.devnull, "--rootdir", str(ROOT), str(ROOT / "benchmarks" / "spawned_check.py")]  # fmt: skip
     environment = {**os.environ, "LOCKSTEP_BENCH_SUBMISSION": str(REFERENCE), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     found = re.search(r"([0-9.]+)s call", done.stdout)

@@ -243,7 +243,7 @@ class _Grading:
         self._by_node = {item.nodeid: item for item in session.items if isinstance(item, pytest.Function)}
 
     @pytest.fixture
-    def check(self, request: pytest.FixtureRequest) -> Iterator[Check]:
+    def check(self, request: pytest.FixtureRequest) -> Check:
         """The check that the requesting test is."""
         from lockstep.check import Check
 
@@ -251,7 +251,7 @@ class _Grading:
         assert self._setting is not None
         check = Check(self._setting, exercise, _spec(request.node, exercise))
         request.node.stash[_CHECK] = check
-        yield check
+        return check
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> bool | None:

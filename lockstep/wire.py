@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import safetensors.numpy
 
-Json: TypeAlias = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
 Array: TypeAlias = npt.NDArray[np.generic]
 
 MAGIC = b"LKS1"

@@ -28,7 +28,11 @@ from lockstep.wire import Array, Json
 
 PACKAGE = Path(__file__).resolve().parent.parent
 # The only files of lockstep that exist inside; the trusted side's own stay outside.
-INSIDE_FILES = ["__init__.py", "wire.py", "sandbox/__init__.py", "sandbox/channel.py", "sandbox/confine.py", "sandbox/server.py", "sandbox/supervisor.py", "sandbox/ranks.py", "sandbox/probing.py", "sandbox/loading.py", "sandbox/warm.py", "sandbox/watch.py", "sandbox/shims.py"]
+INSIDE_FILES = (
+    "__init__.py wire.py sandbox/__init__.py sandbox/channel.py sandbox/confine.py sandbox/server.py "
+    "sandbox/supervisor.py sandbox/ranks.py sandbox/probing.py sandbox/loading.py sandbox/warm.py "
+    "sandbox/watch.py sandbox/shims.py"
+).split()
 INSIDE = "/opt/lockstep"
 PROBES = "/opt/probes"
 START = "import sys; sys.path += {path!r}; from lockstep.sandbox.server import main; main(int(sys.argv[1]))"
@@ -79,7 +83,7 @@ class RunSpec:
     submission: Pack
     ranks: Sequence[RankInputs]
     data: Mapping[str, Pack] = field(default_factory=dict)
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
 
 
 class Box:

@@ -16,11 +16,17 @@ from types import CodeType, ModuleType
 MAX_SOURCE = 256 << 10
 # What a function that runs the script uses, itself or through others, and one that computes a constant does not.
 _WORK = frozenset(
-    ["init_process_group", "distributed", "dist", "backward", "DataLoader", "fit", "spawn", "parse_args", "parse_known_args", "input", "Popen"]
+    (
+        "init_process_group distributed dist backward DataLoader fit spawn parse_args parse_known_args "
+        "input Popen"
+    ).split()
 )
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
 _LIBRARIES = frozenset(
-    ["torch", "np", "numpy", "plt", "matplotlib", "mpl", "random", "warnings", "logging", "os", "sys", "sns", "Image", "ImageFile", "mp", "multiprocessing"]
+    (
+        "torch np numpy plt matplotlib mpl random warnings logging os sys sns Image ImageFile mp "
+        "multiprocessing"
+    ).split()
 )
 _ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
 

@@ -6,7 +6,17 @@ import errno
 import tempfile
 
 # Calls that reach into other processes, change namespaces or mounts, or hold memory no limit sees.
-DENIED = ["ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "process_madvise", "pidfd_getfd", "mount", "umount2", "pivot_root", "chroot", "unshare", "setns", "fsopen", "fsmount", "fsconfig", "fspick", "move_mount", "open_tree", "mount_setattr", "bpf", "perf_event_open", "userfaultfd", "io_uring_setup", "io_uring_enter", "io_uring_register", "keyctl", "add_key", "request_key", "kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module", "reboot", "swapon", "swapoff", "acct", "quotactl", "quotactl_fd", "clock_settime", "clock_adjtime", "settimeofday", "adjtimex", "open_by_handle_at", "name_to_handle_at", "personality", "vmsplice", "memfd_create", "memfd_secret", "shmget", "shmat", "shmctl", "msgget", "semget", "mq_open", "sethostname", "setdomainname", "iopl", "ioperm", "fanotify_init", "lookup_dcookie", "syslog", "modify_ldt", "uselib", "vhangup", "migrate_pages", "move_pages", "process_mrelease", "open_tree_attr", "statmount", "listmount"]
+DENIED = (
+    "ptrace process_vm_readv process_vm_writev kcmp process_madvise pidfd_getfd mount umount2 "
+    "pivot_root chroot unshare setns fsopen fsmount fsconfig fspick move_mount open_tree "
+    "mount_setattr bpf perf_event_open userfaultfd io_uring_setup io_uring_enter io_uring_register "
+    "keyctl add_key request_key kexec_load kexec_file_load init_module finit_module delete_module "
+    "reboot swapon swapoff acct quotactl quotactl_fd clock_settime clock_adjtime settimeofday "
+    "adjtimex open_by_handle_at name_to_handle_at personality vmsplice memfd_create memfd_secret "
+    "shmget shmat shmctl msgget semget mq_open sethostname setdomainname iopl ioperm fanotify_init "
+    "lookup_dcookie syslog modify_ldt uselib vhangup migrate_pages move_pages process_mrelease "
+    "open_tree_attr statmount listmount"
+).split()
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C
 # Calls with the number of the argument that names a process. Others of the run have the same user, the

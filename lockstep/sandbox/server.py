@@ -18,7 +18,15 @@ from lockstep.sandbox import channel, confine
 from lockstep.sandbox.supervisor import Job, supervise
 from lockstep.wire import Json
 
-BASE_MODULES = ["numpy", "torch", "torch._dynamo", "torch.distributed", "torch.nn.parallel", "torch.utils.data.distributed", "torch.distributed.run", "torch.distributed.elastic.agent.server.local_elastic_agent", "torchvision", "torchvision.transforms", "torchvision.datasets", "PIL.Image", "PIL.JpegImagePlugin", "PIL.PngImagePlugin", "matplotlib.pyplot", "matplotlib.backends.backend_agg", "multiprocessing.spawn", "multiprocessing.popen_fork", "multiprocessing.popen_spawn_posix", "multiprocessing.resource_tracker", "concurrent.futures.thread", "concurrent.futures.process", "argparse", "runpy", "tqdm", "json", "csv", "tempfile", "glob", "pathlib"]
+BASE_MODULES = (
+    "numpy torch torch._dynamo torch.distributed torch.nn.parallel torch.utils.data.distributed "
+    "torch.distributed.run torch.distributed.elastic.agent.server.local_elastic_agent torchvision "
+    "torchvision.transforms torchvision.datasets PIL.Image PIL.JpegImagePlugin PIL.PngImagePlugin "
+    "matplotlib.pyplot matplotlib.backends.backend_agg multiprocessing.spawn "
+    "multiprocessing.popen_fork multiprocessing.popen_spawn_posix multiprocessing.resource_tracker "
+    "concurrent.futures.thread concurrent.futures.process argparse runpy tqdm json csv tempfile glob "
+    "pathlib"
+).split()
 
 
 def main(control_fd: int) -> None:

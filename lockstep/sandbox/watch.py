@@ -13,7 +13,13 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-COLLECTIVES = ["all_reduce", "reduce", "broadcast", "all_gather", "all_gather_into_tensor", "all_gather_object", "gather", "gather_object", "scatter", "scatter_object_list", "broadcast_object_list", "reduce_scatter", "reduce_scatter_tensor", "all_to_all", "all_to_all_single", "barrier", "monitored_barrier", "send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list", "init_process_group", "destroy_process_group"]
+COLLECTIVES = (
+    "all_reduce reduce broadcast all_gather all_gather_into_tensor all_gather_object gather "
+    "gather_object scatter scatter_object_list broadcast_object_list reduce_scatter "
+    "reduce_scatter_tensor all_to_all all_to_all_single barrier monitored_barrier send recv isend "
+    "irecv batch_isend_irecv send_object_list recv_object_list init_process_group "
+    "destroy_process_group"
+).split()
 MAX_EVENTS = 20_000
 
 
