@@ -63,9 +63,9 @@ def _word(rng: np.random.Generator) -> str:
 
 
 def patchwork(rng: np.random.Generator) -> Image.Image:
-    """A picture that no other picture equals, and that JPEG stores small: soft random patches."""
+    """A picture that no other picture equals, and that is quick to make: random patches."""
     patches = rng.integers(0, 256, (10, 10, 3), dtype=np.uint8)
-    return Image.fromarray(patches).resize((SIDE, SIDE), Image.Resampling.BILINEAR)
+    return Image.fromarray(patches).resize((SIDE, SIDE), Image.Resampling.NEAREST)
 
 
 def plain_colour(rng: np.random.Generator, side: int) -> Image.Image:

@@ -42,10 +42,14 @@ def _look(value: object) -> Look:
         kind=safe_line(text(value.get("kind")), 80),
         labelled=value.get("labelled") is True,
         digest=text(value.get("digest")),
-        shape=tuple(shape) if isinstance(shape, list) and all(type(n) is int for n in shape) else (),
+        shape=tuple(shape) if isinstance(shape, list) and all(map(_is_size, shape[:9])) else (),
         dtype=safe_line(text(value.get("dtype")), 20),
         problem=problem_text(value.get("problem")),
     )
+
+
+def _is_size(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 40
 
 
 def text(value: object) -> str:
@@ -54,8 +58,10 @@ def text(value: object) -> str:
 
 
 def number(value: object) -> float | None:
-    """The value where it is an int or a float, otherwise None."""
-    return float(value) if type(value) in (int, float) else None  # type: ignore[arg-type]
+    """The value where it is an int or a float of ordinary size, otherwise None."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e15:
+        return float(value)
+    return None
 
 
 def problem_text(value: object) -> str:

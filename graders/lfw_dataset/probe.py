@@ -301,8 +301,8 @@ def colour_of(item: object) -> list[int]:
     if isinstance(image, Image.Image):
         return centre_colour(image).tolist()
     array = plain_tensor(image)
-    if array is not None and array.shape == (3,):
-        return [int(value) for value in np.clip(np.nan_to_num(array), 0, 255)]
+    if array is not None and array.shape == (3,) and array.dtype.kind in "iu":
+        return array.tolist()
     if array is not None and array.ndim == 3 and array.shape[0] == 3 and array.size:
         middle = array[:, array.shape[1] // 2, array.shape[2] // 2]
         return [int(value) for value in np.clip(np.nan_to_num(np.rint(middle * 255)), 0, 255)]

@@ -86,7 +86,7 @@ def timing_complaint(check: Check) -> Complaint | None:
             f"{told} read the data {passes} times; the mean is over {PASSES} passes.",
             f"Repeat the whole loop over the loader {PASSES} times and keep {PASSES} readings.",
         )
-    printed = _readings(rank.output, rank.values.get("bars"))
+    printed = readings(rank.output, rank.values.get("bars"))
     fitting = [reading for reading in printed if reading.fits(TIMED_IMAGES * delay, outcome.elapsed)]
     if not fitting:
         return _no_timing(told, rank.output, printed, outcome.elapsed)
@@ -135,16 +135,16 @@ class Reading:
         )
 
 
-def _readings(output: str, bars: object) -> list[Reading]:
+def readings(output: str, bars: object) -> list[Reading]:
     """Every mean with its deviation that was printed or drawn as an error bar."""
-    readings = _pairs(output)
+    found = _pairs(output)
     for bar in _list(bars):
         if isinstance(bar, dict):
             means, stds = _list(bar.get("y")), _list(bar.get("yerr"))
             for mean, std in zip(map(number, means), map(number, stds), strict=False):
                 if mean is not None and std is not None:
-                    readings.append(Reading(mean, std, 0.0))
-    return readings
+                    found.append(Reading(mean, std, 0.0))
+    return found
 
 
 def _pairs(output: str) -> list[Reading]:
@@ -152,7 +152,8 @@ def _pairs(output: str) -> list[Reading]:
     found = []
     for digits, decimals, exponent, milli in _NUMBER.findall(output[-20000:]):
         unit = 1e-3 if milli else 1.0
-        power = int(exponent[1:]) if 0 < len(exponent) < 6 else 0
+        # Forged output may hold any exponent; a second is never 1e30 of anything.
+        power = max(-30, min(30, int(exponent[1:]))) if 0 < len(exponent) < 9 else 0
         digit = 10.0 ** (power - max(len(decimals) - 1, 0)) * unit
         found.append((float(digits) * unit, digit, bool(decimals or exponent)))
     pairs = [(a, b) for a, b in pairwise(found) if a[2] and b[2]]

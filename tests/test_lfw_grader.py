@@ -1,0 +1,223 @@
+"""The grader of exercise 1: the points of the reference, the template and all samples; its finer parts."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from PIL import Image
+
+from fixtures import build, expect
+from graders.lfw_dataset import faces, robustness, script_runs
+from graders.lfw_dataset.looks import Look, difference, looks, number, problem_text
+from lockstep.sandbox.box import Box
+from lockstep.verdict import Verdict
+from tests.samples import graded, surprises
+
+EXERCISE = "lfw_dataset"
+SAMPLES = build.all_submissions(EXERCISE)
+
+
+def test_the_reference_earns_every_point(box: Box) -> None:
+    assert expect.reference_surprises(graded(build.ROOT / "reference", EXERCISE, box)) == []
+
+
+def test_the_template_earns_nothing(box: Box) -> None:
+    assert expect.template_surprises(graded(build.ROOT / "student_template", EXERCISE, box)) == []
+
+
+# What the message of a mistake's own check must say, so that its author knows what to do next.
+WORDS = {
+    "syntax_error": {"constructs": ["expected ':'", "line 4"]},
+    "missing_class": {"constructs": ["LFWDataset"]},
+    "needs_trailing_slash": {"constructs": ['"/data/faces"', "os.path.join"]},
+    "windows_separators": {"constructs": ["separators"]},
+    "silently_empty": {"length": ["empty", "FOLDER/Person_Name/Person_Name_0001.jpg"]},
+    "counts_people": {"length": ["number of people"]},
+    "length_is_none": {"length": ["None", "`return"]},
+    "returns_pil": {"items_are_images": ["PIL image", "Return `self.transform(image)`"]},
+    "same_image_each_time": {"items_are_images": ["same image", "fixed index"]},
+    "image_and_label": {"items_are_images": ["pair (image, label)"]},
+    "ignores_transform": {"transform_applied": ["never called"]},
+    "to_tensor_twice": {"transform_applied": ["tensor", "PIL image"]},
+    "loads_all_in_init": {"lazy": ["150 image files", "__init__"]},
+    "leaks_a_handle_per_item": {"lazy": ["no file handle left", "stays open"]},
+    "opens_twice": {"lazy": ["opened 2 image files"]},
+    "global_state": {"workers": ["spawned worker", "global variable"]},
+    "cannot_be_pickled": {"workers": ["pickling", "lambda"]},
+    "literal_braces": {"script": ["braces", "f in front"]},
+    "one_loader_for_all_counts": {"script": ["4 timings", "a new one for every number"]},
+    "times_an_empty_set": {"script": ["does not exist", "empty loop"]},
+    "three_passes": {"script": ["3 times", "5 passes"]},
+    "shows_one_image": {"script": ["only one image"]},
+    "truncated_file_unnamed": {"robust": ["does not name the file"]},
+}
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+def test_each_sample_scores_what_it_must(sample: build.Sample, tmp_path: Path, box: Box) -> None:
+    assert surprises(sample, tmp_path, box, WORDS.get(sample.name)) == []
+
+
+def test_every_check_has_mistakes_of_its_own() -> None:
+    checks = {check["id"] for check in build.exercise_toml(EXERCISE)["check"]}
+    assert checks == {sample.fails[0] for sample in SAMPLES if sample.kind == "mistake"}
+    assert {sample.name for sample in SAMPLES} >= WORDS.keys()
+
+
+# A submission that answers the grader instead of doing the exercise: whatever it writes where the probe
+# expects something else, the judge must neither break nor believe it.
+FORGED = """
+import sys
+from lockstep.sandbox import probing
+
+class LFWDataset:
+    def __init__(self, path_to_folder, transform):
+        odd = {odd}
+        made = probing.Observation.__init__
+        def forging(self, values, arrays=None):
+            made(self, {{name: odd for name in values}}, arrays or {{}})
+        probing.Observation.__init__ = forging
+    def __len__(self):
+        return 13
+    def __getitem__(self, index):
+        return None
+LFWDataset("", None)
+"""
+
+
+@pytest.mark.parametrize(
+    "odd",
+    ["None", "True", "-1", "10 ** 400", "'x'", "[]", "[[]]", "[None] * 20", "{'kind': 7}", "[[{}] * 15] * 2"],
+)
+def test_forged_observations_earn_nothing_and_break_nothing(odd: str, tmp_path: Path, box: Box) -> None:
+    (tmp_path / "lfw_dataset.py").write_text(FORGED.format(odd=odd))
+    (exercise,) = graded(tmp_path, EXERCISE, box).exercises
+    assert [check for check in exercise.checks if check.verdict in (Verdict.FAULT, Verdict.PASSED)] == []
+    assert exercise.points == 0
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, 7, "text", [None], [{"kind": 3, "shape": ["a"], "dtype": []}], {"kind": "None"}, [[1], {}]],
+)
+def test_odd_looks_are_no_images(value: object) -> None:
+    tree = faces.make_tree(np.random.default_rng(0), 2, 3)
+    found = looks(value)
+    assert all(not look.is_tensor for look in found)
+    assert found == [] or difference(found, tree) is not None
+
+
+@pytest.mark.parametrize("value", [True, None, "1", [], 10**400, float("inf")])
+def test_odd_numbers_are_no_numbers(value: object) -> None:
+    assert number(value) is None
+
+
+def test_a_problem_is_told_on_one_line() -> None:
+    told = problem_text(
+        {"type": "OSError", "message": "broken\x1b[31m\nfile", "place": "lfw_dataset.py, line 3"}
+    )
+    assert told == "OSError: broken file (lfw_dataset.py, line 3)"
+
+
+TIMINGS = [
+    "Timing: 0.31+-0.02",
+    "Timing: 0.3123456 +- 0.0212345 s",
+    "Timing:0.31+/-0.02",
+    "Workers: 1, Timing: 0.31 ± 0.02",
+    "Timing with 1 workers: 0.3100 (std 0.0200)",
+    "mean = 3.1e-01 s\nstd = 2e-02 s",
+    "310.0 ms +- 20.0 ms",
+    "{'mean': np.float64(0.31), 'std': np.float64(0.02)}",
+    "[5 passes]\r\n0.31s, 0.02s",
+]
+
+
+@pytest.mark.parametrize("printed", TIMINGS)
+def test_a_timing_is_read_in_any_spelling(printed: str) -> None:
+    (reading,) = [r for r in script_runs.readings(printed, None) if r.fits(0.1, 2.0)]
+    assert (round(reading.mean, 2), round(reading.std, 2)) == (0.31, 0.02)
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "Timing: {np.mean(res)}+-{np.std(res)}",
+        "Timing: nan+-nan",
+        "Timing: 1 workers",
+        "Timing: 12.5+-0.3",
+        "Timing: 0.31+-1.7",
+        "Timing: 0.0001+-0.0",
+        "1e99999 2e-99999",
+        "9" * 10_000 + ".5 0.1",
+    ],
+)
+def test_what_is_no_timing_of_five_passes_does_not_fit(printed: str) -> None:
+    assert [r for r in script_runs.readings(printed, None) if r.fits(0.1, 2.0)] == []
+
+
+def test_an_error_bar_counts_as_a_timing() -> None:
+    bars = [{"y": [0.31], "yerr": [0.02]}, {"y": "no"}, 3]
+    assert [r.mean for r in script_runs.readings("", bars) if r.fits(0.1, 2.0)] == [0.31]
+
+
+def test_quilts_are_found_in_a_figure_and_nothing_is_found_in_another() -> None:
+    rng = np.random.default_rng(3)
+    tree, hidden = faces.make_quilts(rng, patterns=4, images=8)
+    other, _ = faces.make_quilts(np.random.default_rng(4), patterns=4, images=8)
+    assert len(faces.quilts_in(_figure(list(tree.pixels.values())), hidden)) == 4
+    assert len(faces.quilts_in(_figure(list(other.pixels.values())), hidden)) < 2
+    assert len(faces.quilts_in(_figure([next(iter(tree.pixels.values()))] * 8), hidden)) == 1
+
+
+def test_a_figure_of_every_pattern_shows_none() -> None:
+    rng = np.random.default_rng(3)
+    _, hidden = faces.make_quilts(rng, patterns=8, images=64)
+    every, _ = faces.make_quilts(rng, patterns=210, images=210)
+    rows = list(every.pixels.values())
+    picture = np.vstack([np.hstack(rows[start : start + 15]) for start in range(0, 210, 15)])
+    assert faces.quilts_in(picture, hidden) == set()
+
+
+def _figure(images: list[np.ndarray]) -> np.ndarray:
+    figure = Figure()
+    for place, image in enumerate(images):
+        figure.add_subplot(2, 4, place + 1).imshow(image)
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return np.array(canvas.buffer_rgba())[..., :3]
+
+
+def test_trees_are_clean_and_fresh() -> None:
+    rng = np.random.default_rng(5)
+    one, other = (faces.make_tree(rng, people=4, images=9) for _ in range(2))
+    assert (one.count, one.people) == (9, 4)
+    assert not one.files.keys() & other.files.keys()
+    assert len({faces.fingerprint(pixels) for tree in (one, other) for pixels in tree.pixels.values()}) == 18
+    for name, data in one.files.items():
+        person, file = name.split("/")
+        assert file.startswith(person)
+        with Image.open(io.BytesIO(data)) as image:
+            assert (image.mode, image.size) == ("RGB", (250, 250))
+
+
+def test_robust_gives_one_point_in_all() -> None:
+    trials = robustness.trials(np.random.default_rng(0))
+    assert round(sum(trial.share for trial in trials.values()), 9) == 1
+
+
+def test_a_trial_without_answer_is_lost() -> None:
+    for trial in robustness.trials(np.random.default_rng(0)).values():
+        assert trial.complaint({})
+        assert trial.complaint({"items": [{"kind": "IndexError"}], "problem": {}})
+
+
+def test_labels_are_told_apart_from_images() -> None:
+    (look,) = looks(
+        [{"kind": "a float32 tensor", "labelled": True, "dtype": "float32", "digest": "d", "shape": [3]}]
+    )
+    assert look == Look("a float32 tensor", labelled=True, digest="d", shape=(3,), dtype="float32")
