@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 import socket
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -182,11 +183,27 @@ def test_its_environment_is_a_few_neutral_names(box: Box, monkeypatch: pytest.Mo
         box, "import os, sys\ndef main(): return dict(os.environ), sys.argv, sys.path"
     )
     names = {"PATH", "HOME", "TMPDIR", "LANG", "MPLBACKEND", "MPLCONFIGDIR", "OMP_NUM_THREADS"}
-    assert set(environment) == names
+    assert set(environment) - {"LD_LIBRARY_PATH"} == names
+    assert environment.get("LD_LIBRARY_PATH", "/opt/").startswith("/opt/")
     assert arguments == ["student.py"]
     # Its own folder comes last, or a student's random.py would stand in for Python's.
     assert path[-1] == "/work"
     assert not any(str(ROOT) in str(value) for value in (*environment.values(), *path))
+
+
+def test_its_python_is_the_one_outside(box: Box) -> None:
+    versions = seen(
+        box,
+        """
+        import os, subprocess, sys
+        def main():
+            # Not by the name of the stand-in, which starts warm.
+            real = os.path.join(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}")
+            fresh = subprocess.run([real, "-c", "import sys; print(sys.version)"], capture_output=True, text=True)
+            return sys.version, fresh.stdout.strip()
+        """,
+    )
+    assert versions == [sys.version, sys.version]
 
 
 def test_ranks_have_the_variables_of_torchrun(box: Box) -> None:

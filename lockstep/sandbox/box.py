@@ -165,6 +165,8 @@ class Box:
                 file.seek(0)
                 etc[name] = file.fileno()
             environment |= {"HOME": "/tmp", "MPLCONFIGDIR": "/tmp"}
+            if library := bubblewrap.library_path():
+                environment["LD_LIBRARY_PATH"] = library
             return subprocess.Popen(
                 bubblewrap.command(server, visible, etc, environment, self._lease),
                 pass_fds=(fd, *etc.values()),

@@ -142,6 +142,19 @@ def interpreter() -> str:
     return str(program) if _system_python() else f"/opt/python/bin/{program.name}"
 
 
+def library_path() -> str | None:
+    """The folder inside that holds the interpreter's own shared library, where it has one.
+
+    A Python that was built with `--enable-shared` looks for libpython at its path outside, and then takes
+    the system's, which is of another release, or none.
+    """
+    folder = sysconfig.get_config_var("LIBDIR")
+    if _system_python() or not sysconfig.get_config_var("Py_ENABLE_SHARED") or not folder:
+        return None
+    library, base = Path(folder).resolve(), Path(sys.base_prefix).resolve()
+    return f"/opt/python/{library.relative_to(base)}" if library.is_relative_to(base) else None
+
+
 def _system_python() -> bool:
     return Path(sys.base_prefix).resolve().is_relative_to("/usr")
 

@@ -217,7 +217,10 @@ def base_environment(place: Place) -> dict[str, str]:
     import sys
 
     tools = os.path.dirname(sys.executable)
+    # Where this interpreter itself was told to find its library, one that student code starts must, too.
+    library = os.environ.get("LD_LIBRARY_PATH")
     return {
+        **({"LD_LIBRARY_PATH": library} if library else {}),
         "PATH": f"{place.run}/bin:{tools}:/usr/local/bin:/usr/bin:/bin",
         "HOME": place.tmp,
         "TMPDIR": place.tmp,
