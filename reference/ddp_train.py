@@ -118,7 +118,10 @@ def evaluate(model: nn.Module, loader: DataLoader, device: torch.device) -> floa
 
 
 def save_checkpoint(model: nn.Module, optimizer: torch.optim.Optimizer, epoch: int, path: str) -> None:
-    """Let rank 0 write what a later run needs to go on after `epoch`; nobody goes on before it is written."""
+    """Let rank 0 write what a later run needs to go on after `epoch`; nobody goes on before it is written.
+
+    A run that is stopped while it writes must leave the last checkpoint whole.
+    """
     # >>> solution: rank 0 writes weights (no `module.`), optimizer state and epoch; the others wait
     if dist.get_rank() == 0:
         # The inner model's keys have no "module." in front, so that the file can be read without DDP.

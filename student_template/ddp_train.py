@@ -72,7 +72,10 @@ def evaluate(model: nn.Module, loader: DataLoader, device: torch.device) -> floa
 
 
 def save_checkpoint(model: nn.Module, optimizer: torch.optim.Optimizer, epoch: int, path: str) -> None:
-    """Let rank 0 write what a later run needs to go on after `epoch`; nobody goes on before it is written."""
+    """Let rank 0 write what a later run needs to go on after `epoch`; nobody goes on before it is written.
+
+    A run that is stopped while it writes must leave the last checkpoint whole.
+    """
     # TODO: rank 0 writes weights (no `module.`), optimizer state and epoch; the others wait
     raise NotImplementedError("ddp_train.py is not written yet")
 

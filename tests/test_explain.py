@@ -77,7 +77,7 @@ def test_an_import_that_fails_spoils_the_exercise() -> None:
 
 
 def test_lines_of_a_notebook_are_cells() -> None:
-    notebook = NotebookSource("a\n" * 12, tuple([None, *[(3, line) for line in range(1, 12)]]), {}, ())
+    notebook = NotebookSource("a\n" * 12, (None, *[(3, line) for line in range(1, 12)]), {}, ())
     submission = Submission("someone", {}, frozenset(), "0", (), {}, {"ddp_train.py": notebook})
     found = problem(outcome(error("ValueError")), LIMITS, submission)
     assert found is not None

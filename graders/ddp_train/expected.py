@@ -46,19 +46,22 @@ def make_data(rng: np.random.Generator, n: int, classes: int = 10, side: int = 4
     return Data(images, rng.integers(0, classes, n))
 
 
-def make_shape(rng: np.random.Generator, *, batch_norm: bool = False, hidden: int | None = None) -> Shape:
+def make_shape(
+    rng: np.random.Generator, *, batch_norm: bool = False, hidden: int | None = None, dropout: float = 0.0
+) -> Shape:
     """The measures of a hidden network."""
     return {
         "features": 48,
         "hidden": int(hidden or rng.integers(9, 20)),
         "classes": 10,
         "batch_norm": batch_norm,
+        "dropout": dropout,
     }
 
 
 def make_weights(rng: np.random.Generator, shape: Shape) -> dict[str, Array]:
     """Parameters and buffers of a hidden network; shared weights are shared."""
-    model = Net(48, int(str(shape["hidden"])), 10, shape["batch_norm"] is True)
+    model = build_model(shape)
     weights: dict[str, Array] = {}
     for name, value in model.state_dict().items():
         if value.dtype == torch.int64:

@@ -53,9 +53,9 @@ class InjectedFault(Exception):
 
 
 class Net(nn.Module):
-    """Two shared weights, a frozen layer, a buffer, and batch norm where asked for."""
+    """Two shared weights, a frozen layer, a buffer, and batch norm and dropout where asked for."""
 
-    def __init__(self, features: int, hidden: int, classes: int, batch_norm: bool) -> None:
+    def __init__(self, features: int, hidden: int, classes: int, batch_norm: bool, dropout: float) -> None:
         super().__init__()
         self.first = nn.Linear(features, hidden)
         self.middle = nn.Linear(hidden, hidden)
@@ -64,6 +64,7 @@ class Net(nn.Module):
         self.frozen = nn.Linear(hidden, hidden)
         self.frozen.requires_grad_(False)
         self.norm = nn.BatchNorm1d(hidden) if batch_norm else nn.Identity()
+        self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(hidden, classes)
         self.scale = nn.Buffer(torch.ones(hidden))
 
@@ -72,19 +73,20 @@ class Net(nn.Module):
         hidden = torch.tanh(self.first(images.flatten(1)))
         hidden = torch.tanh(self.middle(hidden)) * self.scale
         hidden = self.norm(torch.tanh(self.again(hidden)) + self.frozen(hidden))
-        return cast(torch.Tensor, self.head(hidden))
+        return cast(torch.Tensor, self.head(self.dropout(hidden)))
 
 
-def build_model(shape: dict[str, Json], weights: dict[str, Array]) -> Net:
-    """The network that `shape` describes, holding these parameters and buffers."""
+def build_model(shape: dict[str, Json], weights: dict[str, Array] | None = None) -> Net:
+    """The network that `shape` describes, holding these parameters and buffers, if any."""
     model = Net(
         features=cast(int, shape["features"]),
         hidden=cast(int, shape["hidden"]),
         classes=cast(int, shape["classes"]),
         batch_norm=shape["batch_norm"] is True,
+        dropout=cast(float, shape["dropout"]),
     )
-    state = {name: torch.from_numpy(np.array(value)) for name, value in weights.items()}
-    model.load_state_dict(state)
+    if weights is not None:
+        model.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in weights.items()})
     return model
 
 
@@ -150,26 +152,28 @@ class Recorder:
         self.sizes: list[int] = []
         self.steps: list[int] = []
         self.gradients: dict[str, torch.Tensor] = {}
-        model.register_forward_pre_hook(self._fed)
+        # A function, not a method: with a copy of the model a method's recorder would be copied, too.
+        model.register_forward_pre_hook(lambda _, args: self._fed(args))
 
-    def _fed(self, model: nn.Module, args: tuple[object, ...]) -> None:
+    def _fed(self, args: tuple[object, ...]) -> None:
         batch = plain_tensor(args[0]) if args else None
         if batch is not None and batch.ndim >= 2 and sum(self.sizes) < MAX_ROWS:
             self.rows.append(batch.reshape(len(batch), -1))
             self.sizes.append(len(batch))
 
     def watch(self, optimizer: torch.optim.Optimizer, model: nn.Module) -> None:
-        """Note, before each step of the optimizer, how many batches came before it and the gradients."""
+        """Note, at each step of the optimizer, how many batches came before it and the gradients it used."""
         named = [(name, value) for name, value in _named(model) if value.requires_grad]
 
-        def before_step(*_: object) -> None:
+        # After the step, because `optimizer.step(closure)` computes the gradients within.
+        def after_step(*_: object) -> None:
             if len(self.steps) < GRADIENT_STEPS:
                 for name, value in named:
                     if value.grad is not None:
                         self.gradients[f"grad{len(self.steps)}/{name}"] = value.grad.detach().clone()
             self.steps.append(len(self.sizes))
 
-        optimizer.register_step_pre_hook(before_step)
+        optimizer.register_step_post_hook(after_step)
 
     def arrays(self) -> dict[str, Array | torch.Tensor]:
         """The rows, one after the other, and the gradients."""
@@ -192,8 +196,11 @@ def _seed(inputs: Inputs) -> int:
 
 
 def _cleanup(lab: Lab) -> None:
-    # What cleanup does is one check's business; here it only has to be called in good order.
+    """Leave the group in good order; whether cleanup does that is one check's business alone."""
     if dist.is_initialized():
+        # A rank that is through early would close its connections while a slow one still makes them.
+        with lab.student.calling("waiting for all ranks before cleanup()"):
+            dist.barrier()
         lab.call("cleanup", shown="")
 
 
@@ -267,8 +274,13 @@ def train(student: Student, inputs: Inputs) -> Observation:
     lab.setup()
     model = _model(inputs)
     recorder = Recorder(model)
-    wrapped = lab.wrap(model)
-    optimizer = _optimizer(inputs, wrapped)
+    if inputs.values.get("optimizer_first"):
+        # As many scripts do; wrapping keeps the parameters the same objects.
+        optimizer = _optimizer(inputs, model)
+        wrapped = lab.wrap(model)
+    else:
+        wrapped = lab.wrap(model)
+        optimizer = _optimizer(inputs, wrapped)
     recorder.watch(optimizer, wrapped)
     batch_size = cast(int, inputs.values["batch_size"])
     loader = lab.loader(_data(inputs), batch_size, shuffle=True, seed=_seed(inputs))
@@ -308,8 +320,15 @@ def shares(student: Student, inputs: Inputs) -> Observation:
     loader = lab.loader(
         _data(inputs), cast(int, inputs.values["batch_size"]), shuffle=True, seed=_seed(inputs)
     )
+    sizes, rows = _pass(lab, loader)
+    _cleanup(lab)
+    return Observation({"sizes": cast(Json, sizes)}, {"rows": rows})
+
+
+def _pass(lab: Lab, loader: Any) -> tuple[list[int], Array]:
+    """The sizes of a loader's batches, and their images one after the other."""
     rows: list[Array] = []
-    with student.calling("iterating over the loader of make_loader(dataset, batch_size)"):
+    with lab.student.calling("iterating over the loader of make_loader(dataset, batch_size)"):
         for batch in loader:
             images = plain_tensor(batch[0] if isinstance(batch, list | tuple) else batch)
             if images is None or images.ndim < 2:
@@ -317,23 +336,24 @@ def shares(student: Student, inputs: Inputs) -> Observation:
                     f"the loader gives {kind(batch)} instead of a batch of images and labels"
                 )
             rows.append(images.reshape(len(images), -1))
-    _cleanup(lab)
-    return Observation({"sizes": [len(row) for row in rows]}, {"rows": np.concatenate(rows)} if rows else {})
+    return [len(row) for row in rows], np.concatenate(rows) if rows else np.zeros((0, 1), np.float32)
 
 
 def accuracy(student: Student, inputs: Inputs) -> Observation:
-    """evaluate() over a loader of make_loader(shuffle=False)."""
+    """evaluate() over a loader of make_loader(shuffle=False), of a model that was just being trained."""
     lab = Lab(student)
     lab.setup()
-    model = _model(inputs)
-    recorder = Recorder(model)
-    wrapped = lab.wrap(model)
-    loader = lab.loader(
-        _data(inputs), cast(int, inputs.values["batch_size"]), shuffle=False, seed=_seed(inputs)
-    )
+    wrapped = lab.wrap(_model(inputs))
+    wrapped.train()
+    batch_size = cast(int, inputs.values["batch_size"])
+    loader = lab.loader(_data(inputs), batch_size, shuffle=False, seed=_seed(inputs))
     result = plain(lab.call("evaluate", wrapped, loader, lab.device, shown="model, loader, device"))
+    orders = [
+        _pass(lab, lab.loader(_data(inputs), batch_size, shuffle=False, seed=_seed(inputs) + more))[1]
+        for more in (0, 1)
+    ]
     _cleanup(lab)
-    return Observation({"accuracy": result, "fed": sum(recorder.sizes)})
+    return Observation({"accuracy": result}, {"order0": orders[0], "order1": orders[1]})
 
 
 def save(student: Student, inputs: Inputs) -> Observation:
@@ -413,6 +433,8 @@ def _slow_down_saving(rank: int) -> None:
 
 def _tensor_keys(value: object, depth: int = 0) -> list[str]:
     """Names of tensors in a checkpoint, but not those of the optimizer's state, which are numbers."""
+    if isinstance(value, list | tuple):
+        value = dict(enumerate(value))
     if not isinstance(value, dict) or depth > 4:
         return []
     keys: list[str] = []
@@ -461,8 +483,24 @@ def tidy(student: Student, inputs: Inputs) -> Observation:
     was = dist.is_initialized()
     wrapped = lab.wrap(_model(inputs))
     wrapped(inputs.tensor("images")).sum().backward()
+    if was:
+        dist.barrier()
     lab.call("cleanup", shown="")
     return Observation({"was": was, "is": dist.is_initialized()})
+
+
+def script_ends(student: Student, inputs: Inputs) -> Observation:
+    """Run the script to its end; whether it is still in its group then."""
+    joined: list[bool] = []
+    original = torch.optim.Optimizer.zero_grad
+
+    def noted(self: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:
+        joined.append(dist.is_initialized())
+        original(self, *args, **kwargs)
+
+    torch.optim.Optimizer.zero_grad = noted  # type: ignore[method-assign]
+    status = student.run_script("ddp_train.py", cast(list[str], inputs.values["arguments"]))
+    return Observation({"status": status, "was": any(joined), "is": dist.is_initialized()})
 
 
 def alone(student: Student, inputs: Inputs) -> Observation:
