@@ -69,36 +69,53 @@ def test_every_check_has_mistakes_of_its_own() -> None:
     assert {sample.name for sample in SAMPLES} >= WORDS.keys()
 
 
-# A submission that answers the grader instead of doing the exercise: whatever it writes where the probe
-# expects something else, the judge must neither break nor believe it.
+# A submission that finds the images, and from then on answers in the probe's place. Whatever it sends, the
+# judge must neither break nor believe it.
 FORGED = """
-import sys
+import glob
+import numpy as np
 from lockstep.sandbox import probing
+
+made = probing.Observation.__init__
+
+def forging(self, values, arrays=None):
+    if "opened" not in values:
+        values, arrays = {{name: {odd} for name in values}}, {{name: {odd_array} for name in arrays or {{}}}}
+    made(self, values, arrays or {{}})
+
+probing.Observation.__init__ = forging
 
 class LFWDataset:
     def __init__(self, path_to_folder, transform):
-        odd = {odd}
-        made = probing.Observation.__init__
-        def forging(self, values, arrays=None):
-            made(self, {{name: odd for name in values}}, arrays or {{}})
-        probing.Observation.__init__ = forging
+        self.paths = glob.glob(path_to_folder + "/*/*.jpg")
+
     def __len__(self):
         return 13
+
     def __getitem__(self, index):
-        return None
-LFWDataset("", None)
+        return open(self.paths[0]).name
 """
 
 
 @pytest.mark.parametrize(
-    "odd",
-    ["None", "True", "-1", "10 ** 400", "'x'", "[]", "[[]]", "[None] * 20", "{'kind': 7}", "[[{}] * 15] * 2"],
+    ("odd", "odd_array"),
+    [
+        ("None", "np.zeros(0)"),
+        ("-1", "np.zeros((2100, 3))"),
+        ("'x'", "np.ones(2100, bool)"),
+        ("[None] * 20", "np.zeros((500, 500, 3), np.uint8)"),
+        ("[[{}] * 15] * 2", "np.full((2100, 3), 2**63 - 1)"),
+        ("{'clutter': {'items': [7]}}", "np.zeros((1, 1, 1, 1))"),
+    ],
 )
-def test_forged_observations_earn_nothing_and_break_nothing(odd: str, tmp_path: Path, box: Box) -> None:
-    (tmp_path / "lfw_dataset.py").write_text(FORGED.format(odd=odd))
+def test_forged_answers_earn_nothing_and_break_nothing(
+    odd: str, odd_array: str, tmp_path: Path, box: Box
+) -> None:
+    (tmp_path / "lfw_dataset.py").write_text(FORGED.format(odd=odd, odd_array=odd_array))
     (exercise,) = graded(tmp_path, EXERCISE, box).exercises
-    assert [check for check in exercise.checks if check.verdict in (Verdict.FAULT, Verdict.PASSED)] == []
-    assert exercise.points == 0
+    constructs, *others = exercise.checks
+    assert constructs.verdict is Verdict.PASSED
+    assert [(c.id, c.verdict, c.message) for c in others if c.verdict is Verdict.FAULT or c.points] == []
 
 
 @pytest.mark.parametrize(
