@@ -152,7 +152,7 @@ def _who(number: int, ranks: Sequence[RankOutcome]) -> str:
 def _limit(name: str, phase: str, limits: Limits) -> LimitExceeded:
     sentences = {
         "memory": (
-            f"more memory than the {limits.memory / GIB:.0f} GiB of this check",
+            f"more memory than the {_size(limits.memory)} of this check",
             "Is something kept that could be let go, such as every batch, every loss with its graph, or a whole data set?",
         ),
         "processes": (
@@ -160,11 +160,11 @@ def _limit(name: str, phase: str, limits: Limits) -> LimitExceeded:
             "Does something start processes in a loop, or a DataLoader in every step?",
         ),
         "output": (
-            f"more than the {limits.output // MIB} MiB of printed output of this check",
+            f"more than the {_size(limits.output)} of printed output of this check",
             "Is there a print in an endless loop?",
         ),
         "disk": (
-            f"more than the {limits.disk // MIB} MiB of disk space of this check",
+            f"more than the {_size(limits.disk)} of disk space of this check",
             "Is something written in every step that should be written once?",
         ),
         "files": (
@@ -174,6 +174,10 @@ def _limit(name: str, phase: str, limits: Limits) -> LimitExceeded:
     }
     what, hint = sentences[name]
     return LimitExceeded(f"Your code used {what} {_while(phase)}, and was stopped.", hint)
+
+
+def _size(size: int) -> str:
+    return f"{size / GIB:.0f} GiB" if size >= GIB else f"{size / MIB:.0f} MiB"
 
 
 def _ended(number: int, ranks: Sequence[RankOutcome]) -> Crashed:

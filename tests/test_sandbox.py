@@ -559,7 +559,7 @@ def test_each_limit_has_its_verdict(box: Box, source: str, limits: Limits, words
     problem = verdict(outcome, limits)
     assert isinstance(problem, LimitExceeded), problem
     assert words in str(problem)
-    assert "while main()" in str(problem)
+    assert "in main()" in str(problem)
 
 
 def test_memory_is_counted_for_the_whole_run(box: Box) -> None:
@@ -657,7 +657,7 @@ def test_one_process_that_does_not_come_back_hangs(box: Box, source: str, words:
         ("ctypes.string_at(0)", "SIGSEGV"),
         ("os.kill(os.getpid(), 9)", "SIGKILL"),
         ("sys.exit(0)", "called sys.exit or exit (0)"),
-        ("raise ValueError('no')", "raised ValueError: no (student.py, line 3, in main), while main()"),
+        ("raise ValueError('no')", "raised ValueError: no (student.py, line 3, in main), in main()"),
         ("class E(Exception):\n        def __str__(self): raise E\n    raise E", "raised E (student.py"),
         (
             "class E(Exception):\n        def __str__(self): return '\\ud800'\n    raise E",

@@ -99,6 +99,7 @@ class Box:
         self._modules = tuple(modules)
         self._numbers = itertools.count()
         self._ended: set[int] = set()
+        self._leaving: tuple[int, contextlib.ExitStack] | None = None
         self._server_memory = 0
         self._server_pid: int | None = None
         self._start()
@@ -186,6 +187,8 @@ class Box:
 
     def close(self) -> None:
         """End the server and with it everything in the box."""
+        with contextlib.suppress(OSError, EOFError):
+            self._wait_gone()
         if self.isolated:
             self._process.kill()
             # Everything in the box dies after that process, not with it: a user id may be lent again, and
@@ -245,12 +248,13 @@ class Box:
         self._start()
 
     def run(self, spec: RunSpec) -> Outcome:
-        """Run once and wait for the end of everything it started.
+        """Run once. What it started has been ended; the next run begins when it is gone.
 
         Raises GraderFault when something of lockstep's own broke; the box is usable again afterwards.
         """
         self.wait_ready()
         try:
+            self._wait_gone()
             return self._run(spec)
         except (OSError, EOFError) as error:
             self.restart()
@@ -274,12 +278,22 @@ class Box:
             channel.send(self._control, {"op": "run", "id": number}, tuple(fds))
             theirs.close()
             watching.close_inside_ends()
+            # From here on the server has to be heard before anything of the run is let go.
+            self._leaving = number, stack.pop_all()
             try:
                 watching.watch()
             finally:
                 watching.end()
-                self._wait_ended(number)
             return watching.outcome()
+
+    def _wait_gone(self) -> None:
+        """Wait until the kernel has taken the last run apart; it does so while the judge looks at the answers."""
+        if self._leaving is None:
+            return
+        number, stack = self._leaving
+        with stack:
+            self._leaving = None
+            self._wait_ended(number)
 
     def _spec_frame(self, spec: RunSpec) -> bytes:
         import numpy as np

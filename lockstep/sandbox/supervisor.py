@@ -84,13 +84,12 @@ def supervise(job: Job) -> None:
     # The first process of a pid namespace is deaf to signals without a handler, and Python handles this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     channel.send(job.status, {"op": "hello"})
-    # The trusted side puts this process under its limits before anything is written or forked.
-    if channel.receive(job.status) is None:
-        return
     places = _sandboxed_places(job) if job.isolated else _temporary_places(job)
     with places as place:
         channel.send(job.status, {"op": "laid out", "work": place.work})
-        _run(job, place)
+        # Meanwhile the trusted side has put this process under its limits; nothing is forked before that.
+        if channel.receive(job.status) is not None:
+            _run(job, place)
 
 
 @dataclass(frozen=True)
