@@ -789,9 +789,11 @@ def main():
 
 def test_a_run_leaves_nothing_running(box: Box) -> None:
     box.wait_ready()
+    box.settle()  # the run of the test before
     before = processes_of(box), control_groups(), mounts()
     outcome = run(box, DAEMON)
     assert outcome.left_running == 1
+    box.settle()
     assert (processes_of(box), control_groups(), mounts()) == before
 
 

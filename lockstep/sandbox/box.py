@@ -188,7 +188,7 @@ class Box:
     def close(self) -> None:
         """End the server and with it everything in the box."""
         with contextlib.suppress(OSError, EOFError):
-            self._wait_gone()
+            self.settle()
         if self.isolated:
             self._process.kill()
             # Everything in the box dies after that process, not with it: a user id may be lent again, and
@@ -254,7 +254,7 @@ class Box:
         """
         self.wait_ready()
         try:
-            self._wait_gone()
+            self.settle()
             return self._run(spec)
         except (OSError, EOFError) as error:
             self.restart()
@@ -286,8 +286,11 @@ class Box:
                 watching.end()
             return watching.outcome()
 
-    def _wait_gone(self) -> None:
-        """Wait until the kernel has taken the last run apart; it does so while the judge looks at the answers."""
+    def settle(self) -> None:
+        """Wait until nothing is left of the last run.
+
+        The kernel takes it apart while the judge looks at its answers; the next run and `close` begin here.
+        """
         if self._leaving is None:
             return
         number, stack = self._leaving
