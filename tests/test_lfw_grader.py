@@ -79,7 +79,7 @@ from lockstep.sandbox import probing
 made = probing.Observation.__init__
 
 def forging(self, values, arrays=None):
-    if "opened" not in values:
+    if "attempts" not in values:
         values, arrays = {{name: {odd} for name in values}}, {{name: {odd_array} for name in arrays or {{}}}}
     made(self, values, arrays or {{}})
 

@@ -68,10 +68,11 @@ def patchwork(rng: np.random.Generator) -> Image.Image:
     return Image.fromarray(patches).resize((SIDE, SIDE), Image.Resampling.NEAREST)
 
 
-def plain_colour(rng: np.random.Generator, side: int) -> Image.Image:
-    """A picture of one random colour, which survives every resizing."""
-    red, green, blue = (int(value) for value in rng.integers(0, 256, 3))
-    return Image.new("RGB", (side, side), (red, green, blue))
+def plain_images(rng: np.random.Generator, count: int) -> list[bytes]:
+    """Small JPEG files, each of one colour; the colours differ in every channel."""
+    steps = np.stack([rng.permutation(count) for _ in range(3)], axis=-1) * (256 // count)
+    colours = steps + rng.integers(0, 256 // count // 2, (count, 3))
+    return [jpeg(Image.fromarray(np.tile(colour, (16, 16, 1)).astype(np.uint8))) for colour in colours]
 
 
 def jpeg(image: Image.Image) -> bytes:

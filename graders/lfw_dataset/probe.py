@@ -43,22 +43,25 @@ matplotlib.use = plt.switch_backend = lambda *args, **kwargs: None
 
 
 def constructs(student: Student, inputs: Inputs) -> Observation:
-    """Build the data set from one spelling of the path and read its first item."""
+    """Build the data set from several spellings of a path, and read its first item each time."""
     the_class(student)
     opened = watch_opens()
-    os.chdir(place(student, inputs.values["start_in"]))
-    first: dict[str, Any] = {}
-    made, problem = False, None
-    try:
-        dataset = open_dataset(student, inputs.values["path"], ToTensor())
-        made = True
-        with student.calling("dataset[0]"):
-            first = look(dataset[0])
-    except Exception as error:
-        problem = describe(student, error)
-    root = place(student, "/data").removesuffix("/data")
-    opened = [path.removeprefix(root) for path in opened]
-    return Observation({"opened": opened[:100], "made": made, "first": first, "problem": problem})
+    os.chdir(place(student, "/data"))
+    attempts = []
+    for path in inputs.values["paths"]:
+        opened.clear()
+        made, first, problem = False, {}, None
+        try:
+            dataset = open_dataset(student, path, ToTensor())
+            made = True
+            with student.calling("dataset[0]"):
+                first = look(dataset[0])
+        except Exception as error:
+            problem = describe(student, error)
+        root = place(student, "/data").removesuffix("/data")
+        names = [name.removeprefix(root) for name in opened[:100]]
+        attempts.append({"made": made, "opened": names, "first": first, "problem": problem})
+    return Observation({"attempts": attempts})
 
 
 def length(student: Student, inputs: Inputs) -> Observation:
