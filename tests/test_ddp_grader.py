@@ -1,0 +1,130 @@
+"""The grader of exercise 4: the points of the reference, the template and all samples, and odd ones out."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fixtures import build, expect
+from graders.ddp_train import expected
+from lockstep.sandbox.box import Box
+from lockstep.sandbox.outcome import RankOutcome
+from lockstep.verdict import Verdict
+from lockstep.wire import Json
+from tests.samples import graded, surprises
+
+EXERCISE = "ddp_train"
+REFERENCE = build.ROOT / "reference"
+SAMPLES = build.all_submissions(EXERCISE)
+
+# What the message or hint of a mistake's own check must say, so that its author knows what to do next.
+WORDS: dict[str, dict[str, Sequence[str]]] = {
+    "fixed_port": {"joins_group": ["Two jobs", "MASTER_PORT"]},
+    "rank_as_device": {"joins_group": ["LOCAL_RANK", "expected cuda:0"]},
+    "gloo_everywhere": {"joins_group": ["nccl"]},
+    "never_wraps": {"weights_in_sync": ["not equal", "wrap_model"]},
+    "local_sgd": {"weights_in_sync": ["average the gradients"]},
+    "sums_gradients": {"gradients_averaged": ["divide by the world size"]},
+    "syncs_every_second_step": {"gradients_averaged": ["earlier steps were averaged"]},
+    "same_seed_same_data": {"really_communicates": ["same batch", "DistributedSampler"]},
+    "no_sampler": {"sampler_disjoint": ["same items"]},
+    "never_calls_set_epoch": {"reshuffles": ["set_epoch(epoch)"]},
+    "rank_local_accuracy": {"shuffle_false_for_eval": ["all_reduce"]},
+    "every_rank_runs_all_steps": {"steps_per_epoch": ["reads the whole data set"]},
+    "rank_local_loss": {"global_metrics": ["this rank's own mean"]},
+    "sums_rank_losses": {"global_metrics": ["divide by the world size"]},
+    "softmax_before_loss": {"no_double_softmax": ["softmax done twice", "takes logits"]},
+    "every_rank_writes": {"checkpoint": ["rank 1 wrote the file"]},
+    "keys_with_module": {"checkpoint": ["module.", "model.module.state_dict()"]},
+    "optimizer_lost": {"checkpoint": ["optimizer.state_dict()"]},
+    "epoch_restarts": {"checkpoint": ["load_checkpoint", "returned"]},
+    "barrier_on_rank_zero_only": {"checkpoint": ["barrier", "ddp_train.py, line"]},
+    "deadlock_on_uneven_shares": {"uneven_data": ["all_reduce", "ddp_train.py, line"]},
+    "swallows_exception": {"fails_fast": ["still waited", "torchrun"]},
+    "needs_rank_variable": {"single_process": ["KeyError", "os.environ.get"]},
+    "not_executable": {"script": ["chmod +x"]},
+    "wrong_torchrun_flag": {"script": ["status"]},
+    "lr_times_batch_size": {"lr_scaling": ["world_size"]},
+}
+
+
+def test_the_reference_earns_every_point(box: Box) -> None:
+    assert expect.reference_surprises(graded(REFERENCE, EXERCISE, box)) == []
+
+
+def test_the_template_earns_nothing(box: Box) -> None:
+    assert expect.template_surprises(graded(build.ROOT / "student_template", EXERCISE, box)) == []
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+def test_samples_score_what_they_must(sample: build.Sample, tmp_path: Path, box: Box) -> None:
+    assert surprises(sample, tmp_path, box, WORDS.get(sample.name)) == []
+
+
+def test_words_are_of_samples_that_exist() -> None:
+    assert WORDS.keys() <= {sample.name for sample in SAMPLES}
+
+
+FORGED = """
+from lockstep.sandbox import probing
+made = probing.Observation.__init__
+
+def forging(self, values, arrays=None):
+    if "device" not in values:
+        values, arrays = {{name: {odd} for name in values}}, {{name: {odd_array} for name in arrays or {{}}}}
+    made(self, values, arrays or {{}})
+
+probing.Observation.__init__ = forging
+"""
+
+
+@pytest.mark.parametrize(
+    ("odd", "odd_array"),
+    [
+        ("None", "torch.zeros(0)"),
+        ("-1", "torch.zeros(20, 48)"),
+        ("[-1, None, 'x']", "torch.full((20, 48), float('nan'))"),
+        ("[[0]]", "torch.ones(3, 3, 3, dtype=torch.int64)"),
+    ],
+)
+def test_forged_answers_earn_nothing_and_break_nothing(
+    odd: str, odd_array: str, tmp_path: Path, box: Box
+) -> None:
+    for name in ("ddp_train.py", "ddp_train.sh", "perf_report.py"):
+        shutil.copy(REFERENCE / name, tmp_path / name)
+    source = tmp_path / "ddp_train.py"
+    source.write_text(
+        source.read_text().replace(
+            "import argparse\n", "import argparse\n" + FORGED.format(odd=odd, odd_array=odd_array), 1
+        )
+    )
+    (exercise,) = graded(tmp_path, EXERCISE, box).exercises
+    checks = {check.id: check for check in exercise.checks}
+    assert checks.pop("joins_group").verdict is Verdict.PASSED
+    # The script's processes do not load the forgery, and an exception that comes out is no answer.
+    for name in ("fails_fast", "single_process", "script"):
+        checks.pop(name)
+    assert [
+        (c.id, c.verdict, c.message) for c in checks.values() if c.verdict is Verdict.FAULT or c.points
+    ] == []
+
+
+@pytest.mark.parametrize(
+    "sizes", [None, "x", [], [0], [-4, 8], [True] * 4, [2.0, 2.0], [4, None], [5], [1 << 62], [[4]]]
+)
+def test_forged_batch_sizes_are_no_batches(sizes: Json) -> None:
+    data = expected.make_data(np.random.default_rng(0), 4)
+    rank = RankOutcome(complete=True, values={"sizes": sizes}, arrays={"rows": data.images.reshape(4, -1)})
+    assert not expected.batches(rank, data)
+
+
+def test_rows_of_other_data_are_no_batches() -> None:
+    mine, other = (expected.make_data(np.random.default_rng(seed), 4) for seed in (0, 1))
+    rows = mine.images.reshape(4, -1)
+    assert expected.batches(RankOutcome(True, {"sizes": [2, 2]}, {"rows": rows}), mine) == [(0, 1), (2, 3)]
+    for wrong in (other.images.reshape(4, -1), rows.astype(np.float64), rows[:, :5], rows[0]):
+        assert expected.batches(RankOutcome(True, {"sizes": [2, 2]}, {"rows": wrong}), mine) is None
