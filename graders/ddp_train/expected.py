@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from graders.ddp_train.probe import Net, build_model
+from graders.ddp_train.probe import build_model
 from lockstep.compare import integer
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.wire import Array, Json

@@ -381,7 +381,7 @@ def save(student: Student, inputs: Inputs) -> Observation:
     values: dict[str, Json] = {
         **recorder.values(), "there": there, "wrote": cast(Json, wrote[:10]), "direct": path in written,
     }  # fmt: skip
-    arrays = recorder.arrays()
+    arrays = {**recorder.arrays(), **_state(wrapped, "held")}
     if inputs.rank == 0 and there:
         with open(path, "rb") as file:
             arrays["checkpoint"] = np.frombuffer(file.read(), dtype=np.uint8)
@@ -467,11 +467,12 @@ def resume(student: Student, inputs: Inputs) -> Observation:
         epoch = lab.call(
             "load_checkpoint", target, optimizer, "checkpoint.pt", shown="model, optimizer, path"
         )
+    held = _state(wrapped, "held")
     loader = lab.loader(
         _data(inputs), cast(int, inputs.values["batch_size"]), shuffle=True, seed=_seed(inputs)
     )
     _epoch(lab, wrapped, loader, optimizer, cast(int, inputs.values["epoch"]) + 1)
-    arrays = {**recorder.arrays(), **_state(wrapped, "final")}
+    arrays = {**recorder.arrays(), **held, **_state(wrapped, "final")}
     _cleanup(lab)
     return Observation({**recorder.values(), "epoch": plain(epoch)}, arrays)
 
