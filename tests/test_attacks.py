@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import secrets
 import tempfile
 from collections.abc import Mapping
@@ -13,7 +14,8 @@ import pytest
 
 from lockstep.result import CheckResult
 from lockstep.sandbox.box import Box
-from lockstep.submission import SubmissionError
+from lockstep.submission import SubmissionError, open_submission
+from lockstep.text import safe
 from lockstep.verdict import Verdict
 from tests.attack_corpus import SEED, Attack, all_attacks, grade, refusal
 from tests.sandboxed import ROOT, seen, traces
@@ -66,6 +68,7 @@ def test_an_attack_earns_learns_breaks_and_leaves_nothing(
         assert (result.verdict in allowed, result.points) == (True, 0), result
     told = " ".join(result.message for result in results.values())
     assert attack.about.get("says", "") in told
+    assert safe(told) == told
     assert_no_secret_in(results, secret, str(tmp_path / "hand-in"))
     # A server that had to be started anew would cost whoever comes next several seconds.
     assert box._server_pid == server
@@ -141,3 +144,24 @@ def test_a_seed_replays_inputs_and_verdicts(box: Box, tmp_path: Path, canary: Pa
     other = told("other", SEED + 1)
     assert [entry[:3] for entry in other] == [entry[:3] for entry in first]
     assert [entry[3] for entry in other] != [entry[3] for entry in first]
+
+
+def test_the_security_page_names_tests_and_attacks_that_exist() -> None:
+    page = (ROOT / "docs" / "security.md").read_text()
+    tests = {
+        name
+        for path in (ROOT / "tests").glob("test_*.py")
+        for name in re.findall(r"^def (test_\w+)", path.read_text(), re.M)
+    }
+    assert set(re.findall(r"`(test_\w+)`", page)) <= tests
+    promises, _, _ = page.partition("## The catalogue")
+    known = {attack.name.partition("_")[0] for attack in ATTACKS}
+    assert set(re.findall(r"\b([FSTRM]\d\d)\b", promises)) <= known
+
+
+def test_a_name_is_no_formula(tmp_path: Path) -> None:
+    """T11: a hand-in's name goes into tables that a spreadsheet opens."""
+    folder = tmp_path / "=cmd|'calc'!A0"
+    folder.mkdir()
+    (folder / "lfw_dataset.py").write_text("x = 1")
+    assert open_submission(folder).name[0] not in "=+-@\t\r"
