@@ -215,7 +215,7 @@ def _error(number: int, error: StudentError, ranks: Sequence[RankOutcome], limit
     else:
         text = f"{_capital(_who(number, ranks))} raised {name}{': ' + message if message else ''}"
     place = error.frames[-1] if error.frames and error.type != "StudentMistake" else None
-    if error.line is not None and name.endswith("Error") and place is None:
+    if error.line is not None and place is None and f"line {error.line}" not in message:
         text += f" (line {error.line})"
     elif place is not None:
         text += f" ({safe(str(place), 120)}, in {safe(place.function, 60)})"
@@ -226,7 +226,8 @@ def _error(number: int, error: StudentError, ranks: Sequence[RankOutcome], limit
 
 
 def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    # A file's name stays as it is.
+    return text if "." in text.split(" ")[0] else text[:1].upper() + text[1:]
 
 
 def _exceeded(error: StudentError) -> str | None:

@@ -106,9 +106,10 @@ class Student:
             try:
                 loading.run_as_main(path)
             except SystemExit as stop:
-                if stop.code is None:
-                    return 0
-                return stop.code if isinstance(stop.code, int) else 1
+                if stop.code is None or isinstance(stop.code, int):
+                    return stop.code or 0
+                print(stop.code, file=sys.stderr)
+                return 1
         return 0
 
     def run_command(
