@@ -867,6 +867,7 @@ def test_without_a_sandbox_a_run_leaves_nothing_running(plain_box: Box) -> None:
 def test_without_a_sandbox_the_folder_goes_with_the_box(plain_box: Box) -> None:
     folder = Path(str(seen(plain_box, "import os\ndef main(): return os.getcwd()")))
     workspace = folder.parents[1]
+    plain_box.settle()
     assert not folder.exists()
     assert workspace.name.startswith("lockstep-")
     plain_box.restart()

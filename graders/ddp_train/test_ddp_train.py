@@ -935,7 +935,7 @@ def _world_of(report: Json) -> int | None:
 def test_lr_scaling(check: Check) -> None:
     """--scale-lr multiplies the learning rate by the number of ranks."""
     lr = round(float(check.rng.uniform(0.001, 0.009)), 5)
-    world = 3
+    world = check.world_sizes[0]
     tree = cifar10.make_batches(check.rng, 40, 10)
     arguments = ["--training-data", "/data/cifar", "--epochs", "1", "--batch-size", "5", "--lr", str(lr)]
     for flags, wanted in ((["--scale-lr"], lr * world), ([], lr)):

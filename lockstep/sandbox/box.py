@@ -126,6 +126,7 @@ class Box:
                 "isolated": self.isolated,
                 "workspace": self._workspace or "/tmp",
                 "modules": list(self._modules),
+                "probes": [self._inside(name) for name in self._probes],
             },
         )
 
@@ -298,14 +299,17 @@ class Box:
             self._leaving = None
             self._wait_ended(number)
 
+    def _inside(self, probe: str) -> str:
+        """Where the server finds a probe."""
+        return f"{PROBES}/{probe}.py" if self.isolated else str(self._probes[probe])
+
     def _spec_frame(self, spec: RunSpec) -> bytes:
         import numpy as np
 
-        probe = f"{PROBES}/{spec.probe}.py" if self.isolated else str(self._probes[spec.probe])
         arrays = {} if self._filter is None else {"seccomp": np.frombuffer(self._filter, dtype=np.uint8)}
         environments: list[Json] = [dict(rank.environment) for rank in spec.ranks]
         values: dict[str, Json] = {
-            "probe": probe,
+            "probe": self._inside(spec.probe),
             "call": spec.call,
             "env": environments,
             "data": list(spec.data),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import importlib.util
+import functools
 import io
 import multiprocessing
 import os
@@ -15,7 +15,7 @@ import tempfile
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import NoReturn, cast
 
 from lockstep import wire
@@ -144,7 +144,7 @@ def _reseed() -> None:
 
     random.seed()
     np.random.seed()
-    torch.manual_seed(FRESH_TORCH_SEED)
+    torch.default_generator.manual_seed(FRESH_TORCH_SEED)
 
 
 def flush_output() -> None:
@@ -154,14 +154,18 @@ def flush_output() -> None:
             stream.flush()
 
 
+@functools.cache
+def probe_code(path: str) -> CodeType:
+    """A probe, compiled; the warm server asks once, and its forks find the answer here."""
+    with open(path, encoding="utf-8") as file:
+        return compile(file.read(), path, "exec", dont_inherit=True)
+
+
 def _load_probe(path: str) -> ModuleType:
-    name = os.path.splitext(os.path.basename(path))[0]
-    spec = importlib.util.spec_from_file_location(f"probe_{name}", path)
-    if spec is None or spec.loader is None:
-        raise ImportError(path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    module = ModuleType(f"probe_{os.path.splitext(os.path.basename(path))[0]}")
+    module.__file__ = path
+    sys.modules[module.__name__] = module
+    exec(probe_code(path), module.__dict__)
     return module
 
 

@@ -6,6 +6,7 @@ stay single-threaded: a fork of a process with a thread pool hangs at its first 
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import importlib
 import os
@@ -15,9 +16,11 @@ import socket
 from typing import cast
 
 from lockstep.sandbox import channel, confine
+from lockstep.sandbox.ranks import probe_code
 from lockstep.sandbox.supervisor import Job, supervise
 from lockstep.wire import Json
 
+HUGE_PAGE, MADV_COLLAPSE = 2 << 20, 25
 BASE_MODULES = (
     "numpy torch torch._dynamo torch.distributed torch.nn.parallel torch.utils.data.distributed "
     "torch.distributed.run torch.distributed.elastic.agent.server.local_elastic_agent torchvision "
@@ -37,6 +40,8 @@ def main(control_fd: int) -> None:
         return
     isolated = configuration.fields["isolated"] is True
     workspace = cast(str, configuration.fields["workspace"])
+    for probe in cast(list[str], configuration.fields["probes"]):
+        probe_code(probe)
     warm_up(tuple(cast(list[str], configuration.fields["modules"])))
     channel.send(control, {"op": "ready", "pid": os.getpid()})
     _serve(control, isolated, workspace)
@@ -62,6 +67,23 @@ def warm_up(modules: tuple[str, ...]) -> None:
     gc.collect()
     # Collected garbage would touch, and so copy, the pages every fork shares with this process.
     gc.freeze()
+    _use_huge_pages()
+
+
+def _use_huge_pages() -> None:
+    """Gather this process's memory into huge pages, where the kernel can (Linux 6.1): forks copy fewer entries.
+
+    Measured: a fork and its end take 24 ms of CPU before and 7 ms after, for 0.2 s here.
+    """
+    madvise = ctypes.CDLL(None).madvise
+    madvise.argtypes = [ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int]
+    with open("/proc/self/maps") as file:
+        mappings = [line.split()[:2] for line in file]
+    for span, permissions in mappings:
+        start, end = (int(word, 16) for word in span.split("-"))
+        start, end = -(-start // HUGE_PAGE) * HUGE_PAGE, end // HUGE_PAGE * HUGE_PAGE
+        if permissions.startswith("rw") and permissions.endswith("p") and start < end:
+            madvise(start, end - start, MADV_COLLAPSE)  # a refusal leaves the pages as they were
 
 
 def _keep_groups_alive() -> None:
