@@ -21,7 +21,7 @@ from typing import cast
 from lockstep import wire
 from lockstep.exercise import Exercise
 from lockstep.sandbox import bubblewrap, channel, seccomp, standing
-from lockstep.sandbox.limits import Cgroup, Limits, open_cgroup, resident_bytes
+from lockstep.sandbox.limits import Cgroup, Limits, open_cgroup, own_memory, tree_memory
 from lockstep.sandbox.outcome import CodeFrame, Outcome, RankOutcome, StudentError
 from lockstep.verdict import GraderFault
 from lockstep.wire import Array, Json
@@ -101,6 +101,7 @@ class Box:
         self._ended: set[int] = set()
         self._leaving: tuple[int, contextlib.ExitStack] | None = None
         self._server_memory = 0
+        self._server_own = 0
         self._server_pid: int | None = None
         self._start()
 
@@ -236,6 +237,7 @@ class Box:
         self._server_pid = message.pid
         if message.pid:
             self._server_memory = _resident(message.pid)
+            self._server_own = own_memory(message.pid)
         self._ready = True
 
     def server_memory(self) -> int:
@@ -273,7 +275,7 @@ class Box:
             cgroup = open_cgroup(spec.limits) if self.isolated else None
             if cgroup is not None:
                 stack.callback(cgroup.close)
-            watching = _Watching(spec, status, cgroup, self.isolated, self._server_memory)
+            watching = _Watching(spec, status, cgroup, self.isolated, self._server_own)
             stack.callback(watching.close)
             fds = [theirs.fileno(), *watching.open(self._spec_frame(spec))]
             channel.send(self._control, {"op": "run", "id": number}, tuple(fds))
@@ -397,13 +399,13 @@ class _Watching:
     """The trusted side of one run while it goes on: its pipes, its clock, its limits."""
 
     def __init__(
-        self, spec: RunSpec, status: socket.socket, cgroup: Cgroup | None, isolated: bool, server_memory: int
+        self, spec: RunSpec, status: socket.socket, cgroup: Cgroup | None, isolated: bool, baseline: int
     ) -> None:
         self._spec = spec
         self._status = status
         self._cgroup = cgroup
         self._isolated = isolated
-        self._server_memory = server_memory
+        self._baseline = baseline
         self._inside: list[int] = []
         self._pipes: list[_RankPipes] = []
         self._selector = selectors.DefaultSelector()
@@ -543,7 +545,7 @@ class _Watching:
             # The kernel stops a process bomb from growing, but not from using all the CPU until the deadline.
             self._limit = self._limit or self._cgroup.usage().exceeded
             return
-        used = resident_bytes(self._supervisor, self._server_memory)
+        used = tree_memory(self._supervisor, self._baseline)
         self._peak = max(self._peak, used)
         if used > self._spec.limits.memory:
             self._limit = "memory"

@@ -163,13 +163,26 @@ def _field(path: Path, name: str) -> int | None:
     return int(words[words.index(name) + 1]) if name in words else None
 
 
-def resident_bytes(pid: int, baseline: int) -> int:
-    """Memory of a process tree beyond what each member shares with the warm server; for no-cgroup hosts."""
+def own_memory(pid: int) -> int:
+    """Bytes of a process's memory that no file is behind, those of them included that it shares since a fork.
+
+    Not all that is resident: a fork starts without the pages of files, hundreds of megabytes for torch, and
+    could then use as much again unnoticed.
+    """
     total = 0
-    page = os.sysconf("SC_PAGE_SIZE")
     with contextlib.suppress(OSError, ValueError):
-        resident = int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * page
-        total += max(0, resident - baseline)
-        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-            total += resident_bytes(int(child), baseline)
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith(("RssAnon:", "RssShmem:")):
+                total += int(line.split()[1]) << 10
+    return total
+
+
+def tree_memory(pid: int, baseline: int) -> int:
+    """Memory of a process tree beyond what each member took over from the warm server; for no-cgroup hosts."""
+    total = max(0, own_memory(pid) - baseline)
+    with contextlib.suppress(OSError, ValueError):
+        # A process started by a thread is that thread's child until it ends.
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            for child in Path(f"/proc/{pid}/task/{thread}/children").read_text().split():
+                total += tree_memory(int(child), baseline)
     return total
