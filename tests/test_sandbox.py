@@ -267,6 +267,19 @@ def test_it_has_no_privileges_and_cannot_get_any(box: Box) -> None:
     assert core == [0, 0]
 
 
+def test_a_command_is_confined_as_well(box: Box) -> None:
+    """It is forked by the supervisor, which still has the privileges that made the namespaces."""
+    source = """
+        import os
+        lines = dict(line.split(":", 1) for line in open("/proc/self/status"))
+        names = ("CapEff", "CapPrm", "CapBnd", "NoNewPrivs", "Seccomp")
+        print([int(lines[name], 16) for name in names], os.access("/proc/self/mem", os.R_OK))
+    """
+    for command in (["python", "student.py"], ["sh", "-c", "exec python3 student.py"]):
+        outcome = run(box, source, call="command", values=[{"command": command}])
+        assert outcome.ranks[0].values["said"] == "[0, 0, 0, 1, 2] False\n"
+
+
 # Numbers of x86-64: name, call number, arguments.
 CALLS: dict[str, tuple[int, ...]] = {
     "ptrace(PTRACE_ATTACH, 1)": (101, 16, 1, 0, 0),
