@@ -21,8 +21,9 @@ from lockstep.check import torchrun_environment
 from lockstep.compare import difference
 from lockstep.exercise import find_exercises
 from lockstep.grading import default_graders
-from lockstep.sandbox.box import Box, Pack, RankInputs, RunSpec, open_box
+from lockstep.sandbox.box import Box, open_box
 from lockstep.sandbox.outcome import Outcome
+from lockstep.sandbox.spec import Pack, RankInputs, RunSpec
 from lockstep.submission import Submission, open_submission
 from lockstep.wire import Json
 
@@ -68,8 +69,9 @@ def sync_run(box: Box, submission: Submission, world: int = WORLD) -> tuple[floa
 
 def spawned() -> float:
     """Seconds of the same check as a plain pytest test; only the test's own call, no start-up of pytest."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:lockstep",
-               "--durations=0", "-vv", "-c", os.devnull, "--rootdir", str(ROOT), str(ROOT / "benchmarks" / "spawned_check.py")]  # fmt: skip
+    check = ROOT / "benchmarks" / "spawned_check.py"
+    options = "-q -vv --durations=0 -p no:cacheprovider -p no:lockstep".split()
+    command = [sys.executable, "-m", "pytest", *options, "-c", os.devnull, "--rootdir", str(ROOT), str(check)]
     environment = {**os.environ, "LOCKSTEP_BENCH_SUBMISSION": str(REFERENCE), "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
     found = re.search(r"([0-9.]+)s call", done.stdout)

@@ -12,9 +12,10 @@ import numpy as np
 
 from lockstep import explain
 from lockstep.exercise import CheckSpec, Exercise
-from lockstep.sandbox.box import Box, Pack, RankInputs, RunSpec
+from lockstep.sandbox.box import Box
 from lockstep.sandbox.limits import Limits
 from lockstep.sandbox.outcome import Outcome
+from lockstep.sandbox.spec import Pack, RankInputs, RunSpec
 from lockstep.submission import Submission
 from lockstep.verdict import Failed
 from lockstep.wire import Array, Json

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from lockstep import explain
 from lockstep.check import torchrun_environment
-from lockstep.sandbox.box import Box, Pack, RankInputs, RunSpec
+from lockstep.sandbox.box import Box
 from lockstep.sandbox.limits import Limits, _own_groups
 from lockstep.sandbox.outcome import Outcome
+from lockstep.sandbox.spec import Pack, RankInputs, RunSpec
 from lockstep.submission import Submission
 from lockstep.verdict import CheckEnded
 from lockstep.wire import Array, Json

@@ -15,8 +15,8 @@ from PIL import Image
 
 from lockstep.check import Check, Setting
 from lockstep.exercise import Exercise, find_exercises
-from lockstep.sandbox.box import RunSpec
 from lockstep.sandbox.outcome import CodeFrame, Outcome, RankOutcome, StudentError
+from lockstep.sandbox.spec import RunSpec
 from lockstep.submission import Submission
 from lockstep.verdict import CheckEnded
 from tests.sandboxed import ROOT

@@ -1,0 +1,49 @@
+"""What one run is given: a probe's function, files, private inputs for each rank, limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lockstep import wire
+from lockstep.sandbox.limits import Limits
+from lockstep.wire import Array, Json
+
+
+@dataclass(frozen=True)
+class RankInputs:
+    """What one rank is given, and its environment on top of the neutral one."""
+
+    values: Mapping[str, Json] = field(default_factory=dict)
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Files to lay out in a run, by relative path."""
+
+    files: Mapping[str, bytes]
+    executable: frozenset[str] = frozenset()
+
+    def frame(self) -> bytes:
+        """The pack as one frame."""
+        entries: list[Json] = [
+            [path, len(data), path in self.executable] for path, data in self.files.items()
+        ]
+        content = np.frombuffer(b"".join(self.files.values()), dtype=np.uint8)
+        return wire.pack({"files": entries}, {"content": content})
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One run: a probe's function, the submission's files, secret data sets, ranks and limits."""
+
+    probe: str
+    call: str
+    submission: Pack
+    ranks: Sequence[RankInputs]
+    data: Mapping[str, Pack] = field(default_factory=dict)
+    limits: Limits = field(default_factory=Limits)

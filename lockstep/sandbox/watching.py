@@ -1,0 +1,310 @@
+"""The trusted side of one run while it goes on: its pipes, its clock, its limits."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import selectors
+import signal
+import socket
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import cast
+
+from lockstep import wire
+from lockstep.sandbox import answers, channel, standing
+from lockstep.sandbox.limits import Cgroup, tree_memory
+from lockstep.sandbox.outcome import Outcome
+from lockstep.sandbox.spec import RunSpec
+from lockstep.verdict import GraderFault
+from lockstep.wire import Json
+
+MAX_EVENTS = 4 << 20
+MAX_STACK = 64 << 10
+KEPT_OUTPUT = 64 << 10
+STACK_SECONDS = 1.0
+LOOK_SECONDS = 0.2
+END_SECONDS = 10.0
+
+
+@dataclass
+class _Pipe:
+    """One pipe from a rank: what has come so far, how much is allowed, how much of the end is kept."""
+
+    fd: int
+    cap: int
+    keep: int | None = None
+    data: bytearray = field(default_factory=bytearray)
+    seen: int = 0
+    open: bool = True
+
+    def read(self) -> bool:
+        """Take what is there; False when more came than is allowed."""
+        try:
+            chunk = os.read(self.fd, 1 << 20)
+        except BlockingIOError:
+            return True
+        if not chunk:
+            self.open = False
+            return True
+        self.seen += len(chunk)
+        self.data += chunk
+        if self.keep is not None and len(self.data) > 2 * self.keep:
+            del self.data[: -self.keep]
+        return self.seen <= self.cap
+
+
+@dataclass
+class _RankPipes:
+    result: _Pipe
+    events: _Pipe
+    stacks: _Pipe
+    output: _Pipe
+
+    def all(self) -> tuple[_Pipe, ...]:
+        return (self.result, self.events, self.stacks, self.output)
+
+
+class Watching:
+    """The trusted side of one run while it goes on: its pipes, its clock, its limits."""
+
+    def __init__(
+        self, spec: RunSpec, status: socket.socket, cgroup: Cgroup | None, isolated: bool, baseline: int
+    ) -> None:
+        self._spec = spec
+        self._status = status
+        self._cgroup = cgroup
+        self._isolated = isolated
+        self._baseline = baseline
+        self._inside: list[int] = []
+        self._pipes: list[_RankPipes] = []
+        self._selector = selectors.DefaultSelector()
+        self._supervisor: int | None = None
+        self._work = ""
+        self._report: dict[str, Json] | None = None
+        self._states: dict[str, Json] | None = None
+        self._exited: dict[int, int] = {}
+        self._limit: str | None = None
+        self._timed_out = False
+        self._started = 0.0
+        self._elapsed = 0.0
+        self._peak = 0
+        self._loopback: int | None = None
+
+    def open(self, frame: bytes) -> list[int]:
+        """Make every descriptor the run is given, in the order the supervisor expects them."""
+        spec = self._spec
+        self._inside.append(_memory_file(frame))
+        self._inside.append(_memory_file(spec.submission.frame()))
+        self._inside += [_memory_file(pack.frame()) for pack in spec.data.values()]
+        for rank in spec.ranks:
+            self._inside.append(_memory_file(wire.pack(rank.values, rank.arrays)))
+            ends = []
+            for cap, keep in (
+                (wire.MAX_FRAME, None),
+                (MAX_EVENTS, None),
+                (MAX_STACK, None),
+                (spec.limits.output, KEPT_OUTPUT),
+            ):
+                ours, theirs = os.pipe2(os.O_CLOEXEC)
+                os.set_blocking(ours, False)
+                self._inside.append(theirs)
+                ends.append(_Pipe(ours, cap, keep))
+            pipes = _RankPipes(*ends)
+            self._pipes.append(pipes)
+            for pipe in pipes.all():
+                self._selector.register(pipe.fd, selectors.EVENT_READ, pipe)
+        self._selector.register(self._status, selectors.EVENT_READ, None)
+        return self._inside
+
+    def close_inside_ends(self) -> None:
+        """Close our copies of what the run holds, so that end of file can be seen."""
+        for fd in self._inside:
+            os.close(fd)
+        self._inside = []
+
+    def close(self) -> None:
+        """Close everything that is still open."""
+        self.close_inside_ends()
+        self._selector.close()
+        for pipes in self._pipes:
+            for pipe in pipes.all():
+                os.close(pipe.fd)
+
+    def watch(self) -> None:
+        """Read until every rank has ended, the time is up or a limit is hit."""
+        self._started = time.monotonic()
+        deadline = self._started + self._spec.limits.seconds
+        next_look = self._started + LOOK_SECONDS
+        while not self._finished() and self._limit is None:
+            now = time.monotonic()
+            if now >= deadline:
+                self._timed_out = True
+                self._ask_for_stacks()
+                break
+            if now >= next_look:
+                self._look_at_limits()
+                next_look = now + LOOK_SECONDS
+            self._read(min(deadline, next_look) - now)
+        self._elapsed = time.monotonic() - self._started
+        if self._isolated and self._supervisor:
+            self._loopback = _loopback_bytes(self._supervisor)
+        if self._limit is None:
+            self._ask_for_report()
+        if self._timed_out and self._limit is None and self._is_crowded():
+            self._limit = "processes"
+        self._drain()
+
+    def _finished(self) -> bool:
+        """Whether every rank has sent its frame or ended without one."""
+        return all(
+            number in self._exited or wire.is_complete(pipes.result.data)
+            for number, pipes in enumerate(self._pipes)
+        )
+
+    def _ask_for_report(self) -> None:
+        with contextlib.suppress(OSError):
+            channel.send(self._status, {"op": "report"})
+        until = time.monotonic() + END_SECONDS
+        while self._report is None and self._limit is None and time.monotonic() < until:
+            self._read(max(0.0, until - time.monotonic()))
+
+    def _read(self, seconds: float) -> None:
+        for key, _ in self._selector.select(seconds):
+            if key.data is None:
+                self._hear()
+                continue
+            pipe = cast(_Pipe, key.data)
+            if not pipe.read():
+                self._limit = "output"
+            if not pipe.open:
+                self._selector.unregister(pipe.fd)
+
+    def _hear(self) -> None:
+        message = channel.receive(self._status)
+        if message is None:
+            self._selector.unregister(self._status)
+            usage = self._cgroup.usage() if self._cgroup else None
+            if usage is None or usage.exceeded is None:
+                raise GraderFault("the supervisor of a run ended before its ranks did")
+            # The kernel chose the supervisor when the run was out of memory.
+            self._limit = usage.exceeded
+            return
+        operation = message.fields["op"]
+        if operation == "hello":
+            self._supervisor = message.pid
+            if self._cgroup is not None and message.pid:
+                self._cgroup.add(message.pid)
+            channel.send(self._status, {"op": "go"})
+        elif operation == "laid out":
+            self._work = cast(str, message.fields["work"])
+        elif operation == "exited":
+            self._exited[cast(int, message.fields["rank"])] = cast(int, message.fields["status"])
+        elif operation == "report":
+            self._report = message.fields
+        elif operation == "states":
+            self._states = cast(dict[str, Json], message.fields["states"])
+        elif operation == "fault":
+            raise GraderFault(f"inside the sandbox: {message.fields['text']}")
+
+    def _look_at_limits(self) -> None:
+        """End a run that hit a limit of its control group; without one, look at the memory ourselves."""
+        if self._supervisor is None:
+            return
+        if self._cgroup is not None:
+            # The kernel stops a process bomb from growing, but not from using all the CPU until the deadline.
+            self._limit = self._limit or self._cgroup.usage().exceeded
+            return
+        used = tree_memory(self._supervisor, self._baseline)
+        self._peak = max(self._peak, used)
+        if used > self._spec.limits.memory:
+            self._limit = "memory"
+
+    def _is_crowded(self) -> bool:
+        """Whether so many processes are alive that they are why nothing came back."""
+        left = (self._report or {}).get("left")
+        return isinstance(left, int) and left >= self._spec.limits.processes // 2
+
+    def _ask_for_stacks(self) -> None:
+        with contextlib.suppress(OSError):
+            channel.send(self._status, {"op": "stacks"})
+        until = time.monotonic() + STACK_SECONDS
+        while time.monotonic() < until and self._limit is None:
+            before = sum(pipes.stacks.seen for pipes in self._pipes)
+            self._read(0.1)
+            waiting = [
+                number
+                for number, pipes in enumerate(self._pipes)
+                if not wire.is_complete(pipes.result.data)
+                and not pipes.stacks.data
+                and number not in self._exited
+            ]
+            if self._states and not waiting and before == sum(p.stacks.seen for p in self._pipes):
+                break
+
+    def _drain(self) -> None:
+        """Take what ended ranks left in their pipes; a rank that ended has closed its ends."""
+        for pipes in self._pipes:
+            for pipe in pipes.all():
+                seen = -1
+                while pipe.open and seen != pipe.seen:
+                    seen = pipe.seen
+                    if not pipe.read():
+                        self._limit = self._limit or "output"
+                        break
+
+    def end(self) -> None:
+        """End everything the run started; the server tells when it is gone."""
+        if self._isolated and self._supervisor:
+            # It is pid 1 of its namespace: with it goes everything in there, whatever it ignores.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(self._supervisor, signal.SIGKILL)
+        with contextlib.suppress(OSError):
+            channel.send(self._status, {"op": "end"})
+
+    def outcome(self) -> Outcome:
+        """Everything that is known, as values."""
+        usage = self._cgroup.usage() if self._cgroup else None
+        report = self._report or {}
+        states = self._states or {}
+        ranks = []
+        for number, pipes in enumerate(self._pipes):
+            result, events, output = (bytes(pipe.data) for pipe in (pipes.result, pipes.events, pipes.output))
+            outcome = answers.read(result, events, output[-KEPT_OUTPUT:], self._exited.get(number))
+            if self._timed_out and not outcome.complete and number not in self._exited:
+                stack = bytes(pipes.stacks.data).decode("utf-8", "replace")
+                stands = standing.read(stack, self._work, str(states.get(str(number), "")), outcome.events)
+                outcome = replace(outcome, standing=stands)
+            ranks.append(outcome)
+        return Outcome(
+            ranks=tuple(ranks),
+            elapsed=self._elapsed,
+            timed_out=self._timed_out,
+            limit=self._limit or (usage.exceeded if usage else None),
+            loopback_bytes=self._loopback,
+            left_running=cast("int | None", report.get("left")),
+            peak_memory=usage.peak_memory if usage else self._peak or None,
+            cpu_seconds=usage.cpu_seconds if usage else None,
+        )
+
+
+def _memory_file(data: bytes) -> int:
+    fd = os.memfd_create("lockstep", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+    # Ranks share these pages; sealed, none can change what another reads.
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
+    return fd
+
+
+def _loopback_bytes(pid: int) -> int | None:
+    """Bytes received on the loopback of a process's network; read out here, where student code has no say."""
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path(f"/proc/{pid}/net/dev").read_text().splitlines():
+            name, _, counters = line.partition(":")
+            if name.strip() == "lo":
+                return int(counters.split()[0])
+    return None
