@@ -206,7 +206,7 @@ def _error(number: int, error: StudentError, ranks: Sequence[RankOutcome], limit
         return _limit(exceeded, error.phase, limits)
     if error.type == "StudentMistake" and not error.phase.startswith(IMPORTING):
         return Failed(f"{_capital(message)}.", "Compare with what the exercise asks for.")
-    if not error.frames and not error.phase:
+    if not error.frames and not error.phase and not _student_ran(ranks[number]):
         raise GraderFault(f"the probe failed: {error.type}: {error.message}")
     if error.type == "StudentMistake":
         text = _capital(message)
@@ -223,6 +223,11 @@ def _error(number: int, error: StudentError, ranks: Sequence[RankOutcome], limit
     ended = Crashed(f"{text}{when}.", _hint(error))
     ended.spoils = error.phase.startswith(IMPORTING)
     return ended
+
+
+def _student_ran(rank: RankOutcome) -> bool:
+    """Whether any of the student's code was called: from then on it may have broken the probe, or speak for it."""
+    return any(event.get("kind") == "phase" for event in rank.events)
 
 
 def _capital(text: str) -> str:

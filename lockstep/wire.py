@@ -109,6 +109,10 @@ def _check(value: Json, depth: int) -> None:
             value.encode("utf-8")
         except UnicodeEncodeError:
             raise WireError("a string holds a lone surrogate") from None
+    elif isinstance(value, int):
+        # Larger ones come from no probe, and float() of one raises.
+        if not -(1 << 63) <= value < 1 << 63:
+            raise WireError("a number has more than 64 bits")
     elif isinstance(value, float):
         # 1e999 is valid JSON and becomes infinity, so the parser's hook does not see it.
         if not math.isfinite(value):

@@ -84,7 +84,7 @@ def batches(rank: RankOutcome, data: Data) -> list[Batch] | None:
     """The batches that reached this rank's model, or None when something else than its items did."""
     sizes = rank.values.get("sizes")
     rows = rank.arrays.get("rows")
-    if not isinstance(sizes, list) or rows is None:
+    if not isinstance(sizes, list) or rows is None or rows.ndim == 0:
         return None
     counts = [integer(size) for size in sizes]
     if any(count is None or count <= 0 for count in counts) or sum(filter(None, counts)) != len(rows):

@@ -372,7 +372,7 @@ def save(student: Student, inputs: Inputs) -> Observation:
     epoch = cast(int, inputs.values["epoch"])
     _epoch(lab, wrapped, loader, optimizer, epoch)
     written = _note_writes()
-    _slow_down_saving(inputs.rank)
+    _slow_down_saving(inputs)
     lab.call("save_checkpoint", wrapped, optimizer, epoch, path, shown=f"..., epoch={epoch}, path")
     there = os.path.isfile(path)
     wrote = [
@@ -418,9 +418,9 @@ def _note_writes() -> list[str]:
     return written
 
 
-def _slow_down_saving(rank: int) -> None:
+def _slow_down_saving(inputs: Inputs) -> None:
     """Give the ranks that do not wait for rank 0's file time to show it."""
-    if rank != 0:
+    if inputs.rank != 0 or inputs.world_size == 1:
         return
     original = torch.save
 
@@ -509,17 +509,21 @@ def alone(student: Student, inputs: Inputs) -> Observation:
     lab = Lab(student)
     lab.setup()
     model = _model(inputs)
+    recorder = Recorder(model)
     wrapped = lab.wrap(model)
     optimizer = _optimizer(inputs, wrapped)
+    recorder.watch(optimizer, wrapped)
     batch_size = cast(int, inputs.values["batch_size"])
     dataset = _data(inputs)
     loader = lab.loader(dataset, batch_size, shuffle=True, seed=_seed(inputs))
     loss = _epoch(lab, wrapped, loader, optimizer, 0)
+    seen = recorder.values(), recorder.arrays()
     evaluation = lab.loader(dataset, batch_size, shuffle=False, seed=_seed(inputs))
     result = plain(lab.call("evaluate", wrapped, evaluation, lab.device, shown="model, loader, device"))
-    arrays = _state(wrapped, "final")
+    values = {**seen[0], "device": _device(lab.device), "loss": loss, "accuracy": result}
+    arrays = {**seen[1], **_state(wrapped, "final")}
     _cleanup(lab)
-    return Observation({"device": _device(lab.device), "loss": loss, "accuracy": result}, arrays)
+    return Observation(values, arrays)
 
 
 class _SeenEnough(BaseException):

@@ -22,7 +22,7 @@ class Limits:
     memory: int = 4 * GIB
     # Per process. Torch's wheel alone maps 3.4 GiB, so this cannot be tight.
     address_space: int = 12 * GIB
-    processes: int = 96
+    processes: int = 256
     open_files: int = 1024
     disk: int = 64 * MIB
     shared_memory: int = 256 * MIB

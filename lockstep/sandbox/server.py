@@ -49,6 +49,7 @@ def main(control_fd: int) -> None:
 
 def warm_up(modules: tuple[str, ...]) -> None:
     """Import what runs need and take the first, slow, step of everything they do."""
+    gc.disable()  # the imports make few cycles and a million objects
     for name in (*BASE_MODULES, *modules):
         importlib.import_module(name)
     import torch
@@ -64,9 +65,9 @@ def warm_up(modules: tuple[str, ...]) -> None:
     torch.optim.Adam(model.parameters())
     _keep_groups_alive()
     confine.not_dumpable()
-    gc.collect()
-    # Collected garbage would touch, and so copy, the pages every fork shares with this process.
+    # What a collection in a fork would touch, it would copy: these objects are left out of it.
     gc.freeze()
+    gc.enable()
     _use_huge_pages()
 
 

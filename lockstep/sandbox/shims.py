@@ -5,16 +5,22 @@ Each one is noted as an event, so that the student can be told what to modernise
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
 Note = Callable[..., None]
+MEETING_SECONDS = 5.0
+LISTENING = "0A"  # TCP_LISTEN in /proc/net/tcp
 
 
 def install(note: Note) -> None:
     """Put every substitution in place, in a rank and before student code is loaded."""
     _gloo_for_nccl(note)
+    _meet_at_once()
     _generated_data_sets()
 
 
@@ -38,6 +44,34 @@ def _gloo_for_nccl(note: Note) -> None:
 
     distributed_c10d.init_process_group = init_process_group
     dist.init_process_group = init_process_group
+
+
+def _meet_at_once() -> None:
+    """Let a rank that comes before rank 0's store listens look again at once; torch itself waits 0.5 s and more."""
+    # torch.distributed exports a function of the module's name.
+    rendezvous: Any = sys.modules["torch.distributed.rendezvous"]
+    original = rendezvous._create_c10d_store
+
+    @functools.wraps(original)
+    def create(hostname: str, port: int, rank: int, *args: Any, **kwargs: Any) -> Any:
+        if rank != 0:
+            until = time.monotonic() + MEETING_SECONDS
+            while not _listens(port) and time.monotonic() < until:
+                time.sleep(0.001)
+        return original(hostname, port, rank, *args, **kwargs)
+
+    rendezvous._create_c10d_store = create
+
+
+def _listens(port: int) -> bool:
+    """Whether some process of this network waits for connections on a port; asking does not connect."""
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        with contextlib.suppress(OSError), open(table) as file:
+            for line in list(file)[1:]:
+                words = line.split()
+                if words[3] == LISTENING and int(words[1].rpartition(":")[2], 16) == port:
+                    return True
+    return False
 
 
 def _generated_data_sets() -> None:
