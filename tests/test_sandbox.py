@@ -38,7 +38,7 @@ needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root gives every 
 
 
 def _has_groups() -> bool:
-    group = open_cgroup(Limits())
+    group = open_cgroup()
     if group is not None:
         group.close()
     return group is not None

@@ -492,6 +492,7 @@ def tidy(student: Student, inputs: Inputs) -> Observation:
 
 def script_ends(student: Student, inputs: Inputs) -> Observation:
     """Run the script to its end; whether it is still in its group then."""
+    _smaller_resnet()
     joined: list[bool] = []
     original = torch.optim.Optimizer.zero_grad
 
@@ -526,12 +527,24 @@ def alone(student: Student, inputs: Inputs) -> Observation:
     return Observation(values, arrays)
 
 
+def _smaller_resnet() -> None:
+    """Let `resnet18()` build one block a stage instead of two: what these checks look at is not its size."""
+    from torchvision import models
+    from torchvision.models import resnet
+
+    def smaller(*, weights: object = None, progress: bool = True, **kwargs: Any) -> resnet.ResNet:
+        return resnet.ResNet(resnet.BasicBlock, [1, 1, 1, 1], **kwargs)
+
+    models.resnet18 = resnet.resnet18 = smaller
+
+
 class _SeenEnough(BaseException):
     """Ends a script once the check has seen what it came for."""
 
 
 def first_lr(student: Student, inputs: Inputs) -> Observation:
     """Run the script until its first optimizer step; the learning rates of that step."""
+    _smaller_resnet()
     seen: list[Json] = []
 
     def before_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
@@ -550,6 +563,7 @@ def orders(student: Student, inputs: Inputs) -> Observation:
     """Run the script for two epochs and note the order in which it reads the training images."""
     from torchvision import datasets
 
+    _smaller_resnet()
     order: list[int] = []
     original = datasets.CIFAR10.__getitem__
 

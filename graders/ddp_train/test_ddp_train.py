@@ -872,7 +872,7 @@ def test_single_process(check: Check) -> None:
 
 def test_script(check: Check) -> None:
     """ddp_train.sh starts two processes with torchrun, trains, and leaves a checkpoint and a report."""
-    tree = cifar10.make_batches(check.rng, 20, 10)
+    tree = cifar10.make_batches(check.rng, 10, 10)
     seen = check.run(
         "launch",
         values={
@@ -939,7 +939,7 @@ def test_lr_scaling(check: Check) -> None:
     """--scale-lr multiplies the learning rate by the number of ranks."""
     lr = round(float(check.rng.uniform(0.001, 0.009)), 5)
     world = check.world_sizes[0]
-    tree = cifar10.make_batches(check.rng, 40, 10)
+    tree = cifar10.make_batches(check.rng, 20, 10)
     arguments = ["--training-data", "/data/cifar", "--epochs", "1", "--batch-size", "5", "--lr", str(lr)]
     for flags, wanted in ((["--scale-lr"], lr * world), ([], lr)):
         shown_call = " ".join(["ddp_train.py --lr", str(lr), *flags])

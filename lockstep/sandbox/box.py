@@ -17,8 +17,9 @@ from typing import cast
 from lockstep import wire
 from lockstep.exercise import Exercise
 from lockstep.sandbox import bubblewrap, channel, seccomp
-from lockstep.sandbox.limits import open_cgroup, own_memory
+from lockstep.sandbox.limits import own_memory
 from lockstep.sandbox.outcome import Outcome
+from lockstep.sandbox.prepared import Prepared
 from lockstep.sandbox.spec import RunSpec
 from lockstep.sandbox.watching import Watching
 from lockstep.verdict import GraderFault
@@ -54,6 +55,7 @@ class Box:
         self._numbers = itertools.count()
         self._ended: set[int] = set()
         self._leaving: tuple[int, contextlib.ExitStack] | None = None
+        self._next: Prepared | None = None
         self._server_memory = 0
         self._server_own = 0
         self._server_pid: int | None = None
@@ -211,7 +213,7 @@ class Box:
         """
         self.wait_ready()
         try:
-            self.settle()
+            self._wait_gone()
             return self._run(spec)
         except (OSError, EOFError) as error:
             self.restart()
@@ -221,33 +223,42 @@ class Box:
             raise
 
     def _run(self, spec: RunSpec) -> Outcome:
-        number = next(self._numbers)
+        prepared = self._next or self._prepare()
+        self._next = None
         with contextlib.ExitStack() as stack:
-            status, theirs = channel.pair()
-            stack.callback(status.close)
-            status.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-            cgroup = open_cgroup(spec.limits) if self.isolated else None
-            if cgroup is not None:
-                stack.callback(cgroup.close)
-            watching = Watching(spec, status, cgroup, self.isolated, self._server_own)
+            stack.callback(prepared.close)
+            prepared.attend()
+            if prepared.cgroup is not None:
+                prepared.cgroup.limit(spec.limits)
+            watching = Watching(spec, prepared, self.isolated, self._server_own)
             stack.callback(watching.close)
-            fds = [theirs.fileno(), *watching.open(self._spec_frame(spec))]
-            channel.send(self._control, {"op": "run", "id": number}, tuple(fds))
-            theirs.close()
+            channel.send(prepared.status, {"op": "job"}, tuple(watching.open(self._spec_frame(spec))))
             watching.close_inside_ends()
             # From here on the server has to be heard before anything of the run is let go.
-            self._leaving = number, stack.pop_all()
+            self._leaving = prepared.number, stack.pop_all()
+            self._next = self._prepare()
             try:
-                watching.watch()
+                watching.watch(self._next)
             finally:
                 watching.end()
             return watching.outcome()
 
-    def settle(self) -> None:
-        """Wait until nothing is left of the last run.
+    def _prepare(self) -> Prepared:
+        return Prepared(next(self._numbers), self._control, isolated=self.isolated)
 
-        The kernel takes it apart while the judge looks at its answers; the next run and `close` begin here.
-        """
+    def settle(self) -> None:
+        """Wait until nothing is left of the last run, nor of the one that is being prepared."""
+        try:
+            self._wait_gone()
+        finally:
+            if self._next is not None:
+                following, self._next = self._next, None
+                following.status.close()
+                with contextlib.closing(following):
+                    self._wait_ended(following.number)
+
+    def _wait_gone(self) -> None:
+        """Wait until the kernel has taken the last run apart; it does so while the judge looks at the answers."""
         if self._leaving is None:
             return
         number, stack = self._leaving

@@ -60,6 +60,14 @@ class Cgroup:
         for folder in set(self._folders.values()):
             (folder / "cgroup.procs").write_text(str(pid))
 
+    def limit(self, limits: Limits) -> None:
+        """Hold the processes of the group to these limits from now on."""
+        memory, pids = self._folders["memory"], self._folders["pids"]
+        _write(memory / ("memory.max" if self._unified else "memory.limit_in_bytes"), limits.memory)
+        if self._unified:
+            _write(memory / "memory.swap.max", 0)
+        _write(pids / "pids.max", limits.processes)
+
     def usage(self) -> Usage:
         """What the processes of the group have used so far."""
         memory, pids, cpu = (self._folders[name] for name in ("memory", "pids", "cpu"))
@@ -84,17 +92,14 @@ class Cgroup:
                 folder.rmdir()
 
 
-def open_cgroup(limits: Limits) -> Cgroup | None:
-    """A new group with these limits, or None where this machine lends none to this user."""
+def open_cgroup() -> Cgroup | None:
+    """A new group without limits, or None where this machine lends none to this user."""
     name = f"lockstep-{os.getpid()}-{next(_numbers)}"
     parents = _own_groups()
     unified = parents.get("")
     if unified is not None and {"memory", "pids"} <= set(_words(unified / "cgroup.subtree_control")):
         folder = _make(unified, name)
         if folder is not None:
-            _write(folder / "memory.max", limits.memory)
-            _write(folder / "memory.swap.max", 0)
-            _write(folder / "pids.max", limits.processes)
             return Cgroup({"memory": folder, "pids": folder, "cpu": folder}, unified=True)
     made: dict[str, Path] = {}
     for key, controller in (("memory", "memory"), ("pids", "pids"), ("cpu", "cpuacct")):
@@ -105,8 +110,6 @@ def open_cgroup(limits: Limits) -> Cgroup | None:
                 folder.rmdir()
             return None
         made[key] = made_here
-    _write(made["memory"] / "memory.limit_in_bytes", limits.memory)
-    _write(made["pids"] / "pids.max", limits.processes)
     return Cgroup(made, unified=False)
 
 

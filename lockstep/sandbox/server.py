@@ -13,11 +13,12 @@ import os
 import select
 import signal
 import socket
+import traceback
 from typing import cast
 
 from lockstep.sandbox import channel, confine
 from lockstep.sandbox.ranks import probe_code
-from lockstep.sandbox.supervisor import Job, supervise
+from lockstep.sandbox.supervisor import supervise
 from lockstep.wire import Json
 
 HUGE_PAGE, MADV_COLLAPSE = 2 << 20, 25
@@ -142,27 +143,23 @@ def _reap(running: dict[int, Json]) -> list[int]:
 
 def _start(message: channel.Message, isolated: bool, workspace: str) -> None:
     """In the fork: make the run's namespaces, then become (or wait for) the supervisor of its processes."""
+    status = socket.socket(fileno=message.fds[0])
     try:
-        job = Job.read(message.fds, isolated=isolated, workspace=workspace)
         if isolated:
             confine.die_with_parent(signal.SIGKILL)
             confine.new_namespaces()
             child = os.fork()
             if child:
-                for fd in message.fds:
-                    os.close(fd)
+                status.close()
                 os.waitpid(child, 0)
                 os._exit(0)
             confine.die_with_parent(signal.SIGKILL)
-        supervise(job)
+        supervise(status, isolated=isolated, workspace=workspace)
     except BaseException as error:  # the trusted side hears of it as a grader fault
-        _complain(message.fds[0], error)
+        _complain(status, error)
     os._exit(0)
 
 
-def _complain(status_fd: int, error: BaseException) -> None:
-    import traceback
-
+def _complain(status: socket.socket, error: BaseException) -> None:
     text = "".join(traceback.format_exception(error))[-4000:]
-    with socket.socket(fileno=os.dup(status_fd)) as status:
-        channel.send(status, {"op": "fault", "text": text})
+    channel.send(status, {"op": "fault", "text": text})

@@ -41,9 +41,9 @@ class Job:
     ranks: tuple[ranks.RankPipes, ...]
 
     @staticmethod
-    def read(fds: tuple[int, ...], *, isolated: bool, workspace: str) -> Job:
-        """Take a run message's descriptors: status, spec, files, one per data set, five per rank."""
-        status_fd, spec_fd, files_fd, *others = fds
+    def read(status: socket.socket, fds: tuple[int, ...], *, isolated: bool, workspace: str) -> Job:
+        """Take a job message's descriptors: spec, files, one per data set, five per rank."""
+        spec_fd, files_fd, *others = fds
         frame = wire.unpack(read_all(spec_fd))
         spec = dict(frame.values)
         names = cast(list[str], spec["data"])
@@ -52,7 +52,7 @@ class Job:
         return Job(
             isolated=isolated,
             workspace=workspace,
-            status=socket.socket(fileno=os.dup(status_fd)),
+            status=status,
             spec=spec,
             seccomp=frame.arrays["seccomp"].tobytes() if "seccomp" in frame.arrays else None,
             files_fd=files_fd,
@@ -78,18 +78,24 @@ def iter_read(fd: int, size: int) -> Iterator[bytes]:
         yield chunk
 
 
-def supervise(job: Job) -> None:
-    """Run one job to its end and report it; the caller exits afterwards."""
+def supervise(status: socket.socket, *, isolated: bool, workspace: str) -> None:
+    """Make ready, wait for a job, run it to its end and report it; the caller exits afterwards."""
     os.setsid()
     # The first process of a pid namespace is deaf to signals without a handler, and Python handles this one.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    channel.send(job.status, {"op": "hello"})
-    places = _sandboxed_places(job) if job.isolated else _temporary_places(job)
-    with places as place:
-        channel.send(job.status, {"op": "laid out", "work": place.work})
-        # Meanwhile the trusted side has put this process under its limits; nothing is forked before that.
-        if channel.receive(job.status) is not None:
-            _run(job, place)
+    if isolated:
+        confine.private_mounts()
+        confine.no_more_namespaces()
+        confine.loopback_up()
+    channel.send(status, {"op": "hello"})
+    # Before it sends the job, the trusted side puts this process under its limits.
+    message = channel.receive(status)
+    if message is None:
+        return
+    job = Job.read(status, message.fds, isolated=isolated, workspace=workspace)
+    with _sandboxed_places(job) if isolated else _temporary_places(job) as place:
+        channel.send(status, {"op": "laid out", "work": place.work})
+        _run(job, place)
 
 
 @dataclass(frozen=True)
@@ -105,9 +111,6 @@ class Place:
 @contextlib.contextmanager
 def _sandboxed_places(job: Job) -> Iterator[Place]:
     limits = cast(dict[str, int], job.spec["limits"])
-    confine.private_mounts()
-    confine.no_more_namespaces()
-    confine.loopback_up()
     confine.tmpfs("/work", limits["disk"])
     confine.tmpfs("/tmp", limits["disk"])
     confine.tmpfs("/run", 1 * MIB, inodes=64)

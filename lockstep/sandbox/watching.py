@@ -7,7 +7,6 @@ import fcntl
 import os
 import selectors
 import signal
-import socket
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,8 +14,9 @@ from typing import cast
 
 from lockstep import wire
 from lockstep.sandbox import answers, channel, standing
-from lockstep.sandbox.limits import Cgroup, tree_memory
+from lockstep.sandbox.limits import tree_memory
 from lockstep.sandbox.outcome import Outcome
+from lockstep.sandbox.prepared import Prepared
 from lockstep.sandbox.spec import RunSpec
 from lockstep.verdict import GraderFault
 from lockstep.wire import Json
@@ -70,18 +70,16 @@ class _RankPipes:
 class Watching:
     """The trusted side of one run while it goes on: its pipes, its clock, its limits."""
 
-    def __init__(
-        self, spec: RunSpec, status: socket.socket, cgroup: Cgroup | None, isolated: bool, baseline: int
-    ) -> None:
+    def __init__(self, spec: RunSpec, prepared: Prepared, isolated: bool, baseline: int) -> None:
         self._spec = spec
-        self._status = status
-        self._cgroup = cgroup
+        self._status = prepared.status
+        self._cgroup = prepared.cgroup
+        self._supervisor = prepared.supervisor
         self._isolated = isolated
         self._baseline = baseline
         self._inside: list[int] = []
         self._pipes: list[_RankPipes] = []
         self._selector = selectors.DefaultSelector()
-        self._supervisor: int | None = None
         self._work = ""
         self._report: dict[str, Json] | None = None
         self._states: dict[str, Json] | None = None
@@ -133,8 +131,9 @@ class Watching:
             for pipe in pipes.all():
                 os.close(pipe.fd)
 
-    def watch(self) -> None:
-        """Read until every rank has ended, the time is up or a limit is hit."""
+    def watch(self, following: Prepared) -> None:
+        """Read until every rank has ended, the time is up or a limit is hit; meanwhile attend to the next run."""
+        self._selector.register(following.status, selectors.EVENT_READ, following)
         self._started = time.monotonic()
         deadline = self._started + self._spec.limits.seconds
         next_look = self._started + LOOK_SECONDS
@@ -176,6 +175,10 @@ class Watching:
             if key.data is None:
                 self._hear()
                 continue
+            if isinstance(key.data, Prepared):
+                self._selector.unregister(key.fd)
+                key.data.attend()
+                continue
             pipe = cast(_Pipe, key.data)
             if not pipe.read():
                 self._limit = "output"
@@ -193,12 +196,7 @@ class Watching:
             self._limit = usage.exceeded
             return
         operation = message.fields["op"]
-        if operation == "hello":
-            self._supervisor = message.pid
-            if self._cgroup is not None and message.pid:
-                self._cgroup.add(message.pid)
-            channel.send(self._status, {"op": "go"})
-        elif operation == "laid out":
+        if operation == "laid out":
             self._work = cast(str, message.fields["work"])
         elif operation == "exited":
             self._exited[cast(int, message.fields["rank"])] = cast(int, message.fields["status"])

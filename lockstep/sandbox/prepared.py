@@ -1,0 +1,52 @@
+"""A run in waiting: its namespaces and its control group are made, it only has to be told what to run.
+
+Making them takes longer than many a run, most of it waiting for the kernel, so that the next one is made
+while the present one runs. No student code is near a prepared run before it gets its job.
+"""
+
+from __future__ import annotations
+
+import socket
+
+from lockstep.sandbox import channel
+from lockstep.sandbox.limits import open_cgroup
+from lockstep.verdict import GraderFault
+
+
+class Prepared:
+    """The trusted end of a run that the server has been asked for."""
+
+    def __init__(self, number: int, control: socket.socket, *, isolated: bool) -> None:
+        """Ask the server behind `control` for a run. Raises OSError when it is gone."""
+        self.number = number
+        self.supervisor: int | None = None
+        self.status, theirs = channel.pair()
+        self.status.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        try:
+            channel.send(control, {"op": "prepare", "id": number}, (theirs.fileno(),))
+        except OSError:
+            self.status.close()
+            raise
+        finally:
+            theirs.close()
+        self.cgroup = open_cgroup() if isolated else None
+        self._heard = False
+
+    def attend(self) -> None:
+        """Wait for the supervisor's first word and put it under its control group. Raises GraderFault."""
+        if self._heard:
+            return
+        self._heard = True
+        message = channel.receive(self.status)
+        if message is None or message.fields["op"] != "hello":
+            why = "it ended" if message is None else message.fields.get("text")
+            raise GraderFault(f"a run could not be prepared: {why}")
+        self.supervisor = message.pid
+        if self.cgroup is not None and message.pid:
+            self.cgroup.add(message.pid)
+
+    def close(self) -> None:
+        """Let go of it; a supervisor without a job ends by itself. Its processes must be gone for the group's sake."""
+        self.status.close()
+        if self.cgroup is not None:
+            self.cgroup.close()
