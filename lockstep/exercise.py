@@ -26,7 +26,10 @@ class CheckSpec:
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise. `checks` are in the order of the file; `warm` are modules the server imports for it."""
+    """One exercise. `checks` are in the order of the file; `warm` are modules the server imports for it.
+
+    An `early` exercise uses neither process groups nor optimizers: its checks need not wait for their imports.
+    """
 
     id: str
     title: str
@@ -34,6 +37,7 @@ class Exercise:
     checks: tuple[CheckSpec, ...]
     folder: Path
     warm: tuple[str, ...] = ()
+    early: bool = False
 
     @property
     def probe(self) -> Path:
@@ -62,6 +66,7 @@ def load_exercise(folder: Path) -> Exercise:
             checks=checks,
             folder=folder,
             warm=tuple(data.get("warm", ())),
+            early=data.get("early") is True,
         )
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise ExerciseError(f"{path}: {type(error).__name__}: {error}") from error

@@ -193,13 +193,14 @@ class _Grading:
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Keep the chosen exercises' checks, in the order of their exercise.toml."""
         self._exercises = {exercise.id: exercise for exercise in self._chosen(self._graders())}
-        kept: list[tuple[tuple[str, int], pytest.Item]] = []
+        kept: list[tuple[tuple[bool, str, int], pytest.Item]] = []
         for item in items:
             exercise = self._exercises.get(item.path.parent.name)
             if exercise is None:
                 continue
             position = exercise.checks.index(_spec(item, exercise))
-            kept.append(((exercise.id, position), item))
+            # Exercises that need not wait for all of the server's imports come first.
+            kept.append(((not exercise.early, exercise.id, position), item))
         self._insist_on_all(kept, config)
         chosen = {id(item) for _, item in kept}
         config.hook.pytest_deselected(items=[item for item in items if id(item) not in chosen])
@@ -207,7 +208,9 @@ class _Grading:
         if self._worker is None and not self._coordinates:
             self._announce(len(items))
 
-    def _insist_on_all(self, kept: list[tuple[tuple[str, int], pytest.Item]], config: pytest.Config) -> None:
+    def _insist_on_all(
+        self, kept: list[tuple[tuple[bool, str, int], pytest.Item]], config: pytest.Config
+    ) -> None:
         """A check of the exercise.toml that no test makes would silently lower what can be earned."""
         if (
             any("::" in argument for argument in config.args)
@@ -215,7 +218,7 @@ class _Grading:
             or config.option.markexpr
         ):
             return
-        there = {key for key, _ in kept}
+        there = {key[1:] for key, _ in kept}
         for exercise in self._exercises.values():
             for position, spec in enumerate(exercise.checks):
                 if (exercise.id, position) not in there:

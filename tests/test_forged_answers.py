@@ -111,8 +111,6 @@ def small_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-
-
 @pytest.mark.parametrize(
     ("exercise", "check"),
     CHECKS,
@@ -130,8 +128,6 @@ def test_an_odd_answer_is_a_verdict_and_never_a_pass(exercise: str, check: str) 
         except Exception as error:
             broke.append(f"{word}: {type(error).__name__}: {error}")
     assert broke == []
-
-
 
 
 @pytest.mark.parametrize(

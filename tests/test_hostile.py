@@ -77,7 +77,7 @@ def test_it_costs_only_its_check(code: str, verdict: Verdict, words: str, box: B
     assert source.count(honest) == 1
     hostile = "".join(f"        {line}\n" for line in code.strip().splitlines())
     (tmp_path / "lfw_dataset.py").write_text(source.replace(honest, hostile + honest))
-    before, server = traces(box), box._server_pid
+    before, server = traces(box), box.server_pid()
 
     results = grade(tmp_path, EXERCISE, CHECKS, box, slow=verdict is Verdict.LIMIT)
 
@@ -88,7 +88,7 @@ def test_it_costs_only_its_check(code: str, verdict: Verdict, words: str, box: B
     assert length.verdict is verdict, length
     assert length.points == (length.max_points if verdict is Verdict.PASSED else 0)
     assert any(word in length.message for word in words.split("|"))
-    assert box._server_pid == server
+    assert box.server_pid() == server
     assert traces(box) == before
 
 

@@ -584,8 +584,9 @@ def test_each_limit_has_its_verdict(box: Box, source: str, limits: Limits, words
 
 @pytest.mark.parametrize("groups", [True, False], ids=["with control groups", "without"])
 def test_memory_is_counted_for_the_whole_run(box: Box, groups: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    box.settle()  # a run that is prepared already has its group
     if not groups:
-        monkeypatch.setattr("lockstep.sandbox.box.open_cgroup", lambda _: None)
+        monkeypatch.setattr("lockstep.sandbox.prepared.open_cgroup", lambda: None)
     source = """
         import time
         def main():
@@ -599,6 +600,7 @@ def test_memory_is_counted_for_the_whole_run(box: Box, groups: bool, monkeypatch
     assert alone.peak_memory is not None
     assert 80 * MIB < alone.peak_memory < 250 * MIB
     assert run(box, source, ranks=4, limits=limits).limit == "memory"
+    box.settle()  # and the one that is prepared now has none
 
 
 # How it ends
@@ -823,8 +825,8 @@ def test_a_closed_box_leaves_nothing(own_box: Box) -> None:
 
 def test_after_its_server_was_lost_a_box_starts_another(own_box: Box) -> None:
     own_box.wait_ready()
-    assert own_box._server_pid is not None
-    os.kill(own_box._server_pid, signal.SIGKILL)
+    assert own_box.server_pid() is not None
+    os.kill(own_box.server_pid(), signal.SIGKILL)
     with pytest.raises(GraderFault):
         seen(own_box, "def main(): return 1")
     assert seen(own_box, "def main(): return 2") == 2

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -17,11 +15,9 @@ from typing import cast
 from lockstep import wire
 from lockstep.exercise import Exercise
 from lockstep.sandbox import bubblewrap, channel, seccomp
-from lockstep.sandbox.limits import own_memory
+from lockstep.sandbox.connection import Connection
 from lockstep.sandbox.outcome import Outcome
-from lockstep.sandbox.prepared import Prepared
 from lockstep.sandbox.spec import RunSpec
-from lockstep.sandbox.watching import Watching
 from lockstep.verdict import GraderFault
 from lockstep.wire import Json
 
@@ -34,7 +30,7 @@ INSIDE_FILES = (
 ).split()
 INSIDE = "/opt/lockstep"
 PROBES = "/opt/probes"
-START = "import sys; sys.path += {path!r}; from lockstep.sandbox.server import main; main(int(sys.argv[1]))"
+START = "import sys; sys.path += {path!r}; from lockstep.sandbox.server import main; main(*map(int, sys.argv[1:]))"
 END_SECONDS = 10.0
 # A hundred processes that each map torch take seconds to end on a busy machine.
 GONE_SECONDS = 60.0
@@ -42,7 +38,10 @@ START_SECONDS = 120.0
 
 
 class Box:
-    """A warm server in its sandbox. Use as a context manager; `run` may be called any number of times."""
+    """A sandbox with two warm servers, one ready early, one with everything. Use as a context manager.
+
+    `run` may be called any number of times.
+    """
 
     def __init__(self, probes: Mapping[str, Path], *, isolated: bool, modules: Sequence[str] = ()) -> None:
         """Start the server and return at once; `run` waits until it is warm.
@@ -52,30 +51,23 @@ class Box:
         self.isolated = isolated
         self._probes = probes
         self._modules = tuple(modules)
-        self._numbers = itertools.count()
-        self._ended: set[int] = set()
-        self._leaving: tuple[int, contextlib.ExitStack] | None = None
-        self._next: Prepared | None = None
-        self._server_memory = 0
-        self._server_own = 0
-        self._server_pid: int | None = None
         self._start()
 
     def _start(self) -> None:
-        self._ready = False
         self._workspace = None if self.isolated else tempfile.mkdtemp(prefix="lockstep-")
         self._filter = seccomp.filter_program() if self.isolated else None
         self._lease = bubblewrap.lease_uid() if self.isolated else None
-        ours, theirs = channel.pair()
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        self._control = ours
+        (ours, theirs), (full_ours, full_theirs) = channel.pair(), channel.pair()
+        self._early = Connection(ours, isolated=self.isolated)
+        self._full = Connection(full_ours, isolated=self.isolated)
         try:
-            self._process = self._launch(theirs)
+            self._process = self._launch(theirs.fileno(), full_theirs.fileno())
         except BaseException:
             self._forget()
             raise
         finally:
             theirs.close()
+            full_theirs.close()
         channel.send(
             ours,
             {
@@ -87,8 +79,7 @@ class Box:
             },
         )
 
-    def _launch(self, theirs: socket.socket) -> subprocess.Popen[bytes]:
-        fd = theirs.fileno()
+    def _launch(self, *controls: int) -> subprocess.Popen[bytes]:
         environment = {
             "PATH": "/usr/bin:/bin",
             "OMP_NUM_THREADS": "1",
@@ -97,7 +88,7 @@ class Box:
         }
         path = [bubblewrap.PACKAGES, INSIDE] if self.isolated else [str(PACKAGE.parent)]
         python = bubblewrap.interpreter() if self.isolated else sys.executable
-        server = [python, "-I", "-X", "utf8", "-c", START.format(path=path), str(fd)]
+        server = [python, "-I", "-X", "utf8", "-c", START.format(path=path), *map(str, controls)]
         if not self.isolated:
             environment = {
                 **os.environ,
@@ -107,7 +98,7 @@ class Box:
             }
             return subprocess.Popen(
                 server,
-                pass_fds=(fd,),
+                pass_fds=controls,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -128,7 +119,7 @@ class Box:
                 environment["LD_LIBRARY_PATH"] = library
             return subprocess.Popen(
                 bubblewrap.command(server, visible, etc, environment, self._lease),
-                pass_fds=(fd, *etc.values()),
+                pass_fds=(*controls, *etc.values()),
                 env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
                 cwd="/",
                 stdin=subprocess.DEVNULL,
@@ -144,23 +135,18 @@ class Box:
         self.close()
 
     def close(self) -> None:
-        """End the server and with it everything in the box."""
+        """End the servers and with them everything in the box."""
         with contextlib.suppress(OSError, EOFError):
             self.settle()
-        if self.isolated:
+        if self.isolated or not self._full.ready:
             self._process.kill()
-            # Everything in the box dies after that process, not with it: a user id may be lent again, and
-            # memory counted on, only when the last one has let go of the other end of this socket.
-            with contextlib.suppress(OSError):
-                self._control.settimeout(GONE_SECONDS)
-                while self._control.recv(channel.MAX_MESSAGE):
-                    pass
-        self._control.close()
-        if not self.isolated and self._ready:
-            # Without namespaces the server ends its runs, then itself, when its control socket closes.
+        # Everything in the box dies after that process, not with it: a user id may be lent again, and memory
+        # counted on, only when the last one has let go of its end. Without namespaces the servers end by themselves.
+        self._early.wait_closed()
+        self._full.wait_closed()
+        if self._process.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(END_SECONDS)
-        if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
         self._forget()
@@ -174,32 +160,24 @@ class Box:
         if self._workspace is not None:
             shutil.rmtree(self._workspace, ignore_errors=True)
 
-    def wait_ready(self) -> None:
-        """Wait until the server is warm. Raises GraderFault when it does not start."""
-        if self._ready:
-            return
-        self._control.settimeout(START_SECONDS)
-        try:
-            message = channel.receive(self._control)
-        except TimeoutError:
-            message = None
-        finally:
-            self._control.settimeout(None)
-        if message is None or message.fields.get("op") != "ready":
-            self._process.kill()
-            assert self._process.stderr is not None
-            said = self._process.stderr.read()[-2000:].decode("utf-8", "replace")
-            raise GraderFault(f"the sandbox's server did not start: {said.strip() or 'it said nothing'}")
-        self._server_pid = message.pid
-        if message.pid:
-            self._server_memory = _resident(message.pid)
-            self._server_own = own_memory(message.pid)
-        self._ready = True
+    def wait_ready(self, connection: Connection | None = None) -> None:
+        """Wait until a server is warm, or both. Raises GraderFault when it does not start."""
+        for server in (self._early, self._full) if connection is None else (connection,):
+            if not server.wait_ready():
+                self._process.kill()
+                assert self._process.stderr is not None
+                said = self._process.stderr.read()[-2000:].decode("utf-8", "replace")
+                raise GraderFault(f"the sandbox's server did not start: {said.strip() or 'it said nothing'}")
+
+    def server_pid(self) -> int | None:
+        """The process that runs are forked from, as this side numbers it."""
+        self.wait_ready()
+        return self._full.pid
 
     def server_memory(self) -> int:
         """Bytes that the warm server has resident; the runs share them."""
         self.wait_ready()
-        return self._server_memory
+        return self._full.memory
 
     def restart(self) -> None:
         """Throw the box away and start another, after a run that broke the server."""
@@ -211,10 +189,12 @@ class Box:
 
         Raises GraderFault when something of lockstep's own broke; the box is usable again afterwards.
         """
-        self.wait_ready()
+        server, other = (self._early, self._full) if spec.early else (self._full, self._early)
+        self.wait_ready(server)
         try:
-            self._wait_gone()
-            return self._run(spec)
+            # Two checks never run side by side, whichever server they come from.
+            other.settle()
+            return server.run(spec, self._spec_frame(spec))
         except (OSError, EOFError) as error:
             self.restart()
             raise GraderFault(f"the sandbox was lost during a run: {error}") from error
@@ -222,49 +202,10 @@ class Box:
             self.restart()
             raise
 
-    def _run(self, spec: RunSpec) -> Outcome:
-        prepared = self._next or self._prepare()
-        self._next = None
-        with contextlib.ExitStack() as stack:
-            stack.callback(prepared.close)
-            prepared.attend()
-            if prepared.cgroup is not None:
-                prepared.cgroup.limit(spec.limits)
-            watching = Watching(spec, prepared, self.isolated, self._server_own)
-            stack.callback(watching.close)
-            channel.send(prepared.status, {"op": "job"}, tuple(watching.open(self._spec_frame(spec))))
-            watching.close_inside_ends()
-            # From here on the server has to be heard before anything of the run is let go.
-            self._leaving = prepared.number, stack.pop_all()
-            self._next = self._prepare()
-            try:
-                watching.watch(self._next)
-            finally:
-                watching.end()
-            return watching.outcome()
-
-    def _prepare(self) -> Prepared:
-        return Prepared(next(self._numbers), self._control, isolated=self.isolated)
-
     def settle(self) -> None:
         """Wait until nothing is left of the last run, nor of the one that is being prepared."""
-        try:
-            self._wait_gone()
-        finally:
-            if self._next is not None:
-                following, self._next = self._next, None
-                following.status.close()
-                with contextlib.closing(following):
-                    self._wait_ended(following.number)
-
-    def _wait_gone(self) -> None:
-        """Wait until the kernel has taken the last run apart; it does so while the judge looks at the answers."""
-        if self._leaving is None:
-            return
-        number, stack = self._leaving
-        with stack:
-            self._leaving = None
-            self._wait_ended(number)
+        self._early.settle()
+        self._full.settle()
 
     def _inside(self, probe: str) -> str:
         """Where the server finds a probe."""
@@ -283,26 +224,6 @@ class Box:
             "limits": cast(Json, spec.limits.for_inside()),
         }
         return wire.pack(values, arrays)
-
-    def _wait_ended(self, number: int) -> None:
-        self._control.settimeout(GONE_SECONDS)
-        try:
-            while number not in self._ended:
-                message = channel.receive(self._control)
-                if message is None:
-                    raise EOFError("the server ended")
-                self._ended.add(cast(int, message.fields["id"]))
-        except TimeoutError:
-            raise EOFError("a run did not end") from None
-        finally:
-            self._control.settimeout(None)
-        self._ended.discard(number)
-
-
-def _resident(pid: int) -> int:
-    with contextlib.suppress(OSError, ValueError):
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    return 0
 
 
 def open_box(exercises: Sequence[Exercise], *, isolated: bool) -> Box:

@@ -20,16 +20,16 @@ class Prepared:
         """Ask the server behind `control` for a run. Raises OSError when it is gone."""
         self.number = number
         self.supervisor: int | None = None
+        self.cgroup = open_cgroup() if isolated else None
         self.status, theirs = channel.pair()
         self.status.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         try:
             channel.send(control, {"op": "prepare", "id": number}, (theirs.fileno(),))
         except OSError:
-            self.status.close()
+            self.close()
             raise
         finally:
             theirs.close()
-        self.cgroup = open_cgroup() if isolated else None
         self._heard = False
 
     def attend(self) -> None:

@@ -22,36 +22,57 @@ from lockstep.sandbox.supervisor import supervise
 from lockstep.wire import Json
 
 HUGE_PAGE, MADV_COLLAPSE = 2 << 20, 25
-BASE_MODULES = (
-    "numpy torch torch._dynamo torch.distributed torch.nn.parallel torch.utils.data.distributed "
-    "torch.distributed.run torch.distributed.elastic.agent.server.local_elastic_agent torchvision "
-    "torchvision.transforms torchvision.datasets PIL.Image PIL.JpegImagePlugin PIL.PngImagePlugin "
-    "matplotlib.pyplot matplotlib.backends.backend_agg multiprocessing.spawn "
-    "multiprocessing.popen_fork multiprocessing.popen_spawn_posix multiprocessing.resource_tracker "
-    "concurrent.futures.thread concurrent.futures.process argparse runpy tqdm json csv tempfile glob "
-    "pathlib"
+# What every exercise needs; torch, torchvision and matplotlib take half of the time that all of it takes.
+EARLY_MODULES = (
+    "numpy torch torch.nn.functional torch.utils.data torchvision torchvision.transforms torchvision.datasets "
+    "PIL.Image PIL.JpegImagePlugin PIL.PngImagePlugin matplotlib.pyplot matplotlib.backends.backend_agg "
+    "multiprocessing.spawn multiprocessing.popen_fork multiprocessing.popen_spawn_posix "
+    "multiprocessing.resource_tracker argparse runpy tqdm json csv tempfile glob pathlib"
+).split()
+# What DDP and optimizers import when they are first used: in every rank anew, if it were not here.
+FULL_MODULES = (
+    "torch._dynamo torch.distributed torch.nn.parallel torch.utils.data.distributed torch.distributed.run "
+    "torch.distributed.elastic.agent.server.local_elastic_agent concurrent.futures.thread "
+    "concurrent.futures.process"
 ).split()
 
 
-def main(control_fd: int) -> None:
-    """Serve runs until the trusted side closes its end of the control socket."""
-    control = socket.socket(fileno=control_fd)
-    configuration = channel.receive(control)
+def main(early_fd: int, full_fd: int) -> None:
+    """Serve runs until the trusted side closes its end of the control sockets.
+
+    This process serves early runs; while it does, a fork of it imports the rest and serves the others.
+    """
+    early, full = socket.socket(fileno=early_fd), socket.socket(fileno=full_fd)
+    configuration = channel.receive(early)
     if configuration is None:
         return
     isolated = configuration.fields["isolated"] is True
     workspace = cast(str, configuration.fields["workspace"])
     for probe in cast(list[str], configuration.fields["probes"]):
         probe_code(probe)
-    warm_up(tuple(cast(list[str], configuration.fields["modules"])))
+    gc.disable()  # the imports make few cycles and a million objects
+    import_early()
+    if os.fork() == 0:
+        early.close()
+        confine.die_with_parent(signal.SIGKILL)
+        import_the_rest(tuple(cast(list[str], configuration.fields["modules"])))
+        control = full
+    else:
+        full.close()
+        control = early
+    confine.not_dumpable()
+    # What a collection in a fork would touch, it would copy: these objects are left out of it.
+    gc.freeze()
+    gc.enable()
+    _use_huge_pages()
     channel.send(control, {"op": "ready", "pid": os.getpid()})
     _serve(control, isolated, workspace)
+    os._exit(0)
 
 
-def warm_up(modules: tuple[str, ...]) -> None:
-    """Import what runs need and take the first, slow, step of everything they do."""
-    gc.disable()  # the imports make few cycles and a million objects
-    for name in (*BASE_MODULES, *modules):
+def import_early() -> None:
+    """Import what every run needs."""
+    for name in EARLY_MODULES:
         importlib.import_module(name)
     import torch
     from PIL import Image
@@ -59,17 +80,20 @@ def warm_up(modules: tuple[str, ...]) -> None:
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
     Image.init()
+
+
+def import_the_rest(modules: tuple[str, ...]) -> None:
+    """Import what distributed runs need as well, and take the first, slow, step of everything they do."""
+    for name in (*FULL_MODULES, *modules):
+        importlib.import_module(name)
+    import torch
+
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     torch.autograd.backward(torch.nn.functional.cross_entropy(model(torch.ones(2, 2)), torch.tensor([0, 1])))
     optimizer.step()
     torch.optim.Adam(model.parameters())
     _keep_groups_alive()
-    confine.not_dumpable()
-    # What a collection in a fork would touch, it would copy: these objects are left out of it.
-    gc.freeze()
-    gc.enable()
-    _use_huge_pages()
 
 
 def _use_huge_pages() -> None:

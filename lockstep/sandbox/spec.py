@@ -39,7 +39,10 @@ class Pack:
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One run: a probe's function, the submission's files, secret data sets, ranks and limits."""
+    """One run: a probe's function, the submission's files, secret data sets, ranks and limits.
+
+    An `early` run needs nothing that the early server has not imported: no process groups, no optimizers.
+    """
 
     probe: str
     call: str
@@ -47,3 +50,4 @@ class RunSpec:
     ranks: Sequence[RankInputs]
     data: Mapping[str, Pack] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
+    early: bool = False

@@ -1,0 +1,137 @@
+"""The trusted end of one warm server: wait for it, give it runs one after the other, know what is left of them."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import socket
+from pathlib import Path
+from typing import cast
+
+from lockstep.sandbox import channel
+from lockstep.sandbox.limits import own_memory
+from lockstep.sandbox.outcome import Outcome
+from lockstep.sandbox.prepared import Prepared
+from lockstep.sandbox.spec import RunSpec
+from lockstep.sandbox.watching import Watching
+
+START_SECONDS = 120.0
+# A hundred processes that each map torch take seconds to end on a busy machine.
+GONE_SECONDS = 60.0
+
+
+class Connection:
+    """One server, by the socket that it is told by. Raises OSError or EOFError wherever the server is gone."""
+
+    def __init__(self, control: socket.socket, *, isolated: bool) -> None:
+        control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self.control = control
+        self.pid: int | None = None
+        # What the server has resident, and what of it is its own rather than mapped from files; in bytes.
+        self.memory = self.own_memory = 0
+        self._isolated = isolated
+        self._ready = False
+        self._numbers = itertools.count()
+        self._ended: set[int] = set()
+        self._leaving: tuple[int, contextlib.ExitStack] | None = None
+        self._next: Prepared | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether the server has said that it is warm."""
+        return self._ready
+
+    def wait_ready(self) -> bool:
+        """Wait until the server is warm; False when it ended instead, or took too long."""
+        if self._ready:
+            return True
+        self.control.settimeout(START_SECONDS)
+        try:
+            message = channel.receive(self.control)
+        except TimeoutError:
+            message = None
+        finally:
+            self.control.settimeout(None)
+        if message is None or message.fields.get("op") != "ready":
+            return False
+        self.pid = message.pid
+        if message.pid:
+            self.memory, self.own_memory = _resident(message.pid), own_memory(message.pid)
+        self._ready = True
+        return True
+
+    def run(self, spec: RunSpec, frame: bytes) -> Outcome:
+        """Run once, after the last run is gone; `frame` is what the supervisor is told of the run."""
+        self._wait_gone()
+        prepared = self._next or self._prepare()
+        self._next = None
+        with contextlib.ExitStack() as stack:
+            stack.callback(prepared.close)
+            prepared.attend()
+            if prepared.cgroup is not None:
+                prepared.cgroup.limit(spec.limits)
+            watching = Watching(spec, prepared, self._isolated, self.own_memory)
+            stack.callback(watching.close)
+            self._next = self._prepare()
+            channel.send(prepared.status, {"op": "job"}, tuple(watching.open(frame)))
+            watching.close_inside_ends()
+            # From here on the server has to be heard before anything of the run is let go.
+            self._leaving = prepared.number, stack.pop_all()
+            try:
+                watching.watch(self._next)
+            finally:
+                watching.end()
+            return watching.outcome()
+
+    def settle(self) -> None:
+        """Wait until nothing is left of the last run, nor of the one that is being prepared."""
+        try:
+            self._wait_gone()
+        finally:
+            if self._next is not None:
+                following, self._next = self._next, None
+                following.status.close()
+                with contextlib.closing(following):
+                    self._wait_ended(following.number)
+
+    def wait_closed(self) -> None:
+        """Wait until every process that holds the other end has let go of it."""
+        with contextlib.suppress(OSError):
+            self.control.shutdown(socket.SHUT_WR)
+            self.control.settimeout(GONE_SECONDS)
+            while self.control.recv(channel.MAX_MESSAGE):
+                pass
+        self.control.close()
+
+    def _prepare(self) -> Prepared:
+        return Prepared(next(self._numbers), self.control, isolated=self._isolated)
+
+    def _wait_gone(self) -> None:
+        """Wait until the kernel has taken the last run apart; it does so while the judge looks at the answers."""
+        if self._leaving is None:
+            return
+        number, stack = self._leaving
+        with stack:
+            self._leaving = None
+            self._wait_ended(number)
+
+    def _wait_ended(self, number: int) -> None:
+        self.control.settimeout(GONE_SECONDS)
+        try:
+            while number not in self._ended:
+                message = channel.receive(self.control)
+                if message is None:
+                    raise EOFError("the server ended")
+                self._ended.add(cast(int, message.fields["id"]))
+        except TimeoutError:
+            raise EOFError("a run did not end") from None
+        finally:
+            self.control.settimeout(None)
+        self._ended.discard(number)
+
+
+def _resident(pid: int) -> int:
+    with contextlib.suppress(OSError, ValueError):
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    return 0
