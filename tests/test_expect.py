@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from fixtures import demo
 from fixtures.build import Sample
 from fixtures.expect import reference_surprises, surprises, template_surprises
-from lockstep import demo
 from lockstep.result import CheckResult, ExerciseResult, Result
 from lockstep.verdict import Verdict
 from tests.results import FAILED, FAULT, NOT_CHECKED, PASSED, a_result
