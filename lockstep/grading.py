@@ -30,9 +30,6 @@ PUBLIC_SEED = 20240917
 EVENTS_PLUGIN = "lockstep-events"
 """The name under which `lockstep.plugin` finds the object that hears about progress."""
 
-SANDBOXES = ("auto", "bubblewrap", "none")
-"""`auto` is bubblewrap or a refusal: running a stranger's code unprotected is always someone's decision."""
-
 
 class CouldNotGrade(Exception):
     """There is no verdict to give. The message is one sentence for the person at the terminal."""

@@ -23,7 +23,6 @@ from lockstep.sandbox import confine, probing, shims
 from lockstep.sandbox.watch import Watch
 from lockstep.wire import Json
 
-PROBES = "LOCKSTEP_PROBES"
 MAX_TEXT = 300
 MAX_FRAMES = 8
 # What a fresh torch process starts from; the server's own warm-up has moved it on.
