@@ -15,7 +15,7 @@ demo: setup ## grade the reference, the template and every sample submission; on
 	@$(PYTHON) -m fixtures.demo
 
 test: setup ## all tests
-	@$(PYTHON) -m pytest tests -n $(JOBS)
+	@$(PYTHON) -m pytest tests -n $(JOBS) --dist worksteal
 
 lint: setup ## ruff and mypy
 	@.venv/bin/ruff check .

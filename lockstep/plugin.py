@@ -220,6 +220,8 @@ class _Grading:
             return
         there = {key[1:] for key, _ in kept}
         for exercise in self._exercises.values():
+            if not any(name == exercise.id for name, _ in there):
+                continue  # its judge cannot be read, or holds nothing at all: pytest says that itself
             for position, spec in enumerate(exercise.checks):
                 if (exercise.id, position) not in there:
                     raise pytest.UsageError(

@@ -10,6 +10,7 @@ import copy
 import json
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any, cast
@@ -195,13 +196,25 @@ def _seed(inputs: Inputs) -> int:
     return cast(int, inputs.values["seed"])
 
 
-def _cleanup(lab: Lab) -> None:
+def _cleanup(lab: Lab, inputs: Inputs) -> None:
     """Leave the group in good order; whether cleanup does that is one check's business alone."""
     if dist.is_initialized():
-        # A rank that is through early would close its connections while a slow one still makes them.
-        with lab.student.calling("waiting for all ranks before cleanup()"):
-            dist.barrier()
+        _wait_for_all(lab.student, inputs)
         lab.call("cleanup", shown="")
+
+
+def _wait_for_all(student: Student, inputs: Inputs) -> None:
+    """A rank that is through early would close its connections while a slow one still makes them.
+
+    They meet by files: a barrier could be mistaken for one that the student's other ranks still wait in.
+    """
+    folder = tempfile.gettempdir()
+    with student.calling("waiting for all ranks before cleanup()"):
+        with open(os.path.join(folder, f"arrived-{inputs.rank}"), "w"):
+            pass
+        wanted = {f"arrived-{rank}" for rank in range(inputs.world_size)}
+        while not wanted <= set(os.listdir(folder)):
+            time.sleep(0.001)
 
 
 def join(student: Student, inputs: Inputs) -> Observation:
@@ -263,7 +276,7 @@ def start(student: Student, inputs: Inputs) -> Observation:
     model = _model(inputs)
     wrapped = lab.wrap(model)
     arrays = _state(wrapped, "held")
-    _cleanup(lab)
+    _cleanup(lab, inputs)
     return Observation({}, arrays)
 
 
@@ -290,7 +303,7 @@ def train(student: Student, inputs: Inputs) -> Observation:
         boundaries.append(len(recorder.sizes))
     arrays = {**recorder.arrays(), **_state(wrapped, "final")}
     length = _length(loader)
-    _cleanup(lab)
+    _cleanup(lab, inputs)
     return Observation(
         {**recorder.values(), "losses": losses, "boundaries": cast(Json, boundaries), "length": length},
         arrays,
@@ -321,7 +334,7 @@ def shares(student: Student, inputs: Inputs) -> Observation:
         _data(inputs), cast(int, inputs.values["batch_size"]), shuffle=True, seed=_seed(inputs)
     )
     sizes, rows = _pass(lab, loader)
-    _cleanup(lab)
+    _cleanup(lab, inputs)
     return Observation({"sizes": cast(Json, sizes)}, {"rows": rows})
 
 
@@ -352,7 +365,7 @@ def accuracy(student: Student, inputs: Inputs) -> Observation:
         _pass(lab, lab.loader(_data(inputs), batch_size, shuffle=False, seed=_seed(inputs) + more))[1]
         for more in (0, 1)
     ]
-    _cleanup(lab)
+    _cleanup(lab, inputs)
     return Observation({"accuracy": result}, {"order0": orders[0], "order1": orders[1]})
 
 
@@ -387,7 +400,7 @@ def save(student: Student, inputs: Inputs) -> Observation:
             arrays["checkpoint"] = np.frombuffer(file.read(), dtype=np.uint8)
         with student.calling("reading the checkpoint back"):
             values["keys"] = cast(Json, _tensor_keys(torch.load(path, weights_only=False))[:1000])
-    _cleanup(lab)
+    _cleanup(lab, inputs)
     return Observation(values, arrays)
 
 
@@ -473,7 +486,7 @@ def resume(student: Student, inputs: Inputs) -> Observation:
     )
     _epoch(lab, wrapped, loader, optimizer, cast(int, inputs.values["epoch"]) + 1)
     arrays = {**recorder.arrays(), **held, **_state(wrapped, "final")}
-    _cleanup(lab)
+    _cleanup(lab, inputs)
     return Observation({**recorder.values(), "epoch": plain(epoch)}, arrays)
 
 
@@ -484,8 +497,7 @@ def tidy(student: Student, inputs: Inputs) -> Observation:
     was = dist.is_initialized()
     wrapped = lab.wrap(_model(inputs))
     wrapped(inputs.tensor("images")).sum().backward()
-    if was:
-        dist.barrier()
+    _wait_for_all(student, inputs)
     lab.call("cleanup", shown="")
     return Observation({"was": was, "is": dist.is_initialized()})
 
@@ -523,7 +535,7 @@ def alone(student: Student, inputs: Inputs) -> Observation:
     result = plain(lab.call("evaluate", wrapped, evaluation, lab.device, shown="model, loader, device"))
     values = {**seen[0], "device": _device(lab.device), "loss": loss, "accuracy": result}
     arrays = {**seen[1], **_state(wrapped, "final")}
-    _cleanup(lab)
+    _cleanup(lab, inputs)
     return Observation(values, arrays)
 
 

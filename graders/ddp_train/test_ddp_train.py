@@ -468,11 +468,11 @@ def _epochs(batches: Sequence[Batch], rank: RankOutcome) -> list[list[int]]:
 
 def _script_reshuffles(check: Check) -> bool:
     """Whether the script itself sees to it: set_epoch may stand in main, where the epochs are counted."""
-    tree = cifar10.make_batches(check.rng, 20, 10)
+    tree = cifar10.make_batches(check.rng, 16, 10)
     outcome = check.run(
         "orders",
         ranks=2,
-        values={"arguments": ["--training-data", "/data/cifar", "--epochs", "2", "--batch-size", "5"]},
+        values={"arguments": ["--training-data", "/data/cifar", "--epochs", "2", "--batch-size", "8"]},
         data={"cifar": tree},
         files={f"data/{name}": content for name, content in tree.items()},
         limits=SCRIPT_LIMITS,
@@ -482,7 +482,7 @@ def _script_reshuffles(check: Check) -> bool:
     for rank in outcome.ranks:
         order = rank.values.get("order")
         # A first look at an item, as for its shape, is not part of an epoch.
-        if not isinstance(order, list) or len(order) < 20 or order[-10:] == order[-20:-10]:
+        if not isinstance(order, list) or len(order) < 16 or order[-8:] == order[-16:-8]:
             return False
     return True
 
@@ -556,7 +556,7 @@ def test_steps_per_epoch(check: Check) -> None:
     """An epoch has ceil(items / (batch size x ranks)) steps."""
     world, batch_size = check.world_sizes[0], 4
     shape = expected.make_shape(check.rng)
-    n = world * batch_size * 3 + 1
+    n = world * (batch_size * 3 + 1)  # even shares, with a short last batch
     data = expected.make_data(check.rng, n)
     outcome = check.run(
         "train",
@@ -796,8 +796,8 @@ def test_cleans_up(check: Check) -> None:
     seen = check.run(
         "script_ends",
         ranks=1,
-        values={"arguments": ["--training-data", "/data/cifar", "--epochs", "1", "--batch-size", "5"]},
-        data={"cifar": cifar10.make_batches(check.rng, 5, 10)},
+        values={"arguments": ["--training-data", "/data/cifar", "--epochs", "1", "--batch-size", "8"]},
+        data={"cifar": cifar10.make_batches(check.rng, 8, 10)},
         limits=SCRIPT_LIMITS,
     ).ranks[0]
     check.expect(
@@ -872,11 +872,11 @@ def test_single_process(check: Check) -> None:
 
 def test_script(check: Check) -> None:
     """ddp_train.sh starts two processes with torchrun, trains, and leaves a checkpoint and a report."""
-    tree = cifar10.make_batches(check.rng, 10, 10)
+    tree = cifar10.make_batches(check.rng, 16, 10)
     seen = check.run(
         "launch",
         values={
-            "arguments": ["--training-data", "/data/cifar", "--epochs", "1", "--batch-size", "5"],
+            "arguments": ["--training-data", "/data/cifar", "--epochs", "1", "--batch-size", "8"],
             "environment": {"NPROC": "2"},
         },
         data={"cifar": tree},
@@ -888,7 +888,7 @@ def test_script(check: Check) -> None:
     status, output = integer(values.get("status")), values.get("output")
     check.expect(
         status == 0,
-        f"`NPROC=2 ./ddp_train.sh --training-data ... --epochs 1 --batch-size 5` ended with status "
+        f"`NPROC=2 ./ddp_train.sh --training-data ... --epochs 1 --batch-size 8` ended with status "
         f"{shown(values.get('status'))}. Its last lines: {_tail(output)}",
         'Run the same line in a terminal. The script should hand its arguments on to ddp_train.py with "$@".',
     )
@@ -939,8 +939,8 @@ def test_lr_scaling(check: Check) -> None:
     """--scale-lr multiplies the learning rate by the number of ranks."""
     lr = round(float(check.rng.uniform(0.001, 0.009)), 5)
     world = check.world_sizes[0]
-    tree = cifar10.make_batches(check.rng, 20, 10)
-    arguments = ["--training-data", "/data/cifar", "--epochs", "1", "--batch-size", "5", "--lr", str(lr)]
+    tree = cifar10.make_batches(check.rng, 16, 10)
+    arguments = ["--training-data", "/data/cifar", "--epochs", "1", "--batch-size", "8", "--lr", str(lr)]
     for flags, wanted in ((["--scale-lr"], lr * world), ([], lr)):
         shown_call = " ".join(["ddp_train.py --lr", str(lr), *flags])
         outcome = check.run(
