@@ -137,12 +137,20 @@ def measure() -> Iterator[Line]:
         "at most 1/25",
         ratio >= 25,
     )
-    runs = [whole_reference() for _ in range(REPETITIONS)]
-    wall, first = (statistics.median(values) for values in zip(*runs, strict=True))
-    yield Line(
-        "the reference, all exercises, with `lockstep check`", f"{wall:.1f} s", "at most 12 s", wall <= 12
-    )
-    yield Line("of that, until the first check starts", f"{first:.1f} s", "at most 3.5 s", first <= 3.5)
+    runs = [(*whole_reference(), torch_import()) for _ in range(REPETITIONS)]
+    wall, first, unit = (statistics.median(values) for values in zip(*runs, strict=True))
+    for what, seconds, bound in (
+        ("the reference, exercises `lfw_dataset` and `ddp_train`, graded whole", wall, 12.0),
+        ("of that, until the first check starts", first, 3.5),
+    ):
+        # The bounds were set on a machine that imports torch in 1.3 s; this one may be slower, or busy.
+        limit = bound / TORCH_IMPORT
+        yield Line(
+            what,
+            f"{seconds:.1f} s = {seconds / unit:.1f} x `import torch` ({unit:.2f} s)",
+            f"{bound:g} s where `import torch` takes {TORCH_IMPORT} s: {limit:.1f} x",
+            seconds <= max(bound, limit * unit),
+        )
     peak = statistics.median(peaks) / 1e9
     yield Line(
         "peak memory of a 4-rank check, the warm server included",
