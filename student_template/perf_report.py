@@ -9,12 +9,32 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any
 
 import torch
+
+# What a configuration of each kind is compared with, where that was measured: these settings instead of its own ...
+BASELINES: dict[str, dict[str, Any]] = {
+    "dp_inference": {"n_devices": 1},
+    "ddp_scaling": {"world_size": 1},
+    "amp": {"precision": "fp32"},
+    "lightning": {"precision_resolved": "32-true", "devices": 1},
+}
+# ... while these follow from them, and all others are the same.
+FOLLOWING = {"device_ids", "backend", "grad_scaler", "precision_requested", "strategy", "plugin"}
+# One call of these scripts measures one configuration, so that a report grows from call to call.
+ONE_AT_A_TIME = {"ddp_scaling", "amp", "lightning"}
+COMPUTED = {
+    "mean_s",
+    "std_s",
+    "throughput_ips",
+    "speedup",
+    "efficiency",
+}  # here; all other claims are the caller's
 
 
 def write_report(
@@ -25,17 +45,26 @@ def write_report(
     workload: dict[str, Any],
     timed_region: str,
     plot: dict[str, Any] | None = None,
+    *,
+    method: dict[str, Any] | None = None,
+    claims: Sequence[dict[str, Any]] = (),
+    **sections: Any,
 ) -> None:
     """Write `runs`, and the numbers that follow from them, to `path`.
 
-    `kind` is "dataloader" or "ddp_scaling". Every run holds `config`, `rep`, `t_start`, `t_end`, `wall_s`
-    (text: `repr` of a difference of two `time.perf_counter()` readings), `samples` and `steps`.
-    A report of kind "ddp_scaling" keeps the readings that the same code took earlier in other configurations,
-    so that one file can hold one process and two.
+    `kind` is "dataloader", "dp_inference", "ddp_scaling", "amp" or "lightning". Every run holds `config`,
+    `rep`, `t_start`, `t_end`, `wall_s` (text: `repr` of a difference of two `time.perf_counter()` readings),
+    `samples` and `steps`. `method` says what was done otherwise, for example {"sync": "cuda_event"}; `claims`
+    are statements that do not follow from the seconds, such as an accuracy; `sections` are further parts of a
+    report, such as not_available=[...], batch_search=[...] or logs=[...].
+
+    A report on trainings keeps what the same code measured earlier in other configurations, so that one file
+    can hold one process and two, or fp32 and AMP.
     """
     code_sha256 = hashlib.sha256(Path(script).read_bytes()).hexdigest()
-    if kind == "ddp_scaling":
-        runs = _earlier_runs(Path(path), code_sha256, workload, runs) + runs
+    own = {"runs": runs, "claims": list(claims), **sections}
+    if kind in ONE_AT_A_TIME:
+        own = _with_earlier(own, _earlier_report(Path(path), kind, code_sha256, workload))
     on_gpu = torch.cuda.is_available() and kind != "dataloader"
     report = {
         "schema": "perf-report/1",
@@ -53,10 +82,11 @@ def write_report(
             "sync": "cuda.synchronize" if on_gpu else "not_applicable",
             "order": "sequential",
             "timed_region": timed_region,
+            **(method or {}),
         },
         "workload": workload,
-        "runs": runs,
-        "claims": _claims(runs),
+        **own,
+        "claims": _claims(kind, own["runs"]) + own["claims"],
     }
     if plot is not None:
         report["plot"] = plot
@@ -64,21 +94,35 @@ def write_report(
     Path(path).write_text(json.dumps(report, indent=1) + "\n")
 
 
-def _earlier_runs(
-    path: Path, code_sha256: str, workload: dict[str, Any], new_runs: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
+def _earlier_report(path: Path, kind: str, code_sha256: str, workload: dict[str, Any]) -> dict[str, Any]:
+    """What `path` holds, if the same code measured it on the same workload."""
     if not path.exists():
-        return []
+        return {}
     earlier = json.loads(path.read_text())
-    if earlier["attempt"]["code_sha256"] != code_sha256 or earlier["workload"] != workload:
-        return []
-    measured_again = [run["config"] for run in new_runs]
-    return [run for run in earlier["runs"] if run["config"] not in measured_again]
+    same = (earlier["report"], earlier["attempt"]["code_sha256"], earlier["workload"])
+    return earlier if same == (kind, code_sha256, workload) else {}
+
+
+def _with_earlier(own: dict[str, Any], earlier: dict[str, Any]) -> dict[str, Any]:
+    """Put what was measured earlier before our own, except what was measured again."""
+    merged = dict(own)
+    for section in ("runs", "claims", "batch_search", "logs"):
+        ours = list(own.get(section, ()))
+        again = [_about(entry) for entry in ours]
+        before = [entry for entry in earlier.get(section, ()) if entry.get("what") not in COMPUTED]
+        if before or ours:
+            merged[section] = [entry for entry in before if _about(entry) not in again] + ours
+    return merged
+
+
+def _about(entry: dict[str, Any]) -> tuple[Any, Any]:
+    """What an entry of a report speaks of: a configuration, or a trial of `batch_search` a precision."""
+    return entry.get("what"), entry.get("config", entry.get("precision"))
 
 
 def _environment() -> dict[str, Any]:
     devices = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
-    return {
+    environment = {
         "os": platform.system(),
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -88,27 +132,59 @@ def _environment() -> dict[str, Any]:
             {"name": device.name, "memory_total_mib": device.total_memory // 2**20} for device in devices
         ],
     }
+    for name in ("pytorch_lightning", "lightning"):
+        if name in sys.modules:
+            environment["lightning"] = sys.modules[name].__version__
+    return environment
 
 
-def _claims(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Mean and standard deviation of every configuration; speedups over one process where it was measured."""
-    seconds: dict[str, list[float]] = {}
+def _claims(kind: str, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What follows from the readings of each configuration, and from comparing it with its baseline."""
+    configs: list[dict[str, Any]] = []
     for run in runs:
-        seconds.setdefault(json.dumps(run["config"], sort_keys=True), []).append(float(run["wall_s"]))
+        if run["config"] not in configs:
+            configs.append(run["config"])
     claims: list[dict[str, Any]] = []
-    for key, walls in seconds.items():
-        config = json.loads(key)
-        claims.append({"what": "mean_s", "config": config, "value": f"{fmean(walls):.6f}", "unit": "s"})
+    for config in configs:
+        seconds = [float(run["wall_s"]) for run in runs if run["config"] == config]
+        claims.append({"what": "mean_s", "config": config, "value": f"{fmean(seconds):.6f}", "unit": "s"})
         claims.append(
-            {"what": "std_s", "config": config, "value": f"{pstdev(walls):.6f}", "unit": "s", "ddof": 0}
+            {"what": "std_s", "config": config, "value": f"{pstdev(seconds):.6f}", "unit": "s", "ddof": 0}
         )
-        single = {**config, "world_size": 1}
-        single_key = json.dumps(single, sort_keys=True)
-        if config.get("world_size", 1) > 1 and single_key in seconds:
-            speedup = fmean(seconds[single_key]) / fmean(walls)
-            efficiency = speedup / config["world_size"]
-            for what, value, unit in (("speedup", speedup, "x"), ("efficiency", efficiency, "1")):
-                claims.append(
-                    {"what": what, "config": config, "base": single, "value": f"{value:.4f}", "unit": unit}
-                )
+        if kind == "dataloader":
+            continue
+        throughput = _images_per_second(runs, config)
+        claims.append(
+            {"what": "throughput_ips", "config": config, "value": f"{throughput:.2f}", "unit": "images/s"}
+        )
+        base = next((other for other in configs if _is_baseline(kind, other, config)), None)
+        if base is not None:
+            # By images per second: two configurations need not have seen equally many.
+            speedup = throughput / _images_per_second(runs, base)
+            values = {"speedup": (speedup, "x")}
+            if kind in ("dp_inference", "ddp_scaling"):
+                n = config["n_devices" if kind == "dp_inference" else "world_size"]
+                values["efficiency"] = (speedup / n, "1")
+            claims += [
+                {"what": what, "config": config, "base": base, "value": f"{value:.4f}", "unit": unit}
+                for what, (value, unit) in values.items()
+            ]
     return claims
+
+
+def _is_baseline(kind: str, base: dict[str, Any], config: dict[str, Any]) -> bool:
+    """Whether `config` is compared with `base`: nothing else differs."""
+    settings = BASELINES[kind]
+    if (
+        not settings
+        or base == config
+        or any(base.get(key, value) != value for key, value in settings.items())
+    ):
+        return False
+    same = (base.keys() | config.keys()) - settings.keys() - FOLLOWING
+    return all(base.get(key) == config.get(key) for key in same)
+
+
+def _images_per_second(runs: list[dict[str, Any]], config: dict[str, Any]) -> float:
+    readings = [run for run in runs if run["config"] == config]
+    return sum(run["samples"] for run in readings) / sum(float(run["wall_s"]) for run in readings)
