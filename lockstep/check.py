@@ -125,7 +125,7 @@ class Check:
             ],
             data={name: Pack(tree) for name, tree in (data or {}).items()},
             limits=limits,
-            early=self._exercise.early,
+            server=self._exercise.server,
         )
         outcome = self._setting.box.run(spec)
         problem = explain.problem(outcome, limits, self._setting.submission) if expect else None

@@ -59,6 +59,7 @@ def check(options: argparse.Namespace) -> int:
     wanted = grading.Options(
         submission=options.path,
         exercises=tuple(options.exercise),
+        checks=tuple(options.check),
         seed=options.seed,
         sandbox=options.sandbox,
         self_check=True,
@@ -120,6 +121,14 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="NAME",
         help="check this exercise only; may be given more than once, or with commas",
+    )
+    command.add_argument(
+        "--check",
+        action="extend",
+        type=_names,
+        default=[],
+        metavar="NAME",
+        help="make this check only; may be given more than once, or with commas",
     )
     command.add_argument("--json", type=Path, metavar="FILE", help="write the result as JSON as well")
     command.add_argument(

@@ -5,9 +5,21 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from pathlib import Path
 
 FILE = "exercise.toml"
+
+
+class Server(IntEnum):
+    """The warm servers of a sandbox, in the order in which they become ready; each has all that those before it have."""
+
+    EARLY = 0
+    """torch, torchvision, matplotlib"""
+    FULL = 1
+    """process groups and optimizers as well"""
+    LATE = 2
+    """the modules that exercises list under `warm` as well"""
 
 
 class ExerciseError(Exception):
@@ -26,7 +38,7 @@ class CheckSpec:
 
 @dataclass(frozen=True)
 class Exercise:
-    """One exercise. `checks` are in the order of the file; `warm` are modules the server imports for it.
+    """One exercise. `checks` are in the order of the file; `warm` are modules that are imported once for it.
 
     An `early` exercise uses neither process groups nor optimizers: its checks need not wait for their imports.
     """
@@ -38,6 +50,13 @@ class Exercise:
     folder: Path
     warm: tuple[str, ...] = ()
     early: bool = False
+
+    @property
+    def server(self) -> Server:
+        """The first server that has what this exercise needs."""
+        if self.warm:
+            return Server.LATE
+        return Server.EARLY if self.early else Server.FULL
 
     @property
     def probe(self) -> Path:

@@ -42,10 +42,11 @@ def default_graders() -> Path:
 
 @dataclass(frozen=True)
 class Options:
-    """What to grade and how. `seed=None` draws a secret one; no exercises means all of them."""
+    """What to grade and how. `seed=None` draws a secret one; no exercises or checks means all of them."""
 
     submission: Path
     exercises: tuple[str, ...] = ()
+    checks: tuple[str, ...] = ()
     seed: int | None = None
     sandbox: str = "auto"
     self_check: bool = False
@@ -139,6 +140,8 @@ def _arguments(options: Options) -> list[str]:
     arguments += ["--world-sizes", ",".join(str(size) for size in options.world_sizes)]
     for name in options.exercises:
         arguments += ["--exercise", name]
+    for name in options.checks:
+        arguments += ["--check", name]
     seed = PUBLIC_SEED if options.seed is None and options.self_check else options.seed
     if seed is not None:
         arguments += ["--seed", str(seed)]

@@ -41,6 +41,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--exercise", action="append", default=[], metavar="ID", help="only this exercise (repeatable)"
     )
+    group.addoption("--check", action="append", default=[], metavar="ID", help="only this check (repeatable)")
     group.addoption("--seed", type=int, help="draw the hidden inputs from this seed (default: a secret one)")
     group.addoption(
         "--sandbox", choices=("auto", "bubblewrap", "none"), default="auto", help="where student code runs"
@@ -193,15 +194,18 @@ class _Grading:
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Keep the chosen exercises' checks, in the order of their exercise.toml."""
         self._exercises = {exercise.id: exercise for exercise in self._chosen(self._graders())}
-        kept: list[tuple[tuple[bool, str, int], pytest.Item]] = []
+        kept: list[tuple[tuple[int, str, int], pytest.Item]] = []
         for item in items:
             exercise = self._exercises.get(item.path.parent.name)
             if exercise is None:
                 continue
             position = exercise.checks.index(_spec(item, exercise))
-            # Exercises that need not wait for all of the server's imports come first.
-            kept.append(((not exercise.early, exercise.id, position), item))
+            # Exercises that need not wait for all imports come first.
+            kept.append(((exercise.server, exercise.id, position), item))
         self._insist_on_all(kept, config)
+        if checks := set(config.getoption("check")):
+            self._insist_on_known(checks)
+            kept = [entry for entry in kept if _check_id(entry[1]) in checks]
         chosen = {id(item) for _, item in kept}
         config.hook.pytest_deselected(items=[item for item in items if id(item) not in chosen])
         items[:] = [item for _, item in sorted(kept, key=lambda entry: entry[0])]
@@ -209,7 +213,7 @@ class _Grading:
             self._announce(len(items))
 
     def _insist_on_all(
-        self, kept: list[tuple[tuple[bool, str, int], pytest.Item]], config: pytest.Config
+        self, kept: list[tuple[tuple[int, str, int], pytest.Item]], config: pytest.Config
     ) -> None:
         """A check of the exercise.toml that no test makes would silently lower what can be earned."""
         if (
@@ -227,6 +231,11 @@ class _Grading:
                     raise pytest.UsageError(
                         f"{exercise.folder / FILE} lists {spec.id}, but there is no test_{spec.id}"
                     )
+
+    def _insist_on_known(self, checks: set[str]) -> None:
+        known = {spec.id for exercise in self._exercises.values() for spec in exercise.checks}
+        for name in sorted(checks - known):
+            raise pytest.UsageError(f"there is no check {name!r}; there are {', '.join(sorted(known))}")
 
     def _announce(self, total: int) -> None:
         if not self._started and self._events is not None:

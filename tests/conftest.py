@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 
 from lockstep.exercise import find_exercises
 from lockstep.sandbox import bubblewrap
-from lockstep.sandbox.box import Box
+from lockstep.sandbox.box import Box, open_box
 from tests.sandboxed import PROBE, ROOT
 
 # A busy machine is no failure, and what is tried is the same every day.
@@ -25,6 +25,5 @@ def box() -> Iterator[Box]:
     problem = bubblewrap.problem()
     if problem is not None:
         pytest.fail(f"these tests need the sandbox: {problem}")
-    probes = {exercise.id: exercise.probe for exercise in find_exercises(ROOT / "graders")}
-    with Box({"engine": PROBE, **probes}, isolated=True) as shared:
+    with open_box(find_exercises(ROOT / "graders"), isolated=True, probes={"engine": PROBE}) as shared:
         yield shared

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from lockstep import explain
 from lockstep.check import torchrun_environment
+from lockstep.exercise import Server
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.limits import Limits, _own_groups
 from lockstep.sandbox.outcome import Outcome
@@ -34,6 +35,7 @@ def run(
     data: Mapping[str, Mapping[str, bytes]] | None = None,
     files: Mapping[str, str] | None = None,
     limits: Limits = GENEROUS,
+    server: Server = Server.FULL,
 ) -> Outcome:
     """Run `source` as student.py. `ranks=None` is one process without a group; `values` are one per rank."""
     count = ranks or 1
@@ -53,6 +55,7 @@ def run(
             ],
             data={name: Pack(tree) for name, tree in (data or {}).items()},
             limits=limits,
+            server=server,
         )
     )
 

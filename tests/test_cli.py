@@ -86,12 +86,13 @@ def test_a_self_check_uses_the_public_seed_and_all_exercises(stub: Stub) -> None
 
 def test_every_option_reaches_the_grading(stub: Stub, graders: Path) -> None:
     calls = stub(PASSED)
-    arguments = "check work.zip --exercise lfw_dataset,ddp_train --exercise other --seed 12 --sandbox none"
+    arguments = "check work.zip --exercise lfw_dataset,ddp_train --exercise other --check length,lazy --seed 12 --sandbox none"
     cli.main([*arguments.split(), "--world-sizes", "4,2", "--graders", str(graders)])
     assert calls == [
         Options(
             Path("work.zip"),
             exercises=("lfw_dataset", "ddp_train", "other"),
+            checks=("length", "lazy"),
             seed=12,
             sandbox="none",
             self_check=True,

@@ -98,6 +98,15 @@ def test_unknown_exercise_is_a_sentence(tmp_path: Path) -> None:
         graded(tmp_path, RIGHT, exercises=("huge",))
 
 
+def test_one_check_alone_can_be_asked_for(tmp_path: Path, box: Box) -> None:
+    assert set(graded(tmp_path, RIGHT, box, checks=("draws",))) == {"draws"}
+
+
+def test_unknown_check_is_a_sentence(tmp_path: Path) -> None:
+    with pytest.raises(CouldNotGrade, match="there is no check 'draw'; there are adds_up, doubles, draws"):
+        graded(tmp_path, RIGHT, checks=("draw",))
+
+
 def test_plain_pytest_with_xdist_writes_json_and_junit(tmp_path: Path) -> None:
     (tmp_path / "tiny.py").write_text(RIGHT.replace("2 * x", "3 * x"))
     found = tmp_path / "result.json"

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lockstep.exercise import Server
 from lockstep.sandbox import bubblewrap
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.limits import MIB, Limits, open_cgroup
@@ -60,6 +61,25 @@ def plain_box() -> Iterator[Box]:
     """A box as `--sandbox none` makes it."""
     with Box({"engine": PROBE}, isolated=False) as box:
         yield box
+
+
+# Its servers
+
+
+@pytest.mark.parametrize("last", list(Server), ids=lambda server: server.name.lower())
+def test_each_server_has_what_those_before_it_have_and_no_threads(last: Server) -> None:
+    look = """
+        import os, sys
+
+        def main():
+            names = ("torch", "torch.distributed.run", "wave")
+            return [len(os.listdir("/proc/self/task")), *(name in sys.modules for name in names)]
+    """
+    with Box({"engine": PROBE}, isolated=True, last=last, modules=["wave"]) as box:
+        for server in Server:
+            if server <= last:
+                expected = [1, *(other <= server for other in Server)]
+                assert seen(box, look, server=server) == expected
 
 
 # What it can see

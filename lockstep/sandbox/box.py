@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from lockstep import wire
-from lockstep.exercise import Exercise
+from lockstep.exercise import Exercise, Server
 from lockstep.sandbox import bubblewrap, channel, seccomp
 from lockstep.sandbox.connection import Connection
 from lockstep.sandbox.outcome import Outcome
@@ -38,18 +38,27 @@ START_SECONDS = 120.0
 
 
 class Box:
-    """A sandbox with two warm servers, one ready early, one with everything. Use as a context manager.
+    """A sandbox with warm servers, some ready before others. Use as a context manager.
 
     `run` may be called any number of times.
     """
 
-    def __init__(self, probes: Mapping[str, Path], *, isolated: bool, modules: Sequence[str] = ()) -> None:
-        """Start the server and return at once; `run` waits until it is warm.
+    def __init__(
+        self,
+        probes: Mapping[str, Path],
+        *,
+        isolated: bool,
+        last: Server = Server.FULL,
+        modules: Sequence[str] = (),
+    ) -> None:
+        """Start the servers up to the `last` and return at once; `run` waits until the one it needs is warm.
 
+        The late server imports `modules` for exercises that need them.
         Raises bubblewrap.SandboxUnavailable when `isolated` and this machine has no sandbox.
         """
         self.isolated = isolated
         self._probes = probes
+        self._last = last
         self._modules = tuple(modules)
         self._start()
 
@@ -57,19 +66,18 @@ class Box:
         self._workspace = None if self.isolated else tempfile.mkdtemp(prefix="lockstep-")
         self._filter = seccomp.filter_program() if self.isolated else None
         self._lease = bubblewrap.lease_uid() if self.isolated else None
-        (ours, theirs), (full_ours, full_theirs) = channel.pair(), channel.pair()
-        self._early = Connection(ours, isolated=self.isolated)
-        self._full = Connection(full_ours, isolated=self.isolated)
+        pairs = [channel.pair() for _ in range(self._last + 1)]
+        self._servers = [Connection(ours, isolated=self.isolated) for ours, _ in pairs]
         try:
-            self._process = self._launch(theirs.fileno(), full_theirs.fileno())
+            self._process = self._launch(*(theirs.fileno() for _, theirs in pairs))
         except BaseException:
             self._forget()
             raise
         finally:
-            theirs.close()
-            full_theirs.close()
+            for _, theirs in pairs:
+                theirs.close()
         channel.send(
-            ours,
+            self._servers[0].control,
             {
                 "op": "configure",
                 "isolated": self.isolated,
@@ -138,12 +146,12 @@ class Box:
         """End the servers and with them everything in the box."""
         with contextlib.suppress(OSError, EOFError):
             self.settle()
-        if self.isolated or not self._full.ready:
+        if self.isolated or not all(server.ready for server in self._servers):
             self._process.kill()
         # Everything in the box dies after that process, not with it: a user id may be lent again, and memory
         # counted on, only when the last one has let go of its end. Without namespaces the servers end by themselves.
-        self._early.wait_closed()
-        self._full.wait_closed()
+        for server in self._servers:
+            server.wait_closed()
         if self._process.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(END_SECONDS)
@@ -161,8 +169,8 @@ class Box:
             shutil.rmtree(self._workspace, ignore_errors=True)
 
     def wait_ready(self, connection: Connection | None = None) -> None:
-        """Wait until a server is warm, or both. Raises GraderFault when it does not start."""
-        for server in (self._early, self._full) if connection is None else (connection,):
+        """Wait until a server is warm, or all are. Raises GraderFault when it does not start."""
+        for server in self._servers if connection is None else (connection,):
             if not server.wait_ready():
                 self._process.kill()
                 assert self._process.stderr is not None
@@ -170,14 +178,14 @@ class Box:
                 raise GraderFault(f"the sandbox's server did not start: {said.strip() or 'it said nothing'}")
 
     def server_pid(self) -> int | None:
-        """The process that runs are forked from, as this side numbers it."""
+        """The process that runs are forked from when everything is imported, as this side numbers it."""
         self.wait_ready()
-        return self._full.pid
+        return self._servers[-1].pid
 
     def server_memory(self) -> int:
-        """Bytes that the warm server has resident; the runs share them."""
+        """Bytes that the last warm server has resident; its runs share them."""
         self.wait_ready()
-        return self._full.memory
+        return self._servers[-1].memory
 
     def restart(self) -> None:
         """Throw the box away and start another, after a run that broke the server."""
@@ -189,11 +197,13 @@ class Box:
 
         Raises GraderFault when something of lockstep's own broke; the box is usable again afterwards.
         """
-        server, other = (self._early, self._full) if spec.early else (self._full, self._early)
+        server = self._servers[spec.server]
         self.wait_ready(server)
         try:
             # Two checks never run side by side, whichever server they come from.
-            other.settle()
+            for other in self._servers:
+                if other is not server:
+                    other.settle()
             return server.run(spec, self._spec_frame(spec))
         except (OSError, EOFError) as error:
             self.restart()
@@ -204,8 +214,8 @@ class Box:
 
     def settle(self) -> None:
         """Wait until nothing is left of the last run, nor of the one that is being prepared."""
-        self._early.settle()
-        self._full.settle()
+        for server in self._servers:
+            server.settle()
 
     def _inside(self, probe: str) -> str:
         """Where the server finds a probe."""
@@ -226,8 +236,11 @@ class Box:
         return wire.pack(values, arrays)
 
 
-def open_box(exercises: Sequence[Exercise], *, isolated: bool) -> Box:
-    """A box that can run these exercises' probes; it is bound to no submission."""
-    probes = {exercise.id: exercise.probe.resolve() for exercise in exercises}
+def open_box(
+    exercises: Sequence[Exercise], *, isolated: bool, probes: Mapping[str, Path] | None = None
+) -> Box:
+    """A box that can run these exercises' probes, and further ones; it is bound to no submission."""
+    probes = {**(probes or {}), **{exercise.id: exercise.probe.resolve() for exercise in exercises}}
     modules = sorted({name for exercise in exercises for name in exercise.warm})
-    return Box(probes, isolated=isolated, modules=modules)
+    last = max((exercise.server for exercise in exercises), default=Server.FULL)
+    return Box(probes, isolated=isolated, last=last, modules=modules)

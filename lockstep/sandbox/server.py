@@ -7,6 +7,7 @@ stay single-threaded: a fork of a process with a thread pool hangs at its first 
 from __future__ import annotations
 
 import ctypes
+import functools
 import gc
 import importlib
 import os
@@ -14,6 +15,7 @@ import select
 import signal
 import socket
 import traceback
+from collections.abc import Iterable
 from typing import cast
 
 from lockstep.sandbox import channel, confine
@@ -37,13 +39,13 @@ FULL_MODULES = (
 ).split()
 
 
-def main(early_fd: int, full_fd: int) -> None:
-    """Serve runs until the trusted side closes its end of the control sockets.
+def main(*fds: int) -> None:
+    """Serve runs until the trusted side closes its end of the control sockets, one for each server.
 
-    This process serves early runs; while it does, a fork of it imports the rest and serves the others.
+    This process is the early server; while it serves, a fork of it imports more and serves the next, and so on.
     """
-    early, full = socket.socket(fileno=early_fd), socket.socket(fileno=full_fd)
-    configuration = channel.receive(early)
+    controls = [socket.socket(fileno=fd) for fd in fds]
+    configuration = channel.receive(controls[0])
     if configuration is None:
         return
     isolated = configuration.fields["isolated"] is True
@@ -51,15 +53,16 @@ def main(early_fd: int, full_fd: int) -> None:
     for probe in cast(list[str], configuration.fields["probes"]):
         probe_code(probe)
     gc.disable()  # the imports make few cycles and a million objects
-    import_early()
-    if os.fork() == 0:
-        early.close()
+    modules = cast(list[str], configuration.fields["modules"])
+    imports = [import_early, import_the_rest, functools.partial(import_modules, modules)]
+    for import_more, control in zip(imports, controls, strict=False):
+        import_more()
+        if control is controls[-1] or os.fork() != 0:
+            break
         confine.die_with_parent(signal.SIGKILL)
-        import_the_rest(tuple(cast(list[str], configuration.fields["modules"])))
-        control = full
-    else:
-        full.close()
-        control = early
+    for other in controls:
+        if other is not control:
+            other.close()
     confine.not_dumpable()
     # What a collection in a fork would touch, it would copy: these objects are left out of it.
     gc.freeze()
@@ -72,8 +75,7 @@ def main(early_fd: int, full_fd: int) -> None:
 
 def import_early() -> None:
     """Import what every run needs."""
-    for name in EARLY_MODULES:
-        importlib.import_module(name)
+    import_modules(EARLY_MODULES)
     import torch
     from PIL import Image
 
@@ -82,10 +84,15 @@ def import_early() -> None:
     Image.init()
 
 
-def import_the_rest(modules: tuple[str, ...]) -> None:
-    """Import what distributed runs need as well, and take the first, slow, step of everything they do."""
-    for name in (*FULL_MODULES, *modules):
+def import_modules(names: Iterable[str]) -> None:
+    """Import what some exercises list as theirs."""
+    for name in names:
         importlib.import_module(name)
+
+
+def import_the_rest() -> None:
+    """Import what distributed runs need as well, and take the first, slow, step of everything they do."""
+    import_modules(FULL_MODULES)
     import torch
 
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))

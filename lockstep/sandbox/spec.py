@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lockstep import wire
+from lockstep.exercise import Server
 from lockstep.sandbox.limits import Limits
 from lockstep.wire import Array, Json
 
@@ -41,7 +42,7 @@ class Pack:
 class RunSpec:
     """One run: a probe's function, the submission's files, secret data sets, ranks and limits.
 
-    An `early` run needs nothing that the early server has not imported: no process groups, no optimizers.
+    It is forked from `server`, and finds loaded what that one has imported.
     """
 
     probe: str
@@ -50,4 +51,4 @@ class RunSpec:
     ranks: Sequence[RankInputs]
     data: Mapping[str, Pack] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
-    early: bool = False
+    server: Server = Server.FULL
