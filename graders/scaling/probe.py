@@ -1,0 +1,52 @@
+"""Beside a student's scaling.py: call one function with many arguments, and tell what came back of each call.
+
+Nothing here knows what is right: the judge draws the arguments and knows which of them ask for an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from lockstep.sandbox.probing import Inputs, Observation, Student, plain
+
+KINDS = (ValueError, TypeError, OverflowError)  # what the judge asks of an error
+
+
+def calls(student: Student, inputs: Inputs) -> Observation:
+    """Call the function with each list of arguments; what is legal may raise nothing but a ValueError."""
+    name = inputs.values["function"]
+    function = student.get(student.load("scaling"), name)
+    legal = [call(student, function, name, each, (ValueError,)) for each in inputs.values["legal"]]
+    bad = [call(student, function, name, each, (Exception, SystemExit)) for each in inputs.values["bad"]]
+    return Observation({"legal": legal, "bad": bad}, {})
+
+
+def call(
+    student: Student,
+    function: Callable[..., object],
+    name: str,
+    given: dict[str, Any],
+    caught: tuple[type[BaseException], ...],
+) -> dict[str, Any]:
+    """What one call returned, or which of the `caught` errors it raised; other errors come out."""
+    arguments = [unpacked(value) for value in given["arguments"]]
+    try:
+        with student.calling(given["shown"]):
+            returned = function(*arguments, **given["keywords"])
+    except caught as error:
+        kinds = [kind.__name__ for kind in KINDS if isinstance(error, kind)]
+        return {"raised": type(error).__name__[:60], "kinds": kinds}
+    return {"returned": plain(as_float(returned))}
+
+
+def unpacked(value: object) -> object:
+    """An argument from JSON, which has no word for NaN and infinity."""
+    return float(value["float"]) if isinstance(value, dict) else value
+
+
+def as_float(value: object) -> object:
+    """Exact numbers of the standard library as a float; anything else as it is."""
+    return float(value) if type(value) in (Fraction, Decimal) else value

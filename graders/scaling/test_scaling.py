@@ -1,0 +1,178 @@
+"""Exercise 7: the arithmetic of data-parallel training, judged on hidden numbers.
+
+Each check calls one function many times in one process: first with arguments that are in order, then with
+some that are not. Whoever has the formula right and lets bad input pass keeps half of the points.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graders.scaling.expected import FUNCTIONS, Call, bad_calls, legal_calls, right
+from lockstep.check import Check
+from lockstep.compare import close, number, shown
+from lockstep.wire import Json
+
+WITHOUT_ERRORS = 0.5  # of the points
+
+
+def test_effective_batch_size(check: Check) -> None:
+    """`effective_batch_size(batch_size, world_size)` counts the samples of one step on all processes."""
+    judge(check)
+
+
+def test_steps_per_epoch(check: Check) -> None:
+    """`steps_per_epoch(n_samples, batch_size, world_size, drop_last)` counts the steps of one epoch."""
+    judge(check)
+
+
+def test_scaled_lr(check: Check) -> None:
+    """`scaled_lr(base_lr, base_batch_size, batch_size, world_size)` follows the linear scaling rule."""
+    judge(check)
+
+
+def test_speedup(check: Check) -> None:
+    """`speedup(t1, tn)` says how many times as fast n processes are as one."""
+    judge(check)
+
+
+def test_efficiency(check: Check) -> None:
+    """`efficiency(t1, tn, n)` is the speedup per process."""
+    judge(check)
+
+
+def test_amdahl_speedup(check: Check) -> None:
+    """`amdahl_speedup(serial_fraction, n)` is the speedup that Amdahl's law leaves."""
+    judge(check)
+
+
+def test_karp_flatt(check: Check) -> None:
+    """`karp_flatt(speedup, n)` is the serial fraction that a measured speedup points to."""
+    judge(check)
+
+
+def judge(check: Check) -> None:
+    """Draw calls of the function that the check is named after, make them, and look at every answer."""
+    legal, bad = legal_calls(check.id, check.rng), bad_calls(check.id, check.rng)
+    values: dict[str, Json] = {
+        "function": check.id,
+        "legal": [call.to_json() for call in legal],
+        "bad": [call.to_json() for call in bad],
+    }
+    seen = check.run("calls", values=values).ranks[0].values
+    look_at_legal(check, legal, answers(seen.get("legal"), len(legal)))
+    look_at_bad(check, bad, answers(seen.get("bad"), len(bad)))
+
+
+def answers(said: Json, count: int) -> list[dict[str, Any]]:
+    """What the probe saw of each call; nothing for what it does not tell, or somebody else told in its place."""
+    told = said if isinstance(said, list) else []
+    seen = [answer if isinstance(answer, dict) else {} for answer in told[:count]]
+    return seen + [{}] * (count - len(seen))
+
+
+def look_at_legal(check: Check, calls: list[Call], seen: list[dict[str, Any]]) -> None:
+    """End the check when a call returned something else than it has to; a float that is whole will do."""
+    wrong = [
+        (call, answer) for call, answer in zip(calls, seen, strict=True) if not agrees(answer, right(call))
+    ]
+    if wrong:
+        call, answer = wrong[0]
+        check.fail(
+            f"`{call}` {did(answer)}; expected {figure(right(call))}." + others(len(wrong), len(calls)),
+            hint=_hint(calls, seen, answer),
+        )
+    if isinstance(right(calls[0]), int) and any(isinstance(answer["returned"], float) for answer in seen):
+        check.note(
+            f"{check.id} returns a float where it counts something; range() and others only take an int."
+        )
+
+
+def agrees(answer: dict[str, Any], expected: float) -> bool:
+    """Whether a call returned the expected number: exactly where something is counted."""
+    value = answer.get("returned")
+    if isinstance(expected, int):
+        return number(value) == expected
+    return close(value, expected)
+
+
+def did(answer: dict[str, Any]) -> str:
+    """What a call did, for a message."""
+    if "raised" in answer:
+        return f"raised {_text(answer['raised'])}"
+    if "returned" not in answer:
+        return "gave no answer"
+    return f"returned {figure(answer['returned'])}"
+
+
+def figure(value: Json) -> str:
+    """A number with the digits that matter, or what a value is."""
+    return f"{value:.6g}" if isinstance(value, float) else shown(value)
+
+
+def others(wrong: int, of: int) -> str:
+    """How many more calls went wrong, as a sentence."""
+    return f" {wrong} of {of} calls gave something else than expected." if wrong > 1 else ""
+
+
+def _text(value: Json) -> str:
+    return value[:60] if isinstance(value, str) else "something"
+
+
+def _hint(calls: list[Call], seen: list[dict[str, Any]], first: dict[str, Any]) -> str:
+    """The usual cause: a known slip that explains every answer, or what the first wrong one looks like."""
+    for slip in FUNCTIONS[calls[0].function].slips:
+        if all(
+            agrees(answer, slip.formula(*call.arguments, **call.keywords))
+            for call, answer in zip(calls, seen, strict=True)
+        ):
+            return slip.hint
+    if first.get("raised") == "ValueError":
+        return "These arguments are in order: look at the condition before your `raise ValueError`."
+    if "returned" in first and first["returned"] is None:
+        return "`print` only shows a number: `return` it."
+    if "returned" in first and number(first["returned"]) is None:
+        return "Return a number."
+    return "Work the formula out by hand for the numbers of this call; return the result unrounded."
+
+
+def look_at_bad(check: Check, calls: list[Call], seen: list[dict[str, Any]]) -> None:
+    """End the check, with a part of its points, when bad input does not raise ValueError."""
+    wrong = [
+        (call, answer) for call, answer in zip(calls, seen, strict=True) if not refuses(answer, call.others)
+    ]
+    if wrong:
+        call, answer = wrong[0]
+        more = f" {len(wrong)} of {len(calls)} bad calls went that way." if len(wrong) > 1 else ""
+        check.fail(
+            f"The formula is right, but `{call}` {did(answer)}; expected a ValueError.{more}",
+            hint=_hint_for_bad(check.id, wrong),
+            points=WITHOUT_ERRORS * check.points,
+        )
+    if not all(refuses(answer, ()) for answer in seen):
+        check.note(
+            f"{check.id} raises another error than the ValueError that is asked for on some bad input."
+        )
+
+
+def refuses(answer: dict[str, Any], others: tuple[str, ...]) -> bool:
+    """Whether a call raised ValueError, or one of the `others` that say as much."""
+    kinds = answer.get("kinds")
+    return isinstance(kinds, list) and any(kind in kinds for kind in ("ValueError", *others))
+
+
+def _hint_for_bad(function: str, wrong: list[tuple[Call, dict[str, Any]]]) -> str:
+    raised = {_text(answer["raised"]) for _, answer in wrong if "raised" in answer}
+    if "AssertionError" in raised:
+        return "`python -O` skips every `assert`: write `if ...: raise ValueError(...)`."
+    if all("returned" in answer and answer["returned"] is None for _, answer in wrong):
+        return "`return None` or a printed warning goes unnoticed: write `raise ValueError(...)`."
+    if all(any(value != value for value in call.arguments) for call, _ in wrong):
+        return (
+            "Every comparison with NaN is false, so that `x <= 0` lets it pass: ask `not 0 < x < math.inf`, or "
+            "math.isfinite(x)."
+        )
+    kinds = ", ".join(dict.fromkeys(kind.value for kind in FUNCTIONS[function].kinds))
+    return (
+        f"Check each argument before the formula, and raise ValueError unless it is as it must be: {kinds}."
+    )
