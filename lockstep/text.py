@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 
 LIMIT = 2000
 """Characters kept of one message; about a screenful."""
@@ -48,6 +49,13 @@ def safe(text: str, limit: int = LIMIT) -> str:
 def safe_line(text: str, limit: int = 200) -> str:
     """`safe` for names and other text that must stay on one line."""
     return " ".join(safe(text, limit).split())
+
+
+def few_lines(lines: Sequence[str], limit: int = 20) -> tuple[str, ...]:
+    """The first `limit` lines, each made harmless; how many more there are is said by one more."""
+    kept = [safe_line(line) for line in lines[:limit]]
+    left_out = len(lines) - len(kept)
+    return (*kept, f"and {left_out} more") if left_out else tuple(kept)
 
 
 def _is_harmless(character: str) -> bool:
