@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from lockstep.sandbox import lightning_spellings
+
 Note = Callable[..., None]
 MEETING_SECONDS = 5.0
 LISTENING = "0A"  # TCP_LISTEN in /proc/net/tcp
@@ -22,6 +24,7 @@ def install(note: Note) -> None:
     _gloo_for_nccl(note)
     _meet_at_once()
     _generated_data_sets()
+    lightning_spellings.install(note)
 
 
 def _gloo_for_nccl(note: Note) -> None:
