@@ -97,6 +97,18 @@ def test_template_files_compile(name: str) -> None:
                 "cleanup",
             },
         ),
+        (
+            "scaling.py",
+            {
+                "effective_batch_size",
+                "steps_per_epoch",
+                "scaled_lr",
+                "speedup",
+                "efficiency",
+                "amdahl_speedup",
+                "karp_flatt",
+            },
+        ),
     ],
 )
 def test_what_the_student_writes_is_missing_altogether(name: str, functions: set[str]) -> None:
