@@ -1,0 +1,316 @@
+"""Calls the functions of `fashion_trainer.py` and records what reaches the model; it knows no right answer.
+
+Where the judge asks for GPUs, everything happens on emulated ones: `torch.cuda` reports them, tensors on
+them hold real values, and mixing devices raises what torch raises.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+from lockstep.sandbox.probing import Inputs, Observation, Student, kind, plain, plain_tensor
+from lockstep.wire import Array, Json
+
+MODULE = "fashion_trainer"
+PIXELS = 28 * 28
+MAX_ROWS = 5_000
+MAX_CALLS = 2_000
+Home = Callable[[Any], Any]
+
+
+class Pictures(Dataset[tuple[torch.Tensor, torch.Tensor]]):
+    """The judge's pictures, (1, 28, 28), and their labels."""
+
+    def __init__(self, images: torch.Tensor, labels: torch.Tensor) -> None:
+        self.images, self.labels = images, labels
+        self.classes = [f"class {number}" for number in range(10)]
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        # Without this, a loop such as `for item in dataset` would never end.
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        return self.images[index], self.labels[index]
+
+
+class Net(nn.Module):
+    """One hidden layer, with batch norm and dropout where asked for."""
+
+    def __init__(self, hidden: int, batch_norm: bool, dropout: float) -> None:
+        super().__init__()
+        self.first = nn.Linear(PIXELS, hidden)
+        self.norm = nn.BatchNorm1d(hidden) if batch_norm else nn.Identity()
+        self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
+        self.head = nn.Linear(hidden, 10)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Pictures to logits, shape (batch, 10)."""
+        hidden = torch.tanh(self.norm(self.first(images.flatten(1))))
+        return cast(torch.Tensor, self.head(self.dropout(hidden)))
+
+
+def build_model(shape: dict[str, Json], weights: dict[str, Array] | None = None) -> Net:
+    """The network that `shape` describes, holding these parameters and buffers, if any."""
+    model = Net(
+        hidden=cast(int, shape["hidden"]),
+        batch_norm=shape["batch_norm"] is True,
+        dropout=cast(float, shape["dropout"]),
+    )
+    if weights is not None:
+        model.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in weights.items()})
+    return model
+
+
+def _model(inputs: Inputs) -> Net:
+    prefix = "model/"
+    weights = {name[len(prefix) :]: a for name, a in inputs.arrays.items() if name.startswith(prefix)}
+    return build_model(cast(dict[str, Json], inputs.values["shape"]), weights)
+
+
+def _loader(inputs: Inputs, part: str) -> DataLoader[Any]:
+    """The pictures in their order; the last batch may be a short one."""
+    pictures = Pictures(inputs.tensor(f"{part}/images"), inputs.tensor(f"{part}/labels"))
+    return DataLoader(pictures, batch_size=cast(int, inputs.values["batch_size"]))
+
+
+@contextlib.contextmanager
+def _machine(inputs: Inputs) -> Iterator[Home]:
+    """A machine with as many GPUs as the judge asks for; gives what brings a tensor's values back to the CPU."""
+    gpus = cast(int, inputs.values["gpus"])
+    if not gpus:
+        yield lambda value: value
+        return
+    from lockstep.sandbox.device import emulated_gpus, home
+
+    with emulated_gpus(gpus):
+        yield home
+
+
+class Recorder:
+    """Every call of a network: what went in and came out, on which device, in which mode, and to what end."""
+
+    def __init__(self, home: Home) -> None:
+        self._home = home
+        self.rows: list[Array] = []
+        self.logits: list[Array] = []
+        self.calls: list[dict[str, Json]] = []
+        self._kept = 0
+
+    def watch(self, model: nn.Module) -> None:
+        """Record the calls of one model."""
+        # Functions, not methods: with a copy of the model a method's recorder would be copied, too.
+        model.register_forward_hook(lambda module, args, output: self.called(module, args, output))
+
+    def called(self, module: nn.Module, args: tuple[object, ...], output: object) -> None:
+        """Note one call; a network is what turns pictures into ten numbers each."""
+        images = plain_tensor(self._home(args[0])) if args else None
+        logits = plain_tensor(self._home(output))
+        if images is None or logits is None or images.ndim < 2 or logits.shape != (len(images), 10):
+            return
+        if images.size != len(images) * PIXELS or len(self.calls) >= MAX_CALLS:
+            return
+        call: dict[str, Json] = {
+            "size": len(images),
+            "device": str(cast(torch.Tensor, args[0]).device),
+            "training": _is_training(module),
+            "grad": torch.is_grad_enabled(),
+            "trained": False,
+        }
+        self.calls.append(call)
+        if self._kept + len(images) <= MAX_ROWS:
+            self._kept += len(images)
+            self.rows.append(images.reshape(len(images), -1).astype(np.float32))
+            self.logits.append(logits.astype(np.float32))
+        if cast(torch.Tensor, output).requires_grad:
+            cast(torch.Tensor, output).register_hook(lambda _: call.update(trained=True))
+
+    def values(self, prefix: str) -> dict[str, Json]:
+        """The calls since the last time this was asked, with `arrays`."""
+        return {f"{prefix}/calls": cast(Json, [dict(call) for call in self.calls])}
+
+    def arrays(self, prefix: str) -> dict[str, Array | torch.Tensor]:
+        """The rows and logits of the same calls."""
+        rows = np.concatenate(self.rows) if self.rows else np.zeros((0, PIXELS), np.float32)
+        logits = np.concatenate(self.logits) if self.logits else np.zeros((0, 10), np.float32)
+        return {f"{prefix}/rows": rows, f"{prefix}/logits": logits}
+
+    def restart(self) -> None:
+        """Forget everything up to now."""
+        self.rows, self.logits, self.calls, self._kept = [], [], [], 0
+
+
+def _is_training(model: nn.Module) -> bool:
+    """Whether the layers for which it matters are in training mode; the model itself where it has none."""
+    active = [m for m in model.modules() if isinstance(m, nn.Dropout | nn.modules.batchnorm._BatchNorm)]
+    return any(layer.training for layer in active or [model])
+
+
+class Lab:
+    """The student's functions, called the way their own `main` would."""
+
+    def __init__(self, student: Student, inputs: Inputs, home: Home) -> None:
+        self.student, self.inputs, self.home = student, inputs, home
+        self.module = student.load(MODULE)
+        self.device = torch.device(cast(str, inputs.values["device"]))
+
+    def call(self, name: str, *args: object, shown: str, **kwargs: object) -> Any:
+        """Call one of the contract's functions."""
+        function = self.student.get(self.module, name)
+        with self.student.calling(f"calling {name}({shown})"):
+            return function(*args, **kwargs)
+
+    def train(self, model: nn.Module, part: str, epochs: int) -> dict[str, Json]:
+        """Train, and note what came back."""
+        lr = self.inputs.values["lr"]
+        shown = f"model, loader, {self.device}, epochs={epochs}, lr={lr}"
+        loader = _loader(self.inputs, part)
+        losses = self.call("train", model, loader, self.device, epochs=epochs, lr=lr, shown=shown)
+        return {"losses": _numbers(losses, self.home), "losses_kind": kind(self.home(losses))}
+
+    def evaluate(self, model: nn.Module, part: str) -> dict[str, Json]:
+        """Evaluate, and note what came back."""
+        shown = f"model, loader, {self.device}"
+        value = self.call("evaluate", model, _loader(self.inputs, part), self.device, shown=shown)
+        return {"accuracy": plain(self.home(value)), "accuracy_kind": kind(self.home(value))}
+
+    def state(self, model: nn.Module, prefix: str) -> dict[str, Array | torch.Tensor]:
+        """Parameters and buffers as they are now."""
+        named = [*model.named_parameters(), *model.named_buffers()]
+        return {f"{prefix}/{name}": self.home(value.detach()).clone() for name, value in named}
+
+
+def _numbers(value: object, home: Home) -> Json:
+    """The numbers in a list, a tuple, or a one-dimensional array or tensor; None for anything else."""
+    if type(value) in (list, tuple):
+        return [plain(home(one)) for one in cast(list[object], value)[:200]]
+    array = value if type(value) is np.ndarray else plain_tensor(home(value))
+    if array is None or array.ndim != 1 or array.dtype.kind not in "fiu":
+        return None
+    return [plain(float(one)) for one in array[:200]]
+
+
+def _gradient_of_last_bias(model: Net) -> dict[str, list[Array]]:
+    """At every backward pass: the last bias, its gradient of this pass, and what stood in `.grad` before."""
+    seen: dict[str, list[Array]] = {"bias": [], "fresh": [], "before": []}
+    bias = model.head.bias
+
+    def hook(gradient: torch.Tensor) -> None:
+        if len(seen["bias"]) < MAX_CALLS:
+            seen["bias"].append(bias.detach().numpy().copy())
+            seen["fresh"].append(gradient.detach().numpy().copy())
+            before = bias.grad
+            seen["before"].append(np.zeros(10, np.float32) if before is None else before.numpy().copy())
+
+    bias.register_hook(hook)
+    return seen
+
+
+def train_and_evaluate(student: Student, inputs: Inputs) -> Observation:
+    """train() a model that is on the device already, then evaluate() it on other pictures."""
+    with _machine(inputs) as home:
+        lab = Lab(student, inputs, home)
+        model = _model(inputs).to(lab.device)
+        gradients = {} if inputs.values["gpus"] else _gradient_of_last_bias(model)
+        recorder = Recorder(home)
+        recorder.watch(model)
+        values = lab.train(model, "train", cast(int, inputs.values["epochs"]))
+        values |= recorder.values("train")
+        arrays = recorder.arrays("train") | lab.state(model, "trained")
+        recorder.restart()
+        values |= lab.evaluate(model, "test") | recorder.values("test")
+        arrays |= recorder.arrays("test")
+    arrays |= {name: np.stack(steps) for name, steps in gradients.items() if steps}
+    return Observation(values, arrays)
+
+
+def modes(student: Student, inputs: Inputs) -> Observation:
+    """Two epochs of train(), evaluate() on a model in training mode, and train() once more after it."""
+    with _machine(inputs) as home:
+        lab = Lab(student, inputs, home)
+        recorder = Recorder(home)
+        first, second = _model(inputs).to(lab.device), _model(inputs).to(lab.device)
+        recorder.watch(first)
+        lab.train(first.train(), "train", 2)
+        values = recorder.values("train")
+        recorder.restart()
+        recorder.watch(second)
+        lab.evaluate(second.train(), "test")
+        values |= recorder.values("test") | {"grad_after": torch.is_grad_enabled()}
+        arrays = recorder.arrays("test") | lab.state(second, "evaluated")
+        if torch.is_grad_enabled():
+            recorder.restart()
+            lab.train(second.eval(), "train", 1)
+            values |= recorder.values("again")
+    return Observation(values, arrays)
+
+
+def ask_device(student: Student, inputs: Inputs) -> Observation:
+    """What get_device() says on this machine."""
+    with _machine(inputs):
+        module = student.load(MODULE)
+        function = student.get(module, "get_device")
+        with student.calling("calling get_device()"):
+            device = function()
+    if type(device) is torch.device:
+        return Observation({"device": str(device), "kind": "a torch.device"})
+    return Observation({"device": plain(device), "kind": kind(device)})
+
+
+def script(student: Student, inputs: Inputs) -> Observation:
+    """Run the file as a script, after `--help` where asked for; which pictures reached its network, and how."""
+    values: dict[str, Json] = {}
+    with _machine(inputs) as home:
+        recorder = Recorder(home)
+        _watch_outermost(recorder)
+        DataLoader.__init__ = _without_workers(DataLoader.__init__)  # type: ignore[method-assign]
+        if inputs.values.get("help"):
+            values["help"] = student.run_script(f"{MODULE}.py", ["--help"])
+        values["status"] = student.run_script(f"{MODULE}.py", cast(list[str], inputs.values["arguments"]))
+        values |= recorder.values("script")
+        arrays = recorder.arrays("script")
+    values["report"] = _text_of(cast(str, inputs.values["report"]))
+    return Observation(values, arrays)
+
+
+def _watch_outermost(recorder: Recorder) -> None:
+    """Record the calls of modules that no other module calls."""
+    depth = [0]
+
+    def before(module: nn.Module, args: object) -> None:
+        depth[0] += 1
+
+    def after(module: nn.Module, args: tuple[object, ...], output: object) -> None:
+        depth[0] -= 1
+        if depth[0] == 0:
+            recorder.called(module, args, output)
+
+    nn.modules.module.register_module_forward_pre_hook(before)
+    nn.modules.module.register_module_forward_hook(after)
+
+
+def _without_workers(original: Callable[..., None]) -> Callable[..., None]:
+    """Read in this process: starting workers takes longer than these few pictures."""
+
+    def init(self: object, *args: Any, **kwargs: Any) -> None:
+        for name in ("num_workers", "persistent_workers", "prefetch_factor", "multiprocessing_context"):
+            kwargs.pop(name, None)
+        original(self, *args, **kwargs)
+
+    return init
+
+
+def _text_of(path: str) -> str | None:
+    if not os.path.isfile(path) or os.path.getsize(path) > 1 << 20:
+        return None
+    with open(path, "rb") as file:
+        return file.read().decode("utf-8", "replace")

@@ -1,0 +1,695 @@
+"""Exercise 2: a trainer for any device, judged with hidden networks and pictures.
+
+What the student's functions return is held against what the judge works out itself: from the weights that
+came back, or from the logits that were seen to leave the network.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from fixtures import fashion_mnist
+from graders.fashion_trainer import expected
+from graders.fashion_trainer.expected import Calls, Data, Patterns, Shape
+from lockstep.check import Check
+from lockstep.compare import difference, integer, number, shown
+from lockstep.sandbox.outcome import RankOutcome
+from lockstep.verdict import CheckEnded, Crashed
+from lockstep.wire import Array, Json
+
+LR = 0.03
+BATCH_SIZE = 8
+# Half precision on a GPU is fine, and so are other ways to round an accuracy; the mistakes differ by more.
+CLOSE_LOGITS = {"rtol": 0.05, "atol": 0.05}
+ACCURACY_ROUNDING = 0.0051
+# The emptiest answers are 10 % right and any optimizer leaves 20 % of the first loss or less: see the tests.
+LEAST_FALL = 0.8
+# A GPU is told to be missing in many words; all of them name CUDA.
+NEEDS_GPU = re.compile(r"cuda|nvidia", re.IGNORECASE)
+REPORT = "fashion.json"
+NO_GPUS = {"CUDA_VISIBLE_DEVICES": ""}
+
+GUARD_HINT = (
+    "Ask first: torch.cuda.is_available() says whether there is a GPU. Send things to `device` with .to(device) "
+    "instead of .cuda(), and call torch.cuda functions only where device.type is 'cuda'."
+)
+DEVICE_HINT = (
+    "Everything that meets in one operation has to be on one device: model.to(device) before the optimizer is made, "
+    "images.to(device) and labels.to(device) for every batch (assign the result), and device=... for a new tensor."
+)
+
+
+def options(shape: Shape, *, epochs: int = 1, **more: Json) -> dict[str, Json]:
+    """What the probe's training functions are told; on a machine without a GPU unless `more` says else."""
+    return {
+        "shape": shape, "lr": LR, "batch_size": BATCH_SIZE, "epochs": epochs, "gpus": 0, "device": "cpu", **more,
+    }  # fmt: skip
+
+
+ON_GPU: dict[str, Json] = {"gpus": 1, "device": "cuda:0"}
+
+
+def wants_gpu(ended: CheckEnded) -> bool:
+    """Whether a run without a GPU ended for want of one."""
+    return isinstance(ended, Crashed) and NEEDS_GPU.search(ended.feedback.message) is not None
+
+
+def look(check: Check, call: str, values: Mapping[str, Json], arrays: Mapping[str, Array]) -> RankOutcome:
+    """Run without a GPU, or on an emulated one what cannot do without: this check is not about devices."""
+    try:
+        return check.run(call, values=values, arrays=arrays).ranks[0]
+    except CheckEnded as ended:
+        if not wants_gpu(ended):
+            raise
+        try:
+            seen = check.run(call, values={**values, **ON_GPU}, arrays=arrays).ranks[0]
+        except CheckEnded:
+            raise ended from None
+        check.note(f"Looked at on an emulated GPU, because without one: {ended.feedback.message}")
+        return seen
+
+
+def calls_of(check: Check, seen: RankOutcome, part: str, function: str) -> Calls:
+    """The calls of the network; ends the check when it was never called."""
+    found = expected.calls(seen, part)
+    if found is None or not found.calls:
+        check.fail(
+            f"{function}: no batch of pictures reached the model it was given.",
+            "Loop over the loader and call the model that is handed in, with the pictures of each batch.",
+        )
+    return found
+
+
+# Learning
+
+
+def test_trains_on_cpu(check: Check) -> None:
+    """`train` learns, `evaluate` counts, and the script keeps its training and test pictures apart."""
+    patterns = Patterns(check.rng)
+    train = patterns.draw(12 * BATCH_SIZE + int(check.rng.integers(2, BATCH_SIZE)))
+    tail = int(check.rng.integers(2, 4))
+    test = patterns.draw(5 * BATCH_SIZE + tail, mislabelled=0.3, tail=tail)
+    shape = expected.make_shape(check.rng)
+    weights = expected.make_weights(check.rng, shape)
+    tree = fashion_mnist.make_idx(check.rng, 40, 20)
+    try:
+        seen = check.run(
+            "train_and_evaluate",
+            values=options(shape, epochs=4),
+            arrays={**train.arrays("train"), **test.arrays("test"), **expected.as_inputs(weights)},
+        ).ranks[0]
+    except CheckEnded as ended:
+        if not wants_gpu(ended):
+            raise
+        # The other checks have something to look at all the same, on an emulated GPU.
+        raise Crashed(f"On a machine without a GPU: {ended.feedback.message}", GUARD_HINT) from None
+    calls_of(check, seen, "train", "train")
+    trained = _learned(check, seen, shape, weights, train)
+    _gradients_cleared(check, seen)
+    _accuracy(check, seen, shape, trained, train, test)
+    _parts_kept_apart(check, tree)
+
+
+def _learned(
+    check: Check, seen: RankOutcome, shape: Shape, weights: Mapping[str, Array], train: Data
+) -> dict[str, Array]:
+    """The weights after the training; they must fit the training pictures better than those before."""
+    call = f"train(model, loader, device, epochs=4, lr={LR})"
+    trained = expected.state(seen, "trained", weights)
+    if trained is None:
+        check.fail(
+            f"{call} on ten classes that are easily told apart: the model's weights are no longer finite numbers.",
+            "Does the optimizer use the lr that train is given?",
+        )
+    unchanged = all(np.array_equal(trained[name], weights[name]) for name in weights)
+    check.expect(
+        not unchanged,
+        f"{call}: afterwards the model's weights are what they were before.",
+        "Each batch needs optimizer.zero_grad(), loss.backward() and optimizer.step(), and the optimizer must "
+        "have been given the parameters of the model that train is called with.",
+    )
+    before, after = (
+        float(expected.cross_entropy(expected.logits_of(shape, held, train.images), train.labels).mean())
+        for held in (weights, trained)
+    )
+    check.expect(
+        after < LEAST_FALL * before,
+        f"{call} on ten classes that are easily told apart: the loss went from {before:.2f} to {after:.2f}. "
+        f"Expected it below {LEAST_FALL * before:.2f}.",
+        "Is there one step for every batch, downhill, on the loss of that batch?",
+    )
+    return trained
+
+
+def _gradients_cleared(check: Check, seen: RankOutcome) -> None:
+    """After a step no gradient of an earlier batch may be added to."""
+    bias, fresh, before = (seen.arrays.get(name) for name in ("bias", "fresh", "before"))
+    if bias is None or fresh is None or before is None:
+        # The training was done on a copy of the model, or without backward passes; what it learned was seen.
+        return
+    if not bias.shape == fresh.shape == before.shape or bias.ndim != 2 or bias.shape[1] != 10:
+        check.fail(
+            "What train did to the gradients of the model cannot be told.", "Train the model as it is."
+        )
+    stepped = np.any(bias[1:] != bias[:-1], axis=1)
+    kept = np.any(before[1:] != 0, axis=1)
+    late = np.flatnonzero(stepped & kept)
+    check.expect(
+        len(late) == 0,
+        f"train: {len(late)} of {int(stepped.sum())} steps were made with the gradients of earlier batches still in "
+        f"them, first at batch {int(late[0]) + 2 if len(late) else 0}.",
+        "backward() adds to what is in .grad: call optimizer.zero_grad() for every step.",
+    )
+
+
+def _accuracy(
+    check: Check, seen: RankOutcome, shape: Shape, trained: Mapping[str, Array], train: Data, test: Data
+) -> None:
+    """What evaluate returned, against the judge's own count."""
+    value = number(seen.values.get("accuracy"))
+    n = len(test.labels)
+    logits = expected.logits_of(shape, trained, test.images)
+    least, most = expected.right_answers(logits, test.labels)
+    if _between(value, least / n, most / n):
+        if seen.values.get("accuracy_kind") not in ("a float", "an int"):
+            check.note(
+                f"evaluate returned {shown(seen.values.get('accuracy_kind'))}; the exercise asks for a float: .item()."
+            )
+        return
+    call = f"evaluate on {n} pictures that train has not seen returned {_told(seen, 'accuracy')}"
+    if value is not None and _between(value / 100, least / n, most / n):
+        check.fail(
+            f"{call}, in percent. Expected the same between 0 and 1.",
+            "Do not multiply by 100; format with {accuracy:.1%} where it is printed.",
+            points=check.points / 2,
+        )
+    check.fail(
+        f"{call}; counted by hand, {least if least == most else f'{least} to {most}'} of {n} are right.",
+        _accuracy_hint(value, logits, shape, trained, train, test),
+    )
+
+
+def _accuracy_hint(
+    value: float | None, logits: Array, shape: Shape, trained: Mapping[str, Array], train: Data, test: Data
+) -> str:
+    n = len(test.labels)
+    right = (logits.argmax(axis=1) == test.labels).astype(np.float64)
+    batches = np.split(right, range(BATCH_SIZE, n, BATCH_SIZE))
+    of_train = expected.logits_of(shape, trained, train.images).argmax(axis=1) == train.labels
+    candidates = {
+        "That is the accuracy on the training pictures: use the loader that evaluate is given.": of_train.mean(),
+        "That is the mean over the batches, in which the pictures of a short last batch count more than the others: "
+        "divide the number of right answers by the number of pictures.": np.mean([b.mean() for b in batches]),
+        "That is the accuracy on the last batch: add up over all batches.": batches[-1].mean(),
+        "That is the number of right answers: divide by the number of pictures.": right.sum(),
+        "Divide by the number of pictures (len(loader.dataset)), not of batches (len(loader)).": right.sum()
+        / len(batches),
+    }
+    for hint, candidate in candidates.items():
+        if _between(value, float(candidate), float(candidate)):
+            return hint
+    return "Count where argmax over the logits equals the label, over all batches, and divide by the number of pictures."
+
+
+def _between(value: float | None, least: float, most: float) -> bool:
+    return value is not None and least - ACCURACY_ROUNDING <= value <= most + ACCURACY_ROUNDING
+
+
+def _told(seen: RankOutcome, name: str) -> str:
+    value = number(seen.values.get(name))
+    return f"{value:.4g}" if value is not None else shown(seen.values.get(f"{name}_kind"))
+
+
+def _parts_kept_apart(check: Check, tree: Mapping[str, bytes]) -> None:
+    """What the script trains on and evaluates on; that it runs at all is another check's business."""
+    arguments = ["--data", "/data/fashion", "--epochs", "1", "--batch-size", "16", "--device", "cpu"]
+    outcome = check.run(
+        "script",
+        values={"arguments": arguments, "report": REPORT, "gpus": 0},
+        data={"fashion": tree},
+        env=NO_GPUS,
+        expect=False,
+    )
+    seen = outcome.ranks[0]
+    found = expected.calls(seen, "script") if seen.complete and seen.error is None else None
+    if found is None or not found.calls:
+        check.note("Which pictures the script trains on could not be looked at: see no_cuda_needed.")
+        return
+    shown_call = " ".join(["fashion_trainer.py", *arguments])
+    parts = {part: _pictures(tree, part) for part in ("train", "t10k")}
+    learned, judged = (
+        {part: np.unique(expected.recognised(found.only(trained=flag).rows, known)) for part, known in parts.items()}
+        for flag in (True, False)
+    )  # fmt: skip
+    from_test = int(np.count_nonzero(learned["t10k"] >= 0))
+    check.expect(
+        from_test == 0,
+        f"`{shown_call}` trained on {from_test} of the {len(parts['t10k'])} test pictures.",
+        "The training set is FashionMNIST(..., train=True) and the test set train=False, each in a variable of its own.",
+    )
+    if np.all(judged["t10k"] < 0) and np.any(judged["train"] >= 0):
+        check.fail(
+            f"`{shown_call}` evaluated on training pictures, and on no test picture.",
+            "Give evaluate the loader of the test set: how well the training pictures are known says little.",
+        )
+    if np.all(judged["t10k"] < 0):
+        check.note("The script evaluates on no test picture.")
+
+
+def _pictures(tree: Mapping[str, bytes], part: str) -> Array:
+    """The pictures of an IDX file: 16 bytes of head, then 784 bytes each."""
+    content = tree[f"{fashion_mnist.FOLDER}/{part}-images-idx3-ubyte"]
+    return np.frombuffer(content, dtype=np.uint8, offset=16).reshape(-1, expected.PIXELS)
+
+
+# Devices
+
+
+def test_device_agnostic(check: Check) -> None:
+    """The same code works on a GPU and on the CPU, each time entirely on the one device that it is given."""
+    patterns = Patterns(check.rng)
+    train = patterns.draw(2 * BATCH_SIZE + 3)
+    test = patterns.draw(BATCH_SIZE + 3)
+    shape = expected.make_shape(check.rng)
+    weights = expected.make_weights(check.rng, shape)
+    arrays = {**train.arrays("train"), **test.arrays("test"), **expected.as_inputs(weights)}
+    tree = fashion_mnist.make_idx(check.rng, 20, 12)
+    _asks_for_gpu(check)
+    _works_on_gpu(check, shape, weights, arrays)
+    _works_on_cpu(check, options(shape), arrays)
+    _script_uses_gpu(check, tree)
+    _obeys(check, options(shape, gpus=1), arrays)
+
+
+def _asks_for_gpu(check: Check) -> None:
+    seen = check.run("ask_device", values={"gpus": 1}).ranks[0]
+    device, kind = seen.values.get("device"), seen.values.get("kind")
+    check.expect(
+        isinstance(device, str) and device in ("cuda", "cuda:0"),
+        f"get_device() on a machine with a GPU returned {_device(device, kind)}, expected torch.device('cuda').",
+        "torch.device('cuda' if torch.cuda.is_available() else 'cpu')",
+    )
+    if kind != "a torch.device":
+        check.note(
+            f"get_device() returned {shown(kind)}; the exercise asks for a torch.device, which has a .type."
+        )
+
+
+def _device(device: Json, kind: Json) -> str:
+    return device[:40] if isinstance(device, str) else shown(kind)
+
+
+def _works_on_gpu(
+    check: Check, shape: Shape, weights: Mapping[str, Array], arrays: Mapping[str, Array]
+) -> None:
+    """train and evaluate with a model that is on the GPU already: it is the script that may have to move it."""
+    try:
+        seen = check.run("train_and_evaluate", values=options(shape, **ON_GPU), arrays=arrays).ranks[0]
+    except CheckEnded as ended:
+        raise _with_device_hint(ended, "On a machine with a GPU") from None
+    for part, function in (("train", "train"), ("test", "evaluate")):
+        found = calls_of(check, seen, part, f"{function}(model, loader, cuda:0) on a machine with a GPU")
+        elsewhere = sorted({call.device for call in found.calls} - {"cuda:0"})
+        check.expect(
+            not elsewhere,
+            f"{function} was given a model on cuda:0 and device cuda:0, but called the model with pictures on "
+            f"{', '.join(elsewhere)[:60]}.",
+            "Work on the device that is handed in: images.to(device), and no .cpu() around the model.",
+        )
+    trained = expected.state(seen, "trained", weights)
+    if trained is None or all(np.array_equal(trained[name], weights[name]) for name in weights):
+        check.fail(
+            "train on a machine with a GPU: afterwards the model's weights are what they were before, or no numbers.",
+            "Train the model that is handed in, and make the optimizer for its parameters on the device.",
+        )
+    evaluated = expected.calls(seen, "test")
+    wrong = evaluated is None or difference(
+        evaluated.logits,
+        expected.logits_of(shape, trained, evaluated.rows).astype(np.float32),
+        what="an answer of the model",
+        **CLOSE_LOGITS,
+    )
+    check.expect(
+        wrong is None,
+        f"evaluate on a machine with a GPU: {wrong}: what was evaluated is not the model that was trained.",
+        "Evaluate the model that is handed in.",
+    )
+
+
+def _works_on_cpu(check: Check, values: Mapping[str, Json], arrays: Mapping[str, Array]) -> None:
+    """The same on a machine without a GPU: `.cuda()` written out works on the other one only."""
+    try:
+        check.run("train_and_evaluate", values=values, arrays=arrays)
+    except CheckEnded as ended:
+        # Imports are for no_cuda_needed to tell, and what has nothing to do with devices for trains_on_cpu.
+        if not wants_gpu(ended) or ended.spoils:
+            return
+        raise Crashed(
+            f"With a GPU train and evaluate work; with device cpu on a machine without one: {ended.feedback.message}",
+            "Replace .cuda() and device='cuda' by .to(device) and device=device: then the caller decides.",
+            points=check.points / 3,
+        ) from None
+
+
+def _script_uses_gpu(check: Check, tree: Mapping[str, bytes]) -> None:
+    arguments = ["--data", "/data/fashion", "--epochs", "1", "--batch-size", "16", "--device", "auto"]
+    values: dict[str, Json] = {"arguments": arguments, "report": REPORT, "gpus": 1}
+    shown_call = " ".join(["fashion_trainer.py", *arguments])
+    try:
+        seen = check.run("script", values=values, data={"fashion": tree}).ranks[0]
+    except CheckEnded as ended:
+        if not NEEDS_GPU.search(ended.feedback.message):
+            check.note("The script's own run on a GPU could not be looked at: see no_cuda_needed.")
+            return
+        told = _with_device_hint(
+            ended, "Called one by one, train and evaluate work on a GPU, but the script does not"
+        )
+        told.points = check.points / 3
+        raise told from None
+    found = expected.calls(seen, "script")
+    if found is None or not found.calls:
+        return
+    on_cpu = sum(call.device == "cpu" for call in found.calls)
+    check.expect(
+        on_cpu == 0,
+        f"`{shown_call}` on a machine with a GPU called the model {on_cpu} of {len(found.calls)} times on the CPU.",
+        "With --device auto the script has to hand what get_device() returns to train and evaluate.",
+        points=check.points / 3,
+    )
+
+
+def _obeys(check: Check, values: Mapping[str, Json], arrays: Mapping[str, Array]) -> None:
+    """Device cpu on a machine that has a GPU; no points are for it, since a guarded `.cuda()` was right once."""
+    outcome = check.run("train_and_evaluate", values=values, arrays=arrays, expect=False)
+    found = [expected.calls(outcome.ranks[0], part) for part in ("train", "test")]
+    if all(one is not None and all(call.device == "cpu" for call in one.calls) for one in found):
+        return
+    check.note(
+        "With device cpu on a machine that has a GPU, train and evaluate do not stay on the CPU. Is there a .cuda()? "
+        ".to(device) goes where it is told, to the second GPU as well."
+    )
+
+
+def _with_device_hint(ended: CheckEnded, where: str) -> CheckEnded:
+    """The same verdict, with what to do about a tensor on the wrong device."""
+    message = f"{where}: {ended.feedback.message}"
+    if not isinstance(ended, Crashed) or not NEEDS_GPU.search(ended.feedback.message):
+        told = type(ended)(message, ended.feedback.hint)
+    elif "numpy" in ended.feedback.message:
+        told = Crashed(
+            message, "NumPy works on the CPU only: .cpu() before .numpy(), or .item() for one number."
+        )
+    else:
+        told = Crashed(message, DEVICE_HINT)
+    told.spoils = ended.spoils
+    return told
+
+
+def test_no_cuda_needed(check: Check) -> None:
+    """On a machine without a GPU the file imports, get_device() says so, and the script runs."""
+    tree = fashion_mnist.make_idx(check.rng, 24, 12)
+    arguments = ["--data", "/data/fashion", "--epochs", "1", "--batch-size", "16", "--device", "auto"]
+    arguments += ["--report", REPORT]
+    try:
+        seen = check.run("ask_device", values={"gpus": 0}, env=NO_GPUS).ranks[0]
+        device, kind = seen.values.get("device"), seen.values.get("kind")
+        check.expect(
+            isinstance(device, str) and device == "cpu",
+            f"get_device() on a machine without a GPU returned {_device(device, kind)}, expected torch.device('cpu').",
+            "torch.device('cuda' if torch.cuda.is_available() else 'cpu')",
+        )
+        seen = check.run(
+            "script",
+            values={"arguments": arguments, "report": REPORT, "gpus": 0, "help": True},
+            data={"fashion": tree},
+            env=NO_GPUS,
+        ).ranks[0]
+    except CheckEnded as ended:
+        if not wants_gpu(ended):
+            raise
+        raise Crashed(f"On a machine without a GPU: {ended.feedback.message}", GUARD_HINT) from None
+    shown_call = " ".join(["fashion_trainer.py", *arguments])
+    status, found = seen.values.get("status"), expected.calls(seen, "script")
+    check.expect(
+        integer(status) == 0,
+        f"`{shown_call}` ended with status {shown(status)}. Its last lines: {_tail(seen.output)}",
+        "Run the same line in a terminal. Expected are the options --data --epochs --batch-size --lr --device --report.",
+    )
+    check.expect(
+        found is not None and any(call.trained for call in found.calls),
+        f"`{shown_call}` ended without an error, but trained on no picture.",
+        "With data in DIR/FashionMNIST/raw, as torchvision keeps it, the script has to train a FashionCNN.",
+    )
+    check.expect(
+        _is_json(seen.values.get("report")),
+        f"`{shown_call}` trained, but left no JSON in {REPORT}.",
+        "Write losses and accuracy to the file that --report names, with json.dump.",
+        points=check.points / 2,
+    )
+    check.expect(
+        integer(seen.values.get("help")) == 0,
+        f"`fashion_trainer.py --help` ended with status {shown(seen.values.get('help'))}.",
+        "argparse answers --help by itself.",
+        points=check.points / 2,
+    )
+
+
+def _is_json(text: Json) -> bool:
+    if not isinstance(text, str):
+        return False
+    try:
+        return isinstance(json.loads(text), dict | list)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _tail(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return " | ".join(line[:160] for line in lines[-3:]) or "(nothing was printed)"
+
+
+# Modes
+
+
+def test_eval_mode(check: Check) -> None:
+    """`evaluate` switches dropout and batch norm to evaluation, and gradients off."""
+    patterns = Patterns(check.rng)
+    # No batch of one picture: batch norm refuses it in training.
+    train = patterns.draw(2 * BATCH_SIZE + 3)
+    test = patterns.draw(2 * BATCH_SIZE + 3)
+    shape = expected.make_shape(check.rng, batch_norm=True, dropout=0.5)
+    weights = expected.make_weights(check.rng, shape)
+    seen = look(
+        check,
+        "modes",
+        options(shape),
+        {**train.arrays("train"), **test.arrays("test"), **expected.as_inputs(weights)},
+    )
+    evaluated = calls_of(check, seen, "test", "evaluate")
+    in_training = sum(call.training for call in evaluated.calls)
+    with_grad = sum(call.grad for call in evaluated.calls)
+    call = f"evaluate on a model that was in training mode, {len(evaluated.calls)} batches"
+    no_grad = "Put the loop under `with torch.no_grad():` (or @torch.no_grad() on the function): it saves memory and time."
+    check.expect(
+        in_training == 0,
+        f"{call}: dropout and batch norm were in training mode in {in_training} of them"
+        + (", and gradients were recorded." if with_grad else "."),
+        "Call model.eval() first. " + (no_grad if with_grad else ""),
+        points=0.0 if with_grad else check.points / 2,
+    )
+    wrong = difference(
+        evaluated.logits,
+        expected.logits_of(shape, weights, evaluated.rows).astype(np.float32),
+        what="an answer of the model",
+        **CLOSE_LOGITS,
+    )
+    held = expected.state(seen, "evaluated", weights)
+    moved = held is None or any(not np.array_equal(held[name], weights[name]) for name in weights)
+    check.expect(
+        wrong is None and not moved,
+        f"{call}: {wrong or 'afterwards the weights or the statistics of batch norm are not what they were'}.",
+        "evaluate may look at the model, not change it: model.eval(), and no step in there.",
+    )
+    check.expect(
+        with_grad == 0,
+        f"{call}: gradients were recorded in {with_grad} of them.",
+        no_grad,
+        points=check.points / 2,
+    )
+    check.expect(
+        seen.values.get("grad_after") is True,
+        f"{call}: afterwards gradients stay switched off, and the next training fails.",
+        "Use torch.no_grad() as a block: it switches them on again at its end, torch.set_grad_enabled(False) does not.",
+        points=check.points / 2,
+    )
+    _trains_in_training_mode(check, seen)
+
+
+def _trains_in_training_mode(check: Check, seen: RankOutcome) -> None:
+    asleep = [call for call in expected.noted(seen, "train") or () if call.trained and not call.training]
+    check.expect(
+        not asleep,
+        f"train, two epochs: dropout and batch norm were switched off in {len(asleep)} batches that were trained on.",
+        "After evaluating within train, switch back with model.train() at the start of every epoch.",
+        points=check.points / 2,
+    )
+    if any(call.trained and not call.training for call in expected.noted(seen, "again") or ()):
+        check.note(
+            "A model that was evaluated stays in evaluation mode in train: begin each epoch with model.train()."
+        )
+
+
+# The loss
+
+
+def test_returns_mean_loss(check: Check) -> None:
+    """`train` returns a list: for every epoch the mean loss over its pictures."""
+    epochs = 3
+    patterns = Patterns(check.rng)
+    tail = int(check.rng.integers(1, 3))
+    # Wrong labels at the end: the loss of the short last batch is far from the others'.
+    train = patterns.draw(6 * BATCH_SIZE + tail, mislabelled=0.1, tail=tail)
+    test = patterns.draw(BATCH_SIZE)
+    shape = expected.make_shape(check.rng)
+    weights = expected.make_weights(check.rng, shape)
+    seen = look(
+        check,
+        "train_and_evaluate",
+        options(shape, epochs=epochs),
+        {**train.arrays("train"), **test.arrays("test"), **expected.as_inputs(weights)},
+    )
+    found = calls_of(check, seen, "train", "train")
+    call = f"train(..., epochs={epochs}) on {len(train.labels)} pictures in batches of {BATCH_SIZE}"
+    losses, kind = seen.values.get("losses"), seen.values.get("losses_kind")
+    returned = [number(one) for one in losses] if isinstance(losses, list) else None
+    if returned is None or None in returned:
+        inner = (
+            next((one for one in losses if number(one) is None), None) if isinstance(losses, list) else None
+        )
+        check.fail(
+            f"{call} returned {shown(kind)}{f' that holds {shown(inner)}' if isinstance(losses, list) else ''}. "
+            f"Expected a list of {epochs} numbers, the mean loss of each epoch.",
+            "Append one float per epoch to a list, and return the list.",
+        )
+    values = [one for one in returned if one is not None]
+    epochs_seen = _epochs(found, train, epochs)
+    if epochs_seen is None:
+        check.fail(
+            f"{call}: the model was not called with every picture once per epoch "
+            f"({sum(one.size for one in found.calls)} pictures in all).",
+            "Every epoch is one pass over the whole loader.",
+        )
+    _matches(check, call, values, epochs_seen)
+    if kind != "a list":
+        check.note(f"train returned {shown(kind)}; the exercise asks for a list of floats.")
+
+
+Epoch = list[Array]
+"""The losses of one epoch's pictures, batch by batch."""
+
+
+def _epochs(found: Calls, train: Data, epochs: int) -> dict[str, list[Epoch]] | None:
+    """Every way to read the epochs' losses from what the network answered; None where passes are not whole."""
+    n = len(train.labels)
+    ways: dict[str, list[Epoch]] = {}
+    for trained in (True, False):
+        own = found.only(trained=trained)
+        sizes = [call.size for call in own.calls]
+        if sum(sizes) != epochs * n:
+            continue
+        ends = {int(end) for end in np.cumsum(sizes)}
+        if not all(n * (epoch + 1) in ends for epoch in range(epochs)):
+            continue
+        # Pictures that were changed on the way are taken to come in the loader's order.
+        labels = train.labels_of(own.rows)
+        labels = np.tile(train.labels, epochs) if labels is None else labels
+        for name, answers in (("", own.logits), ("softmax", expected.softmax(own.logits))):
+            batches = expected.by_batch(expected.cross_entropy(answers, labels), sizes)
+            ways[f"{'trained' if trained else 'evaluated'}{name}"] = _grouped(batches, n)
+    return ways or None
+
+
+def _grouped(batches: Sequence[Array], n: int) -> list[Epoch]:
+    epochs: list[Epoch] = [[]]
+    for batch in batches:
+        if sum(len(one) for one in epochs[-1]) == n:
+            epochs.append([])
+        epochs[-1].append(batch)
+    return epochs
+
+
+def _matches(check: Check, call: str, values: Sequence[float], ways: Mapping[str, list[Epoch]]) -> None:
+    for name, epochs in ways.items():
+        if _same(values, _means(epochs)):
+            if name.endswith("softmax"):
+                check.note(
+                    "The loss is computed on softmax(logits). CrossEntropyLoss takes logits and does the softmax itself; "
+                    "with one too many the training is slower."
+                )
+            return
+    for epochs in ways.values():
+        for hint, candidate in _mistaken(epochs).items():
+            if _same(values, candidate):
+                _unlike(check, call, values, epochs, hint)
+    epochs = next(iter(ways.values()))
+    _unlike(
+        check, call, values, epochs,
+        "Add up loss.item() * len(labels) over the batches of an epoch and divide by the number of its pictures.",
+    )  # fmt: skip
+
+
+def _unlike(check: Check, call: str, values: Sequence[float], epochs: Sequence[Epoch], hint: str) -> None:
+    told = ", ".join(f"{value:.4g}" for value in values[:6]) + (", ..." if len(values) > 6 else "")
+    means = ", ".join(f"{mean:.4g}" for mean in _means(epochs))
+    check.fail(
+        f"{call} returned {len(values)} numbers ({told}). Worked out from what the model answered, the mean losses of "
+        f"the epochs were {means}.",
+        hint,
+    )
+
+
+def _means(epochs: Sequence[Epoch]) -> list[float]:
+    return [float(np.concatenate(batches).mean()) for batches in epochs]
+
+
+def _mistaken(epochs: Sequence[Epoch]) -> dict[str, list[float]]:
+    """What the usual slips return, by what to do about them."""
+    means = [[float(batch.mean()) for batch in batches] for batches in epochs]
+    sums = [sum(one) for one in means]
+    items = [float(np.concatenate(batches).sum()) for batches in epochs]
+    running = [float(value) for value in np.cumsum(sums)]
+    n, n_batches = sum(len(batch) for batch in epochs[0]), len(epochs[0])
+    last = "That is the loss of the last batch alone: add up over the epoch."
+    total = "That is the sum over the batches: divide by the number of pictures, with every batch's loss times its size."
+    unweighted = (
+        "That is the mean over the batches, in which the pictures of the short last batch count more than the others: "
+        "weight each batch's loss with len(labels)."
+    )
+    reset = "The sum goes on from epoch to epoch: set it to zero at the start of each."
+    return {
+        last: [one[-1] for one in means],
+        total: sums,
+        unweighted: [value / n_batches for value in sums],
+        "That is the sum over the pictures: divide by their number.": items,
+        "The batches' mean losses are added up as they are and divided by the number of pictures: multiply each by "
+        "len(labels) first.": [value / n for value in sums],
+        reset: running,
+        f"{reset} ": [value / n_batches for value in running],
+        f"{reset}  ": [value / n for value in np.cumsum(items)],
+        "That is one number for each batch: one for each epoch is asked for.": [
+            x for one in means for x in one
+        ],
+    }
+
+
+def _same(values: Sequence[float], wanted: Sequence[float]) -> bool:
+    # Half precision and rounding to four digits are fine; the usual slips differ by several percent.
+    if len(values) != len(wanted):
+        return False
+    return all(
+        abs(value - want) <= 1e-3 + 3e-3 * abs(want) for value, want in zip(values, wanted, strict=True)
+    )
