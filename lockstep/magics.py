@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 # Cell magics that run the cell's Python in the notebook itself. All others hand the cell to another
@@ -43,13 +43,15 @@ class PlainCell:
     """A cell without IPython: as many `lines` as it had.
 
     `future` are `from __future__` imports, which belong at the top of a file and are comments here.
-    `left_out` says in a few words why the cell is all comment, "" when it is not.
+    `left_out` says in a few words why the cell is all comment, "" when it is not; an unfinished one would be
+    an error in Jupyter, too.
     """
 
     lines: tuple[str, ...]
     future: tuple[str, ...] = ()
     written: Written | None = None
     left_out: str = ""
+    is_unfinished: bool = False
 
 
 def plain_python(lines: Sequence[str]) -> PlainCell:
@@ -109,7 +111,7 @@ def _without_line_magics(lines: Sequence[str]) -> PlainCell:
             position.feed(line if rest is _Rest.DROPPED else replaced)
     if not position.at_statement:
         # Jupyter reports such a cell and goes on; in one file it would swallow all that follow.
-        return _left_out(lines, "ends inside a bracket or a string")
+        return replace(_left_out(lines, "ends inside a bracket or a string"), is_unfinished=True)
     return PlainCell(tuple(plain), tuple(future))
 
 

@@ -64,8 +64,8 @@ def read_notebook(data: bytes, name: str) -> NotebookSource:
         )
     plain = [plain_python(text.split("\n")) for text, _ in sources]
     headers = [
-        f"# %% cell {number}{' [parameters]' if is_parameters else ''}"
-        for number, (_, is_parameters) in enumerate(sources, 1)
+        _header(number, cell, is_parameters)
+        for number, (cell, (_, is_parameters)) in enumerate(zip(plain, sources, strict=True), 1)
     ]
     notes = (
         []
@@ -214,6 +214,12 @@ def _text(source: object, name: str) -> str:
 def _is_parameters(cell: _Cell) -> bool:
     tags = _object(cell.get("metadata")).get("tags")
     return isinstance(tags, list) and "parameters" in tags
+
+
+def _header(number: int, cell: PlainCell, is_parameters: bool) -> str:
+    """The line above a cell, by which lockstep/sandbox/cells.py finds and runs it."""
+    tags = [" [parameters]"] * is_parameters + [" [unfinished]"] * cell.is_unfinished
+    return f"# %% cell {number} ({len(cell.lines)} line{'s' * (len(cell.lines) != 1)}){''.join(tags)}"
 
 
 def _joined(

@@ -61,8 +61,8 @@ def test_code_cells_are_joined_below_their_numbers(tmp_path: Path) -> None:
     )
     assert read.name == "lfw_dataset"
     assert dict(read.files) == {
-        "lfw_dataset.py": b"# %% cell 1\nimport torch\n\nx = 1\n"
-        b"# %% cell 2 [parameters]\nbatch_size = 8\n# %% cell 3\ny = x\nz = y\n\n"
+        "lfw_dataset.py": b"# %% cell 1 (3 lines)\nimport torch\n\nx = 1\n"
+        b"# %% cell 2 (1 line) [parameters]\nbatch_size = 8\n# %% cell 3 (3 lines)\ny = x\nz = y\n\n"
     }
     assert read.notes == ("`lfw_dataset.ipynb` was read as `lfw_dataset.py`",)
     source = read.notebooks["lfw_dataset.py"]
@@ -173,7 +173,7 @@ def test_future_imports_move_to_the_top(tmp_path: Path) -> None:
     cells = (code("%matplotlib inline\nx = 1"), code("from __future__ import annotations\ny: Later = 2"))
     read = open_notebook(tmp_path, notebook(*cells))
     python = read.files["lfw_dataset.py"].decode()
-    assert python.startswith("from __future__ import annotations\n# %% cell 1\n")
+    assert python.startswith("from __future__ import annotations\n# %% cell 1 (")
     compile(python, "lfw_dataset.py", "exec")
     assert read.notebooks["lfw_dataset.py"].place(7) == "cell 2, line 2"
 
@@ -265,7 +265,7 @@ OLD = {
 
 def test_a_notebook_of_version_3_is_converted(tmp_path: Path) -> None:
     read = open_notebook(tmp_path, json.dumps(OLD).encode())
-    assert read.files["lfw_dataset.py"] == b"# %% cell 1\nx = 1\ny = 2\n# %% cell 2\nz = 3\n"
+    assert read.files["lfw_dataset.py"] == b"# %% cell 1 (2 lines)\nx = 1\ny = 2\n# %% cell 2 (1 line)\nz = 3\n"
 
 
 ODD_BUT_READABLE = {

@@ -13,6 +13,8 @@ import sys
 import tokenize
 from types import CodeType, ModuleType
 
+from lockstep.sandbox import jupyter
+
 MAX_SOURCE = 256 << 10
 # What a function that runs the script uses, itself or through others, and one that computes a constant does not.
 _WORK = frozenset(
@@ -53,9 +55,11 @@ def read_source(path: str) -> str:
 
 def load(name: str, path: str) -> tuple[ModuleType, list[int]]:
     """Make module `name` from a file; also the lines of top-level statements that were not executed."""
-    tree = ast.parse(read_source(path), filename=path)
+    source = read_source(path)
+    tree = ast.parse(source, filename=path)
     module = ModuleType(name)
     module.__file__ = path
+    jupyter.furnish(module.__dict__, source)
     sys.modules[name] = module
     sys.argv = [f"{name}.py"]
     script = _Script(tree)
@@ -148,11 +152,20 @@ def _definitions_only(tree: ast.Module, path: str, module: ModuleType, script: _
 
 def run_as_main(path: str) -> None:
     """Execute a file as `__main__`; SystemExit and every other exception propagate."""
-    run_code_as_main(_compiled(read_source(path), path), path)
+    source = read_source(path)
+    code = _compiled(source, path)
+    main = new_main(path)
+    jupyter.furnish(main.__dict__, source)
+    exec(code, main.__dict__)
 
 
 def run_code_as_main(code: CodeType, path: str | None) -> None:
     """Execute code in a new `__main__` module, as `python FILE` does."""
+    exec(code, new_main(path).__dict__)
+
+
+def new_main(path: str | None) -> ModuleType:
+    """A new `__main__` module for the file at `path`, if it is a file's."""
     main = ModuleType("__main__")
     main.__dict__["__builtins__"] = __builtins__
     if path is not None:
@@ -161,4 +174,4 @@ def run_code_as_main(code: CodeType, path: str | None) -> None:
     with contextlib.suppress(AttributeError):
         del main.__spec__
     main.__spec__ = None
-    exec(code, main.__dict__)
+    return main

@@ -14,7 +14,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from lockstep.sandbox import loading
+from lockstep.sandbox import cells, jupyter, loading
 from lockstep.sandbox.watch import Watch
 from lockstep.wire import Array, Json
 
@@ -111,6 +111,44 @@ class Student:
                 print(stop.code, file=sys.stderr)
                 return 1
         return 0
+
+    def is_notebook(self, name: str) -> bool:
+        """Whether NAME was handed in as NAME.ipynb."""
+        path = os.path.join(self.work, f"{name}.py")
+        return os.path.exists(path) and cells.read_cells(loading.read_source(path)) is not None
+
+    def run_notebook(
+        self,
+        name: str,
+        parameters: Mapping[str, Json] | None = None,
+        *,
+        seconds_per_cell: float | None = None,
+        output_limit: int | None = None,
+    ) -> cells.NotebookRun:
+        """Run the cells of NAME.ipynb from top to bottom, as "Restart and run all" does, up to the first that fails.
+
+        `parameters` replace what a cell with the tag `parameters` defines. A cell that takes longer than
+        `seconds_per_cell` or prints more than `output_limit` characters fails. What a cell raises is in the
+        result, not raised here. Raises StudentMistake when there is no such notebook.
+        """
+        if not self.is_notebook(name):
+            self.phase = f"running {name}.ipynb"
+            raise StudentMistake(f"there is no {name}.ipynb in the submission")
+        path = os.path.join(self.work, f"{name}.py")
+        source = loading.read_source(path)
+        sys.argv = [f"{name}.ipynb"]
+        sys.path.insert(0, self.work)
+        main = loading.new_main(None)
+        jupyter.furnish(main.__dict__, source)
+        return cells.run_cells(
+            source,
+            path,
+            main,
+            parameters or {},
+            seconds_per_cell=seconds_per_cell,
+            output_limit=output_limit,
+            calling=lambda number: self.calling(f"running {name}.ipynb, cell {number}"),
+        )
 
     def run_command(
         self, command: list[str], environment: Mapping[str, str] | None = None, seconds: float | None = None

@@ -27,3 +27,18 @@ def command(student: Student, inputs: Inputs) -> Observation:
     words = inputs.values["command"]
     done = student.run_command([str(word) for word in words] if isinstance(words, list) else [])
     return Observation({"status": done.status, "said": done.output})
+
+
+def notebook(student: Student, inputs: Inputs) -> Observation:
+    """Run student.ipynb with the inputs as the judge of an exercise may."""
+    parameters = inputs.values.get("parameters")
+    seconds, output = inputs.values.get("seconds"), inputs.values.get("output")
+    run = student.run_notebook(
+        "student",
+        parameters if isinstance(parameters, dict) else None,
+        seconds_per_cell=seconds if isinstance(seconds, int | float) else None,
+        output_limit=output if isinstance(output, int) else None,
+    )
+    if run.error is not None and inputs.values.get("raises", True):
+        raise run.error
+    return Observation({"run": run.values(), "seen": plain(getattr(run.main, "seen", None))})
