@@ -1,0 +1,70 @@
+"""Emulated GPUs: tensors that say `cuda:0`, hold their data on the CPU and refuse to mix with other devices.
+
+Inside `with emulated_gpus(2):` this process has two GPUs as far as torch's Python side can tell. Tensors stay
+plain `torch.Tensor` and `nn.Parameter`; a mark on their storage says where they are (device_marks), a dispatch
+mode watches every operation, in backward too (device_machine, device_mixing), and what would start CUDA inside
+C++ is replaced for the time being (device_tensors, device_cuda, device_parallel, device_amp). Results are those
+of the CPU, bit by bit. Random numbers come from the CPU's generator, whatever the device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from lockstep.sandbox.device_amp import Autocast
+from lockstep.sandbox.device_cuda import patch_cuda
+from lockstep.sandbox.device_machine import DeviceMode, Machine
+from lockstep.sandbox.device_parallel import count_forwards, patch_parallel
+from lockstep.sandbox.device_tensors import patch_tensors
+from lockstep.sandbox.device_torch import patch_torch
+
+__all__ = ["Machine", "emulated_gpus", "home"]
+
+
+@contextlib.contextmanager
+def emulated_gpus(count: int = 1, *, lag: float | None = None, memory: int | None = None) -> Iterator[Machine]:
+    """Give this process `count` GPUs until the block ends.
+
+    `lag`: every call of an outermost module keeps its GPU busy for that many seconds more, which only a
+    synchronise or a value fetched to the CPU waits for. `memory`: bytes that fit on each GPU; more raises
+    torch.OutOfMemoryError. What is yielded tells `synchronised` and `waits`, the calls that waited.
+
+    Not to be nested. Tensors that outlive the block are CPU tensors then.
+    """
+    if torch.cuda.is_available.__module__ != "torch.cuda":
+        raise RuntimeError("the emulated GPUs are there already")
+    machine = Machine(count, lag, memory)
+    with contextlib.ExitStack() as stack:
+        stack.callback(machine.patches.undo)
+        patch_tensors(machine)
+        patch_cuda(machine)
+        patch_parallel(machine)
+        patch_torch(machine)
+        autocast = Autocast(machine)
+        stack.callback(autocast.remove)
+        if lag is not None:
+            stack.callback(count_forwards(machine))
+        stack.enter_context(DeviceMode(machine))
+        yield machine
+
+
+def home(value: Any) -> Any:
+    """The same value with plain CPU tensors, detached copies, in place of emulated ones.
+
+    Goes through lists, tuples and dicts; a module becomes its state dict. Works after the block, too.
+    """
+    if isinstance(value, torch.Tensor):
+        with torch._C._DisableTorchDispatch():
+            return value.detach().clone()
+    if isinstance(value, torch.nn.Module):
+        return home(dict(value.state_dict()))
+    if isinstance(value, dict):
+        return {key: home(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        items = [home(item) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value

@@ -1,0 +1,288 @@
+"""The emulated GPUs' state: how many, which one is current, their memory, their clocks, what was changed in torch."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from lockstep.sandbox.device_marks import CPU, LOOSE, Memory, give, index_of, put, tensors_in
+from lockstep.sandbox.device_mixing import common_device
+
+DEFAULT_MEMORY = 16 << 30
+MAX_RECORDS = 100_000
+_UNSET = object()
+
+
+class Patches:
+    """Attributes that were replaced, to be put back in the end."""
+
+    def __init__(self) -> None:
+        self._old: list[tuple[Any, str, Any]] = []
+
+    def set(self, owner: Any, name: str, value: Any) -> None:
+        """Replace an attribute of a module or class, or add one."""
+        self._old.append((owner, name, vars(owner).get(name, _UNSET)))
+        setattr(owner, name, value)
+
+    def undo(self) -> None:
+        """Put everything back, the latest first."""
+        while self._old:
+            owner, name, value = self._old.pop()
+            if value is _UNSET:
+                delattr(owner, name)
+            else:
+                setattr(owner, name, value)
+
+
+@dataclass(frozen=True)
+class Wait:
+    """The program waited for a GPU: what it called, since when, how long, by `time.perf_counter()`.
+
+    `explicit` tells a call that only waits, such as `torch.cuda.synchronize()`, from one that fetches a value.
+    """
+
+    call: str
+    device: int
+    start: float
+    seconds: float
+    explicit: bool
+
+
+class Clock:
+    """Until when each GPU is busy with the work that was queued."""
+
+    def __init__(self, count: int, lag: float | None) -> None:
+        self.lag = lag
+        self.busy_until = [0.0] * count
+        self.waits: list[Wait] = []
+
+    def queue(self, index: int) -> None:
+        """Some work that takes as long as the lag follows what is queued."""
+        if self.lag is not None:
+            self.busy_until[index] = max(self.busy_until[index], time.perf_counter()) + self.lag
+
+    def done_at(self, index: int) -> float:
+        """When all that is queued by now will be done."""
+        return max(self.busy_until[index], time.perf_counter())
+
+    def wait(self, index: int, call: str, explicit: bool, until: float | None = None) -> None:
+        """Sleep until a GPU has done its work and note the call."""
+        start = time.perf_counter()
+        left = (self.busy_until[index] if until is None else until) - start
+        if left > 0:
+            time.sleep(left)
+        if len(self.waits) < MAX_RECORDS:
+            self.waits.append(Wait(call, index, start, time.perf_counter() - start, explicit))
+
+
+class Machine:
+    """A computer with `count` emulated GPUs."""
+
+    def __init__(self, count: int, lag: float | None, memory: int | None) -> None:
+        self.count = count
+        self.clock = Clock(count, lag)
+        self.memory = Memory(count, memory, memory or DEFAULT_MEMORY)
+        self.patches = Patches()
+        self.devices = [torch.device("cuda", index) for index in range(count)]
+        self.cpu = torch.device("cpu")
+        self.pid = os.getpid()
+        self.used = False
+        self._local = threading.local()
+
+    @property
+    def waits(self) -> list[Wait]:
+        """Every call that waited for a GPU, in order."""
+        return self.clock.waits
+
+    @property
+    def synchronised(self) -> list[Wait]:
+        """The calls made to wait: `synchronize` of torch.cuda, torch.accelerator, events and streams."""
+        return [wait for wait in self.clock.waits if wait.explicit]
+
+    @property
+    def current(self) -> int:
+        """The GPU that plain "cuda" means; every thread has its own."""
+        return getattr(self._local, "current", 0)
+
+    @current.setter
+    def current(self, index: int) -> None:
+        self._local.current = index
+
+    def device(self, index: int) -> torch.device:
+        """The device of an index as marks write it."""
+        return self.cpu if index < 0 else self.devices[index]
+
+    def index(self, device: object, *, optional: bool = True) -> int:
+        """The index of a device given in any of the ways that torch takes; CPU for the CPU.
+
+        Raises torch.AcceleratorError when there is no such GPU.
+        """
+        if device is None and optional:
+            return self.current
+        if isinstance(device, str):
+            device = torch.device(device)
+        if isinstance(device, torch.device):
+            if device.type == "cpu":
+                return CPU
+            if device.type != "cuda":
+                raise RuntimeError(f"lockstep's emulated computer has no {device.type} device")
+            number = self.current if device.index is None else device.index
+        else:
+            number = self.current if device is None else int(device)  # type: ignore[call-overload]
+            if number < 0:
+                return self.current
+        if not 0 <= number < self.count:
+            raise torch.AcceleratorError(
+                "CUDA error: invalid device ordinal\n"
+                "GPU device may be out of range, do you have enough GPUs?\n"
+                "CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace "
+                "below might be incorrect.\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1\n"
+                "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.\n"
+            )
+        return number
+
+    def touch(self) -> None:
+        """Something is put on a GPU. Raises RuntimeError in a forked child, as CUDA does."""
+        if os.getpid() != self.pid and self.used:
+            raise RuntimeError(
+                "Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use "
+                "the 'spawn' start method"
+            )
+        self.used = True
+
+    def put(self, tensor: torch.Tensor, index: int) -> torch.Tensor:
+        """Say where a tensor that was just made is."""
+        if index >= 0:
+            self.touch()
+        put(tensor, index, self.memory)
+        return tensor
+
+    def move(self, tensor: torch.Tensor, index: int, *, blocking: bool = True, copy: bool = False) -> torch.Tensor:
+        """A tensor on another device; gradients find their way back. The tensor itself when it is there already."""
+        source = max(index_of(tensor), CPU)
+        if source == index:
+            return tensor.clone() if copy else tensor
+        if source >= 0 and index == CPU and blocking:
+            self.clock.wait(source, "cpu", explicit=False)
+        if tensor.requires_grad and torch.is_grad_enabled():
+            moved: torch.Tensor = _ToCopy.apply(tensor, self, source, index)  # type: ignore[no-untyped-call]
+            return moved
+        return self.copy(tensor, index)
+
+    def copy(self, tensor: torch.Tensor, index: int) -> torch.Tensor:
+        """A copy on another device, outside of autograd."""
+        with torch._C._DisableTorchDispatch():
+            copied = tensor.detach().clone()
+        return self.put(copied, index)
+
+
+class _ToCopy(torch.autograd.Function):
+    """A copy between devices whose gradient is copied the other way."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, machine: Machine, source: int, index: int) -> torch.Tensor:
+        ctx.machine, ctx.way = machine, (source, index)
+        return machine.copy(tensor, index)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        source, _ = ctx.way
+        return ctx.machine.move(grads[0], source, blocking=False), None, None, None
+
+
+class DeviceMode(TorchDispatchMode):
+    """Sees every operation below autograd: refuses mixed devices, says where results are."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__()
+        self._machine = machine
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled here, so the handler needs no guard against it, which would cost time per call."""
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        tensors = list(tensors_in(args))
+        if kwargs:
+            tensors += tensors_in(kwargs.values())
+        common, loose, mixed = LOOSE, False, False
+        for tensor in tensors:
+            index = index_of(tensor)
+            if index == LOOSE:
+                loose = True
+            elif common == LOOSE:
+                common = index
+            elif index != common:
+                mixed = True
+        if mixed:
+            common = common_device(func, args, kwargs)
+        machine = self._machine
+        if common >= 0 and func in _FETCHING:
+            machine.clock.wait(common, func.overloadpacket.__name__, explicit=False)
+        result = _run(func, args, kwargs)
+        if loose and common != LOOSE:
+            for tensor in tensors:
+                if index_of(tensor) == LOOSE:
+                    put(tensor, common, machine.memory)
+        if common == LOOSE:
+            for tensor in tensors_in((result,)):
+                put(tensor, LOOSE, machine.memory)
+        elif mixed and common == CPU:
+            pass
+        elif common >= 0:
+            if func in _PARTLY_CPU:
+                give(result[0], common, machine.memory)
+            elif isinstance(result, list | tuple) and func.overloadpacket.__name__.startswith("_foreach_"):
+                for made, given in zip(result, tensors_in([args[0]]), strict=False):
+                    give(made, index_of(given), machine.memory)
+            else:
+                give(result, common, machine.memory)
+        return result
+
+
+def _run(func: Any, args: Any, kwargs: Any) -> Any:
+    """Run on the CPU; what the CPU cannot do in half precision is done in single and rounded."""
+    try:
+        return func(*args, **kwargs)
+    except (NotImplementedError, RuntimeError) as error:
+        if not re.search(r"not implemented for '(Half|BFloat16)'", str(error)) or func._schema.is_mutable:
+            raise
+        half = next(t.dtype for t in tensors_in(args) if t.dtype in (torch.float16, torch.bfloat16))
+        widened = [_cast(value, half, torch.float32) for value in args]
+        return _cast(func(*widened, **kwargs), torch.float32, half)
+
+
+def _cast(value: Any, old: torch.dtype, new: torch.dtype) -> Any:
+    if isinstance(value, torch.Tensor):
+        return torch.ops.aten._to_copy(value, dtype=new) if value.dtype == old else value
+    if isinstance(value, list | tuple):
+        return type(value)([_cast(item, old, new) for item in value])
+    return value
+
+
+_aten = torch.ops.aten
+# What has to know a value, so that the CPU waits for the GPU.
+_FETCHING = frozenset(
+    [
+        _aten._local_scalar_dense.default,
+        _aten.nonzero.default,
+        _aten.equal.default,
+        _aten.masked_select.default,
+        _aten._unique2.default,
+        _aten.unique_dim.default,
+    ]
+)
+# Their second result stays on the CPU.
+_PARTLY_CPU = frozenset([_aten._pack_padded_sequence.default])
+
+Handler = Callable[..., Any]

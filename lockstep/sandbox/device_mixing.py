@@ -1,0 +1,193 @@
+"""Which tensors of different devices an operation takes, and what torch says about the others.
+
+The rules and texts are those of torch's CUDA build: element-wise operations let one 0-dim CPU tensor in,
+indexing takes indices that are on the CPU, copies go anywhere; everything else wants one device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from lockstep.sandbox.device_marks import CPU, LOOSE, index_of, tensors_in
+
+# Go from any device to any; the result is where the destination is.
+_COPIES = frozenset("copy_ copy _copy_from _copy_from_and_resize set_ resize_as_ _resize_output_".split())
+_INDEXING = frozenset("index index_put index_put_ _index_put_impl_ _unsafe_index _unsafe_index_put".split())
+# Element-wise through and through, though torch does not tag them so.
+_ELEMENTWISE = frozenset(
+    "where lerp lerp_ mse_loss smooth_l1_loss binary_cross_entropy fill_ fill clamp clamp_ addcmul addcdiv "
+    "addcmul_ addcdiv_ masked_fill masked_fill_ isin xlogy copysign normal bernoulli bernoulli_ "
+    "mse_loss_backward smooth_l1_loss_backward binary_cross_entropy_backward _assert_async".split()
+)
+_STRICT = frozenset("cat stack index_select embedding gather nll_loss_forward nll_loss2d_forward addmm".split())
+# torch's own names of the checking functions differ by how a kernel is declared.
+_UNSTRUCTURED = frozenset(
+    "nll_loss2d_forward nll_loss2d_backward embedding_dense_backward index_select native_layer_norm "
+    "native_layer_norm_backward native_batch_norm native_batch_norm_backward native_group_norm dot vdot bincount "
+    "masked_select take put_ equal roll flip multinomial histc native_dropout convolution_backward "
+    "embedding_renorm_ grid_sampler_2d masked_scatter_ multi_margin_loss binary_cross_entropy_backward".split()
+)
+
+
+def device_name(index: int) -> str:
+    """The name of a device as torch prints it."""
+    return "cpu" if index < 0 else f"cuda:{index}"
+
+
+def common_device(func: Any, args: Sequence[object], kwargs: dict[str, object]) -> int:
+    """The device on which an operation with tensors of several devices runs.
+
+    Raises RuntimeError (IndexError, ValueError where torch does) in torch's words when it does not take them.
+    """
+    name = func.overloadpacket.__name__
+    if func.namespace == "c10d" or name.startswith(("_foreach_", "_fused_", "_amp_")):
+        _check_lists(args)
+        return _first_gpu(args)
+    if name in _COPIES:
+        return _settled(args[0])
+    if name in _INDEXING:
+        return _indexing(args)
+    if name in ("_pack_padded_sequence", "_thnn_fused_lstm_cell", "lstm"):
+        return _settled(args[0])
+    named = _named(func, args, kwargs)
+    if name in ("convolution", "_convolution", "convolution_overrideable", "_slow_conv2d_forward"):
+        _refuse_convolution(named)
+    if name in ("masked_fill", "masked_fill_"):
+        _refuse_mask(named)
+    elementwise = name in _ELEMENTWISE or torch.Tag.pointwise in func.tags
+    if elementwise:
+        return _elementwise(func, named)
+    return _checked(name, named)
+
+
+def _settled(value: object) -> int:
+    return index_of(value) if isinstance(value, torch.Tensor) else CPU
+
+
+def _first_gpu(args: Sequence[object]) -> int:
+    return next((index for tensor in tensors_in(args) if (index := index_of(tensor)) >= 0), CPU)
+
+
+def _check_lists(args: Sequence[object]) -> None:
+    """Lists of tensors go together place by place, and may each hold tensors of several devices."""
+    lists = [list(tensors_in(arg)) for arg in args if isinstance(arg, list | tuple)]
+    for row in zip(*(group for group in lists if group), strict=False):
+        places = {index for tensor in row if tensor.dim() and (index := index_of(tensor)) != LOOSE}
+        if len(places) > 1:
+            _refuse_pair(max(places), min(places))
+
+
+def _named(func: Any, args: Sequence[object], kwargs: dict[str, object]) -> list[tuple[str, torch.Tensor]]:
+    """The tensors of a call with the names that torch gives the arguments."""
+    found: list[tuple[str, torch.Tensor]] = []
+    names = [argument.name for argument in func._schema.arguments]
+    for name, value in [*zip(names, args, strict=False), *kwargs.items()]:
+        found += [(name, tensor) for tensor in tensors_in([value]) if index_of(tensor) != LOOSE]
+    return found
+
+
+def _refuse_pair(first: int, second: int) -> None:
+    raise RuntimeError(
+        "Expected all tensors to be on the same device, but found at least two devices, "
+        f"{device_name(first)} and {device_name(second)}!"
+    )
+
+
+def _elementwise(func: Any, named: Sequence[tuple[str, torch.Tensor]]) -> int:
+    """One device, beside which 0-dim CPU tensors may be read but not written."""
+    written = {argument.name for argument in func._schema.arguments if argument.is_write}
+    common = next(index for _, tensor in named if (index := index_of(tensor)) >= 0)
+    for name, tensor in named:
+        index = index_of(tensor)
+        if index != common and (index >= 0 or tensor.dim() or name in written):
+            _refuse_pair(common, index)
+    return common
+
+
+def _checked(name: str, named: Sequence[tuple[str, torch.Tensor]]) -> int:
+    """One device for all; the first tensor's is what the others are held against."""
+    if name not in _STRICT and not all(tensor.dim() for _, tensor in named):
+        named = [(label, tensor) for label, tensor in named if tensor.dim() or index_of(tensor) >= 0]
+    method = {"embedding": "index_select"}.get(name, name)
+    label_of: Callable[[str], str] = {"weight": "self", "indices": "index"}.get if method != name else str  # type: ignore[assignment]
+    common = index_of(named[0][1])
+    for label, tensor in named[1:]:
+        if (index := index_of(tensor)) != common:
+            prefix = "wrapper_CUDA__" if method in _UNSTRUCTURED or method.startswith("_") else "wrapper_CUDA_"
+            raise RuntimeError(
+                f"Expected all tensors to be on the same device, but got {label_of(label)} is on "
+                f"{device_name(index)}, different from other tensors on {device_name(common)} "
+                f"(when checking argument in method {prefix}{method})"
+            )
+    return common
+
+
+def _indexing(args: Sequence[object]) -> int:
+    """Indices may be on the CPU; values that are written may be there when they are a single number."""
+    target = _settled(args[0])
+    for tensor in tensors_in([args[1]]):
+        if (index := index_of(tensor)) not in (target, CPU, LOOSE):
+            raise RuntimeError(
+                "indices should be either on cpu or on the same device as the indexed tensor "
+                f"({device_name(target)})"
+            )
+    for value in args[2:3]:
+        if isinstance(value, torch.Tensor) and index_of(value) not in (target, LOOSE):
+            if not value.dim() and index_of(value) == CPU:
+                continue
+            raise RuntimeError(
+                f"Expected all tensors to be on the same device, but got value is on "
+                f"{device_name(index_of(value))}, different from other tensors on {device_name(target)} "
+                "(when checking argument in method wrapper_CUDA___index_put_impl_)"
+            )
+    return target
+
+
+def type_name(tensor: torch.Tensor) -> str:
+    """`torch.cuda.FloatTensor` and its like, as torch's messages write a tensor's type."""
+    name = _TYPES.get(tensor.dtype, "FloatTensor")
+    return f"torch.cuda.{name}" if index_of(tensor) >= 0 else f"torch.{name}"
+
+
+def _refuse_convolution(named: Sequence[tuple[str, torch.Tensor]]) -> None:
+    (_, data), *others = named
+    for label, tensor in others:
+        if index_of(tensor) == index_of(data):
+            continue
+        if index_of(tensor) >= 0 and index_of(data) >= 0:
+            continue
+        other = (
+            f" or input should be a MKLDNN tensor and {label} is a dense tensor" if index_of(data) < 0 else ""
+        )
+        raise RuntimeError(
+            f"Input type ({type_name(data)}) and {label} type ({type_name(tensor)}) should be the same{other} "
+            f"(input is on {device_name(index_of(data))}, {label} is on {device_name(index_of(tensor))})"
+        )
+
+
+def _refuse_mask(named: Sequence[tuple[str, torch.Tensor]]) -> None:
+    places = {label: index_of(tensor) for label, tensor in named}
+    if "mask" in places and places["mask"] != places.get("self", places["mask"]):
+        raise RuntimeError(
+            "expected self and mask to be on the same device, but got mask on "
+            f"{device_name(places['mask'])} and self on {device_name(places['self'])}"
+        )
+
+
+_TYPES = {
+    torch.float32: "FloatTensor",
+    torch.float64: "DoubleTensor",
+    torch.float16: "HalfTensor",
+    torch.bfloat16: "BFloat16Tensor",
+    torch.uint8: "ByteTensor",
+    torch.int8: "CharTensor",
+    torch.int16: "ShortTensor",
+    torch.int32: "IntTensor",
+    torch.int64: "LongTensor",
+    torch.bool: "BoolTensor",
+    torch.complex64: "ComplexFloatTensor",
+    torch.complex128: "ComplexDoubleTensor",
+}

@@ -1,0 +1,271 @@
+"""What tensors, storages and factories do with devices: the part of torch that would call CUDA from C++."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils import _device
+
+from lockstep.sandbox.device_machine import Machine
+from lockstep.sandbox.device_marks import CPU, LOOSE, index_of, mark_storage, storage_index
+from lockstep.sandbox.device_mixing import type_name
+
+_LIKE = "empty_like zeros_like ones_like full_like rand_like randn_like randint_like".split()
+_NEW = "new_tensor new_zeros new_ones new_full new_empty new_empty_strided new".split()
+_FREE = "normal from_file".split()
+_TAKING_DATA = (torch.as_tensor, torch.asarray)
+_PINNED = "_lockstep_pinned"
+
+
+def patch_tensors(machine: Machine) -> None:
+    """Replace what torch.Tensor, the storages and the factory functions do with devices."""
+    _patch_properties(machine)
+    _patch_moves(machine)
+    _patch_values(machine)
+    _patch_storages(machine)
+    _patch_factories(machine)
+
+
+def _patch_properties(machine: Machine) -> None:
+    base = torch._C.TensorBase
+    real_device: Any = base.device
+
+    def device(self: torch.Tensor) -> torch.device:
+        index = index_of(self)
+        return machine.devices[index] if index >= 0 else real_device.__get__(self)  # type: ignore[no-any-return]
+
+    def get_device(self: torch.Tensor) -> int:
+        return max(index_of(self), CPU)
+
+    def is_pinned(self: torch.Tensor, device: object = None) -> bool:
+        return index_of(self) < 0 and getattr(self.untyped_storage(), _PINNED, False)
+
+    def pin_memory(self: torch.Tensor, device: object = None) -> torch.Tensor:
+        if index_of(self) >= 0:
+            raise RuntimeError(f"cannot pin '{type_name(self)}' only dense CPU tensors can be pinned")
+        if is_pinned(self):
+            return self
+        machine.touch()
+        pinned = self.clone()
+        setattr(pinned.untyped_storage(), _PINNED, True)
+        return pinned
+
+    tensor = functools.partial(machine.patches.set, torch.Tensor)
+    tensor("device", property(device))
+    tensor("is_cuda", property(lambda self: index_of(self) >= 0))
+    tensor("is_cpu", property(lambda self: index_of(self) < 0 and real_device.__get__(self).type == "cpu"))
+    tensor("get_device", get_device)
+    tensor("is_pinned", is_pinned)
+    tensor("pin_memory", pin_memory)
+    tensor("record_stream", lambda self, stream: None)
+    machine.patches.set(torch, "get_device", get_device)
+
+
+def _patch_moves(machine: Machine) -> None:
+    base = torch._C.TensorBase
+    real_to, real_type = base.to, base.type
+
+    def to(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        rest = dict(kwargs)
+        copy = bool(rest.pop("copy", False))
+        first = args[0] if args else rest.get("other")
+        if isinstance(first, torch.Tensor):
+            words = {key: value for key, value in rest.items() if key != "other"}
+            index = max(index_of(first), CPU)
+            parts = (machine.device(index), first.dtype, bool(words.get("non_blocking", args[1:2] == (True,))))
+            layout = words.get("memory_format")
+        else:
+            width = 2 if isinstance(first, torch.dtype) else 3
+            copy = copy or (len(args) > width and bool(args[width]))
+            *parsed, layout = torch._C._nn._parse_to(*args[:width], **rest)
+            parts = tuple(parsed)  # type: ignore[assignment]
+        device, dtype, non_blocking = parts
+        if device is not None and device.type not in ("cpu", "cuda"):
+            return real_to(self, *args, **kwargs)
+        moved = self
+        if device is not None:
+            moved = machine.move(self, machine.index(device), blocking=not non_blocking)
+        words = {} if layout is None else {"memory_format": layout}
+        if copy and moved is self:
+            words["copy"] = True
+        if dtype is None and not words:
+            return moved
+        return real_to(moved, dtype=dtype or self.dtype, **words)
+
+    def cuda(
+        self: torch.Tensor, device: object = None, non_blocking: bool = False, memory_format: Any = None
+    ) -> torch.Tensor:
+        index = machine.index(device)
+        if index == CPU:
+            raise RuntimeError("Invalid device, must be cuda device")
+        moved = machine.move(self, index)
+        return moved if memory_format is None else moved.contiguous(memory_format=memory_format)
+
+    def cpu(self: torch.Tensor, memory_format: Any = None) -> torch.Tensor:
+        moved = machine.move(self, CPU)
+        return moved if memory_format is None else moved.contiguous(memory_format=memory_format)
+
+    def type_(self: torch.Tensor, dtype: Any = None, non_blocking: bool = False, **kwargs: Any) -> Any:
+        if dtype is None:
+            return type_name(self) if index_of(self) >= 0 else real_type(self)
+        if isinstance(dtype, torch.dtype):
+            return real_to(self, dtype=dtype)
+        name = dtype if isinstance(dtype, str) else f"{dtype.__module__}.{dtype.__name__}"
+        wanted = getattr(torch, name.rsplit(".", 1)[-1]).dtype
+        index = machine.current if name.startswith("torch.cuda.") else CPU
+        moved = machine.move(self, index)
+        return real_to(moved, dtype=wanted)
+
+    def type_as(self: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        return to(self, other)
+
+    tensor = functools.partial(machine.patches.set, torch.Tensor)
+    tensor("to", to)
+    tensor("cuda", cuda)
+    tensor("cpu", cpu)
+    tensor("type", type_)
+    tensor("type_as", type_as)
+
+
+def _patch_values(machine: Machine) -> None:
+    base = torch._C.TensorBase
+    real_numpy, real_tolist = base.numpy, base.tolist
+
+    def numpy(self: torch.Tensor, *, force: bool = False) -> Any:
+        index = index_of(self)
+        if index < 0:
+            return real_numpy(self, force=force)
+        if force:
+            return real_numpy(machine.move(self.detach(), CPU), force=True)
+        raise TypeError(
+            f"can't convert cuda:{index} device type tensor to numpy. Use Tensor.cpu() to copy the tensor to "
+            "host memory first."
+        )
+
+    def tolist(self: torch.Tensor) -> Any:
+        if (index := index_of(self)) >= 0:
+            machine.clock.wait(index, "tolist", explicit=False)
+        return real_tolist(self)
+
+    machine.patches.set(torch.Tensor, "numpy", numpy)
+    machine.patches.set(torch.Tensor, "tolist", tolist)
+
+
+def _patch_storages(machine: Machine) -> None:
+    kind: Any = torch.UntypedStorage
+    real_device: Any = torch._C.StorageBase.device
+
+    def device(self: torch.UntypedStorage) -> torch.device:
+        index = storage_index(self)
+        return machine.devices[index] if index >= 0 else real_device.__get__(self)  # type: ignore[no-any-return]
+
+    def copied(self: torch.UntypedStorage, index: int) -> torch.UntypedStorage:
+        with torch._C._DisableTorchDispatch():
+            made = torch.UntypedStorage(self.nbytes())
+            made.copy_(self)
+        if index >= 0:
+            machine.touch()
+        mark_storage(made, index, machine.memory)
+        return made
+
+    def to(self: torch.UntypedStorage, *, device: Any, non_blocking: bool = False) -> torch.UntypedStorage:
+        index = machine.index(device)
+        return self if storage_index(self) == index else copied(self, index)
+
+    storage = functools.partial(machine.patches.set, kind)
+    storage("device", property(device))
+    storage("is_cuda", property(lambda self: storage_index(self) >= 0))
+    storage("get_device", lambda self: storage_index(self))
+    storage("to", to)
+    storage("cpu", lambda self: to(self, device="cpu"))
+    storage("cuda", lambda self, device=None, non_blocking=False: to(self, device=machine.device(machine.index(device))))
+    storage("clone", lambda self: copied(self, storage_index(self)))
+
+
+def _patch_factories(machine: Machine) -> None:
+    constructors = _device._device_constructors()
+    functions = {
+        **{name: (torch, name) for name in _FREE},
+        **{f.__name__: (torch, f.__name__) for f in constructors if getattr(torch, f.__name__, None) is f},
+    }
+    for owner, name in functions.values():
+        machine.patches.set(owner, name, _factory(machine, getattr(owner, name)))
+    for name in ("fftfreq", "rfftfreq"):
+        machine.patches.set(torch.fft, name, _factory(machine, getattr(torch.fft, name)))
+    for name in _LIKE:
+        machine.patches.set(torch, name, _maker_like(machine, getattr(torch, name)))
+    for name in _NEW:
+        machine.patches.set(torch.Tensor, name, _maker_like(machine, getattr(torch._C.TensorBase, name)))
+
+    def through(self: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """What `with torch.device(...)` and `torch.set_default_device` do to a call."""
+        kwargs = dict(kwargs or {})
+        if func in constructors and kwargs.get("device") is None:
+            return make(machine, func, self.device, args, kwargs)
+        return func(*args, **kwargs)
+
+    machine.patches.set(_device.DeviceContext, "__torch_function__", through)
+
+
+def make(machine: Machine, func: Callable[..., Any], device: Any, args: Any, kwargs: Any) -> Any:
+    """Call a factory function for a device that the student named."""
+    kind = torch.device(device) if isinstance(device, str | int) else device
+    if isinstance(kind, torch.device) and kind.type not in ("cpu", "cuda"):
+        return func(*args, **{**kwargs, "device": kind})
+    index = machine.index(kind)
+    generator = kwargs.get("generator")
+    if generator is not None and generator.device.type != machine.device(index).type:
+        raise RuntimeError(
+            f"Expected a '{machine.device(index).type}' device type for generator but found "
+            f"'{generator.device.type}'"
+        )
+    if index >= 0:
+        machine.touch()
+    kwargs = {key: value for key, value in kwargs.items() if key != "device"}
+    pinned = kwargs.pop("pin_memory", False)
+    made = func(*args, **kwargs)
+    if func in _TAKING_DATA:
+        return machine.move(made, index)
+    if max(index_of(made), CPU) != index or index_of(made) == LOOSE:
+        machine.put(made, index)
+    if pinned:
+        setattr(made.untyped_storage(), _PINNED, True)
+    return made
+
+
+def _factory(machine: Machine, real: Callable[..., Any]) -> Callable[..., Any]:
+    """A factory function that knows the emulated devices."""
+
+    @functools.wraps(real)
+    def factory(*args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("device") is not None or kwargs.get("pin_memory"):
+            device = kwargs.get("device")
+            return make(machine, real, device if device is not None else "cpu", args, kwargs)
+        made = real(*args, **kwargs)
+        if isinstance(made, torch.Tensor) and index_of(made) == LOOSE:
+            source = args[0] if args else None
+            machine.put(made, index_of(source) if isinstance(source, torch.Tensor) else CPU)
+        return made
+
+    return factory
+
+
+def _maker_like(machine: Machine, real: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that makes a tensor like its first argument, on the same device unless told otherwise."""
+
+    @functools.wraps(real)
+    def maker(*args: Any, **kwargs: Any) -> Any:
+        device = kwargs.pop("device", None)
+        source = args[0] if args else kwargs.get("input", kwargs.get("self"))
+        if device is not None and torch.device(device).type not in ("cpu", "cuda"):
+            return real(*args, **kwargs, device=device)
+        made = real(*args, **kwargs)
+        index = max(index_of(source), CPU) if device is None else machine.index(device)
+        if index_of(made) != index:
+            machine.put(made, index)
+        return made
+
+    return maker

@@ -1,0 +1,56 @@
+"""The rest of torch that looks at devices: compiling, choosing optimizer kernels, default tensor types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.optim import optimizer
+
+from lockstep.sandbox.device_machine import Machine
+from lockstep.sandbox.device_marks import index_of
+
+_NAMES = "Float Double Half BFloat16 Byte Char Short Int Long Bool".split()
+
+
+def patch_torch(machine: Machine) -> None:
+    """Replace the remaining functions that would look for a real GPU."""
+    machine.patches.set(torch, "compile", _not_compiled)
+    # On a GPU the multi-tensor kernels are the default: their rounding differs from the CPU's default ones.
+    machine.patches.set(optimizer, "_get_foreach_kernels_supported_devices", lambda: [])
+    machine.patches.set(torch.backends.cudnn, "is_acceptable", lambda tensor: False)
+    for name in _NAMES:
+        machine.patches.set(torch.cuda, f"{name}Tensor", _legacy_type(machine, f"{name}Tensor"))
+    real = torch.set_default_tensor_type
+
+    def set_default_tensor_type(kind: Any) -> None:
+        name = kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__name__}"
+        if name.startswith("torch.cuda."):
+            torch.set_default_dtype(getattr(torch, name.rsplit(".", 1)[-1]).dtype)
+            torch.set_default_device("cuda")
+        else:
+            torch.set_default_device(None)
+            real(kind)
+
+    machine.patches.set(torch, "set_default_tensor_type", set_default_tensor_type)
+
+
+def _not_compiled(model: Callable[..., Any] | None = None, **_: Any) -> Any:
+    """`torch.compile`, which leaves everything as it is."""
+    return model if model is not None else lambda function: function
+
+
+def _legacy_type(machine: Machine, name: str) -> type:
+    """`torch.cuda.FloatTensor` and its like: makes tensors, and `isinstance` knows them."""
+    plain = getattr(torch, name)
+
+    class Meta(type):
+        def __call__(cls, *args: Any, **kwargs: Any) -> torch.Tensor:
+            made: torch.Tensor = plain(*args, **kwargs)
+            return machine.put(made, machine.current)
+
+        def __instancecheck__(cls, instance: object) -> bool:
+            return isinstance(instance, torch.Tensor) and index_of(instance) >= 0 and instance.dtype == plain.dtype
+
+    return Meta(name, (), {"__module__": "torch.cuda", "dtype": plain.dtype, "is_cuda": True})
