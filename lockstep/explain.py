@@ -6,8 +6,10 @@ Everything here comes from the student's process and may be forged; it only ever
 from __future__ import annotations
 
 import errno
+import os
+import re
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from lockstep.sandbox.limits import GIB, MIB, Limits
@@ -26,7 +28,11 @@ _LIMIT_ERRNOS = {
 }
 # How torch words a failed allocation; it raises RuntimeError, not MemoryError.
 _OUT_OF_MEMORY = ("DefaultCPUAllocator", "can't allocate memory", "not enough memory", "std::bad_alloc")
+# How Python words a thread that could not be started; a process fails with errno EAGAIN instead.
+_OUT_OF_THREADS = "can't start new thread"
 IMPORTING = "importing "
+# How Python's syntax errors name another line, such as that of the `if` without a body.
+_ON_LINE = re.compile(r"on line (\d{1,6})\b")
 _PEER_LOST = (
     "Connection reset by peer",
     "Connection closed by peer",
@@ -35,11 +41,19 @@ _PEER_LOST = (
     "recv error",
 )
 
+# What lockstep.sandbox.cells raises.
+_CELLS: Mapping[str, tuple[type[CheckEnded], str]] = {
+    "CellTooSlow": (Hung, "Look for an endless loop, a wait for input, or data that is larger than the parameters say."),
+    "CellTooLoud": (LimitExceeded, "Is something printed in every step that should be printed once per epoch?"),
+}  # fmt: skip
+
 _HINTS: Sequence[tuple[str, str, str]] = (
     ("NotImplementedError", "", "This part of the template is not filled in yet."),
     ("KeyError", "RANK", "RANK, LOCAL_RANK and WORLD_SIZE are only set by torchrun. Use os.environ.get('RANK', 0) and the like, so that the file also works without it."),
     ("KeyError", "WORLD_SIZE", "WORLD_SIZE is only set by torchrun: use os.environ.get('WORLD_SIZE', 1)."),
     ("StudentMistake", "", "Hand the file in under the name that the exercise asks for."),
+    ("MemoryError", "", "Python ran out of room for reading the file: an expression in it is nested thousands deep."),
+    ("RecursionError", "during compilation", "An expression in the file is nested or chained thousands deep."),
     ("ModuleNotFoundError", "", "Either the package is not part of this course's environment, or a helper file of yours is not in the folder you handed in."),
     ("FileNotFoundError", "", "Use the path you are given; paths of your own machine do not exist where this is graded."),
     ("StopIteration", "", "Something was asked for its next item and had none: is the data set empty?"),
@@ -85,7 +99,8 @@ def _in_their_files(outcome: Outcome, submission: Submission) -> Outcome:
         error, standing = rank.error, rank.standing
         if error is not None:
             frames = tuple(_placed(frame, submission) for frame in error.frames)
-            error = replace(error, frames=frames, message=_missing(error, submission) or error.message)
+            message = _missing(error, submission) or _placed_line(error, submission)
+            error = replace(error, frames=frames, message=message)
         if standing is not None and standing.frame is not None:
             standing = replace(standing, frame=_placed(standing.frame, submission))
         ranks.append(replace(rank, error=error, standing=standing))
@@ -98,6 +113,18 @@ def _placed(frame: CodeFrame, submission: Submission) -> CodeFrame:
         return frame
     name = f"{frame.file.removesuffix('.py')}.ipynb"
     return replace(frame, place=f"{name}, {notebook.place(frame.line)}")
+
+
+def _placed_line(error: StudentError, submission: Submission) -> str:
+    """The message of a syntax error, which names a line of the file, with the cell in its place."""
+    for path, notebook in submission.notebooks.items():
+        named = f"({os.path.basename(path)}, line {error.line})"
+        if error.line is not None and named in error.message:
+            place = f"({os.path.basename(path).removesuffix('.py')}.ipynb, {notebook.place(error.line)})"
+            other = _ON_LINE.search(error.message)
+            message = error.message.replace(named, place)
+            return message.replace(other[0], f"in {notebook.place(int(other[1]))}") if other else message
+    return error.message
 
 
 def _missing(error: StudentError, submission: Submission) -> str | None:
@@ -204,6 +231,8 @@ def _error(number: int, error: StudentError, ranks: Sequence[RankOutcome], limit
     exceeded = _exceeded(error)
     if exceeded is not None:
         return _limit(exceeded, error.phase, limits)
+    if error.type in _CELLS:
+        return _cell(error)
     if error.type == "StudentMistake" and not error.phase.startswith(IMPORTING):
         return Failed(f"{_capital(message)}.", "Compare with what the exercise asks for.")
     if not error.frames and not error.phase and not _student_ran(ranks[number]):
@@ -225,6 +254,13 @@ def _error(number: int, error: StudentError, ranks: Sequence[RankOutcome], limit
     return ended
 
 
+def _cell(error: StudentError) -> CheckEnded:
+    """A cell of a notebook that was stopped by a limit of its own."""
+    verdict, hint = _CELLS[error.type]
+    place = f", at {safe(str(error.frames[-1]), 120)}" if error.frames else ""
+    return verdict(f"{_capital(safe(error.message, 200))}{place}.", hint)
+
+
 def _student_ran(rank: RankOutcome) -> bool:
     """Whether any of the student's code was called: from then on it may have broken the probe, or speak for it."""
     return any(event.get("kind") == "phase" for event in rank.events)
@@ -236,8 +272,14 @@ def _capital(text: str) -> str:
 
 
 def _exceeded(error: StudentError) -> str | None:
-    if error.type == "MemoryError" or any(words in error.message for words in _OUT_OF_MEMORY):
+    # Its parser's stack, which source text can overflow, is a small fixed one: no line has run yet.
+    parsing = error.phase.startswith(IMPORTING) and not error.frames
+    if (error.type == "MemoryError" and not parsing) or any(
+        words in error.message for words in _OUT_OF_MEMORY
+    ):
         return "memory"
+    if error.type == "RuntimeError" and _OUT_OF_THREADS in error.message:
+        return "processes"
     return None if error.errno is None else _LIMIT_ERRNOS.get(error.errno)
 
 

@@ -69,6 +69,8 @@ def test_an_attack_earns_learns_breaks_and_leaves_nothing(
     told = " ".join(result.message for result in results.values())
     assert attack.about.get("says", "") in told
     assert safe(told) == told
+    # A spreadsheet would run what begins like a formula.
+    assert [result for result in results.values() if result.message.startswith(tuple("=+-@"))] == []
     assert_no_secret_in(results, secret, str(tmp_path / "hand-in"))
     # A server that had to be started anew would cost whoever comes next several seconds.
     assert box.server_pid() == server

@@ -623,6 +623,22 @@ def test_memory_is_counted_for_the_whole_run(box: Box, groups: bool, monkeypatch
     box.settle()  # and the one that is prepared now has none
 
 
+def test_threads_are_limited_without_control_groups(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    box.settle()  # a run that is prepared already has its group
+    monkeypatch.setattr("lockstep.sandbox.prepared.open_cgroup", lambda: None)
+    limits = Limits(60, processes=40)
+    source = """
+        import threading, time
+        def main():
+            while True:
+                threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+    """
+    problem = verdict(run(box, source, limits=limits), limits)
+    assert isinstance(problem, LimitExceeded), problem
+    assert "more than the 40 processes and threads" in str(problem)
+    box.settle()  # and the one that is prepared now has none
+
+
 # How it ends
 
 
