@@ -18,7 +18,7 @@ import torch
 from lockstep.sandbox.device_amp import Autocast
 from lockstep.sandbox.device_cuda import patch_cuda
 from lockstep.sandbox.device_machine import DeviceMode, Machine
-from lockstep.sandbox.device_parallel import count_forwards, patch_parallel
+from lockstep.sandbox.device_parallel import patch_parallel, slow_forwards
 from lockstep.sandbox.device_tensors import patch_tensors
 from lockstep.sandbox.device_torch import patch_torch
 
@@ -26,7 +26,9 @@ __all__ = ["Machine", "emulated_gpus", "home"]
 
 
 @contextlib.contextmanager
-def emulated_gpus(count: int = 1, *, lag: float | None = None, memory: int | None = None) -> Iterator[Machine]:
+def emulated_gpus(
+    count: int = 1, *, lag: float | None = None, memory: int | None = None
+) -> Iterator[Machine]:
     """Give this process `count` GPUs until the block ends.
 
     `lag`: every call of an outermost module keeps its GPU busy for that many seconds more, which only a
@@ -37,7 +39,7 @@ def emulated_gpus(count: int = 1, *, lag: float | None = None, memory: int | Non
     """
     if torch.cuda.is_available.__module__ != "torch.cuda":
         raise RuntimeError("the emulated GPUs are there already")
-    machine = Machine(count, lag, memory)
+    machine = Machine(count, memory)
     with contextlib.ExitStack() as stack:
         stack.callback(machine.patches.undo)
         patch_tensors(machine)
@@ -47,7 +49,7 @@ def emulated_gpus(count: int = 1, *, lag: float | None = None, memory: int | Non
         autocast = Autocast(machine)
         stack.callback(autocast.remove)
         if lag is not None:
-            stack.callback(count_forwards(machine))
+            stack.callback(slow_forwards(machine, lag))
         stack.enter_context(DeviceMode(machine))
         yield machine
 

@@ -49,6 +49,9 @@ class Autocast:
             if args[0] == "cuda" or len(args) == 1:
                 self._install()
             real_enable(*args)
+            if args[0] == "cuda" or len(args) == 1:
+                # Tensors of real GPUs bring the key along, those of the CPU do not.
+                torch._C._dispatch_tls_set_dispatch_key_included(_KEY, bool(args[-1]))
 
         def clear_autocast_cache() -> None:
             self._cast_weights.clear()
@@ -79,9 +82,10 @@ class Autocast:
             op = getattr(getattr(torch.ops.aten, packet), overload or "default")
             self._library.impl(name, self._kernel(packet, op), allow_override=True)
 
-    def _kernel(self, packet: str, op: Callable[..., Any]) -> Callable[..., Any]:
+    def _kernel(self, packet: str, op: Any) -> Callable[..., Any]:
         excluded = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, _KEY))
         half = packet in _HALF or f"{packet}.input" in _RECURRENT
+        dtype_at = next((at for at, a in enumerate(op._schema.arguments) if a.name == "dtype"), None)
 
         def kernel(*args: Any, **kwargs: Any) -> Any:
             with torch._C._ExcludeDispatchKeyGuard(excluded):
@@ -94,8 +98,12 @@ class Autocast:
                         "binary_cross_entropy_with_logits and BCEWithLogits are\nsafe to autocast."
                     )
                 if packet in _SINGLE_BY_DTYPE:
-                    if kwargs.get("dtype") is None and _low(args):
-                        kwargs["dtype"] = torch.float32
+                    if (
+                        _low(args)
+                        and kwargs.get("dtype") is None
+                        and not any(isinstance(a, torch.dtype) for a in args)
+                    ):
+                        return op(*args[:dtype_at], **{**kwargs, "dtype": torch.float32})
                     return op(*args, **kwargs)
                 if half:
                     dtype = torch.get_autocast_dtype("cuda")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import types
 from collections.abc import Callable
 from typing import Any
@@ -134,7 +135,9 @@ def _memory(machine: Machine) -> dict[str, Any]:
         index = machine.index(device)
         figures = {"current": memory.live[index], "peak": memory.peak[index]}
         kinds = ("allocated_bytes", "reserved_bytes", "active_bytes")
-        return {f"{kind}.all.{key}": value for kind in kinds for key, value in figures.items()} | {"num_ooms": 0}
+        return {f"{kind}.all.{key}": value for kind in kinds for key, value in figures.items()} | {
+            "num_ooms": 0
+        }
 
     def summary(device: Any = None, abbreviated: bool = False) -> str:
         index = machine.index(device)
@@ -242,14 +245,15 @@ def _patch_accelerator(machine: Machine, answers: dict[str, Any]) -> None:
     }
     for name, answer in c.items():
         if hasattr(torch._C, name):
-            machine.patches.set(torch._C, name, answer)
+            # Every name has a function of its own: torch._dynamo, imported in here, wants it so.
+            machine.patches.set(torch._C, name, functools.partial(answer))
     accelerator = torch.accelerator
-    machine.patches.set(accelerator, "device_count", answers["device_count"])
-    machine.patches.set(accelerator, "is_available", answers["is_available"])
+    machine.patches.set(accelerator, "device_count", functools.partial(answers["device_count"]))
+    machine.patches.set(accelerator, "is_available", functools.partial(answers["is_available"]))
     memory = torch.accelerator.memory
     for owner in (accelerator, memory):
         for name in (
             "memory_allocated max_memory_allocated memory_reserved max_memory_reserved memory_stats "
             "reset_peak_memory_stats empty_cache"
         ).split():
-            machine.patches.set(owner, name, answers[name])
+            machine.patches.set(owner, name, functools.partial(answers[name]))

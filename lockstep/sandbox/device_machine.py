@@ -59,15 +59,14 @@ class Wait:
 class Clock:
     """Until when each GPU is busy with the work that was queued."""
 
-    def __init__(self, count: int, lag: float | None) -> None:
-        self.lag = lag
+    def __init__(self, count: int) -> None:
         self.busy_until = [0.0] * count
         self.waits: list[Wait] = []
 
-    def queue(self, index: int) -> None:
-        """Some work that takes as long as the lag follows what is queued."""
-        if self.lag is not None:
-            self.busy_until[index] = max(self.busy_until[index], time.perf_counter()) + self.lag
+    def queue(self, index: int, seconds: float) -> float:
+        """Work follows what is queued; returns when it will be done."""
+        self.busy_until[index] = self.done_at(index) + seconds
+        return self.busy_until[index]
 
     def done_at(self, index: int) -> float:
         """When all that is queued by now will be done."""
@@ -86,9 +85,9 @@ class Clock:
 class Machine:
     """A computer with `count` emulated GPUs."""
 
-    def __init__(self, count: int, lag: float | None, memory: int | None) -> None:
+    def __init__(self, count: int, memory: int | None) -> None:
         self.count = count
-        self.clock = Clock(count, lag)
+        self.clock = Clock(count)
         self.memory = Memory(count, memory, memory or DEFAULT_MEMORY)
         self.patches = Patches()
         self.devices = [torch.device("cuda", index) for index in range(count)]
@@ -115,6 +114,13 @@ class Machine:
     @current.setter
     def current(self, index: int) -> None:
         self._local.current = index
+
+    def enqueue(self, seconds: float, device: object = None) -> float:
+        """Keep a GPU busy for so long behind what it has to do already, without waiting for it.
+
+        Returns when it will be done, by `time.perf_counter()`.
+        """
+        return self.clock.queue(self.index(device), seconds)
 
     def device(self, index: int) -> torch.device:
         """The device of an index as marks write it."""
@@ -165,7 +171,9 @@ class Machine:
         put(tensor, index, self.memory)
         return tensor
 
-    def move(self, tensor: torch.Tensor, index: int, *, blocking: bool = True, copy: bool = False) -> torch.Tensor:
+    def move(
+        self, tensor: torch.Tensor, index: int, *, blocking: bool = True, copy: bool = False
+    ) -> torch.Tensor:
         """A tensor on another device; gradients find their way back. The tensor itself when it is there already."""
         source = max(index_of(tensor), CPU)
         if source == index:

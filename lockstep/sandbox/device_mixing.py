@@ -22,7 +22,9 @@ _ELEMENTWISE = frozenset(
     "addcmul_ addcdiv_ masked_fill masked_fill_ isin xlogy copysign normal bernoulli bernoulli_ "
     "mse_loss_backward smooth_l1_loss_backward binary_cross_entropy_backward _assert_async".split()
 )
-_STRICT = frozenset("cat stack index_select embedding gather nll_loss_forward nll_loss2d_forward addmm".split())
+_STRICT = frozenset(
+    "cat stack index_select embedding gather nll_loss_forward nll_loss2d_forward addmm".split()
+)
 # torch's own names of the checking functions differ by how a kernel is declared.
 _UNSTRUCTURED = frozenset(
     "nll_loss2d_forward nll_loss2d_backward embedding_dense_backward index_select native_layer_norm "
@@ -116,7 +118,9 @@ def _checked(name: str, named: Sequence[tuple[str, torch.Tensor]]) -> int:
     common = index_of(named[0][1])
     for label, tensor in named[1:]:
         if (index := index_of(tensor)) != common:
-            prefix = "wrapper_CUDA__" if method in _UNSTRUCTURED or method.startswith("_") else "wrapper_CUDA_"
+            prefix = (
+                "wrapper_CUDA__" if method in _UNSTRUCTURED or method.startswith("_") else "wrapper_CUDA_"
+            )
             raise RuntimeError(
                 f"Expected all tensors to be on the same device, but got {label_of(label)} is on "
                 f"{device_name(index)}, different from other tensors on {device_name(common)} "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -67,7 +67,11 @@ def _patch_copies(machine: Machine) -> None:
         first = tensors[0]
         dim = dim % first.dim() if first.dim() else dim
         for position, tensor in enumerate(tensors):
-            expected = [*first.shape[:dim], tensor.shape[dim] if dim < tensor.dim() else 0, *first.shape[dim + 1 :]]
+            expected = [
+                *first.shape[:dim],
+                tensor.shape[dim] if dim < tensor.dim() else 0,
+                *first.shape[dim + 1 :],
+            ]
             if list(tensor.shape) != expected:
                 raise RuntimeError(
                     f"Input tensor at index {position} has invalid shape {list(tensor.shape)}, but expected {expected}"
@@ -98,7 +102,7 @@ def _patch_threads(machine: Machine) -> None:
     machine.patches.set(threading.Thread, "_bootstrap_inner", bootstrap)
 
 
-def count_forwards(machine: Machine) -> Any:
+def slow_forwards(machine: Machine, lag: float) -> Callable[[], None]:
     """Let every outermost module call queue work on the GPU of its result; returns what ends it."""
     depth = threading.local()
 
@@ -113,7 +117,7 @@ def count_forwards(machine: Machine) -> Any:
         if depth.value == 0:
             found = _first_tensor(result)
             if found is not None and (index := index_of(found)) >= 0:
-                machine.clock.queue(index)
+                machine.clock.queue(index, lag)
 
     hooks = (
         nn.modules.module.register_module_forward_pre_hook(before),

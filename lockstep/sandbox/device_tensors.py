@@ -75,7 +75,11 @@ def _patch_moves(machine: Machine) -> None:
         if isinstance(first, torch.Tensor):
             words = {key: value for key, value in rest.items() if key != "other"}
             index = max(index_of(first), CPU)
-            parts = (machine.device(index), first.dtype, bool(words.get("non_blocking", args[1:2] == (True,))))
+            parts = (
+                machine.device(index),
+                first.dtype,
+                bool(words.get("non_blocking", args[1:2] == (True,))),
+            )
             layout = words.get("memory_format")
         else:
             width = 2 if isinstance(first, torch.dtype) else 3
@@ -181,7 +185,10 @@ def _patch_storages(machine: Machine) -> None:
     storage("get_device", lambda self: storage_index(self))
     storage("to", to)
     storage("cpu", lambda self: to(self, device="cpu"))
-    storage("cuda", lambda self, device=None, non_blocking=False: to(self, device=machine.device(machine.index(device))))
+    storage(
+        "cuda",
+        lambda self, device=None, non_blocking=False: to(self, device=machine.device(machine.index(device))),
+    )
     storage("clone", lambda self: copied(self, storage_index(self)))
 
 

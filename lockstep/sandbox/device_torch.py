@@ -18,7 +18,7 @@ def patch_torch(machine: Machine) -> None:
     """Replace the remaining functions that would look for a real GPU."""
     machine.patches.set(torch, "compile", _not_compiled)
     # On a GPU the multi-tensor kernels are the default: their rounding differs from the CPU's default ones.
-    machine.patches.set(optimizer, "_get_foreach_kernels_supported_devices", lambda: [])
+    machine.patches.set(optimizer, "_get_foreach_kernels_supported_devices", list)
     machine.patches.set(torch.backends.cudnn, "is_acceptable", lambda tensor: False)
     for name in _NAMES:
         machine.patches.set(torch.cuda, f"{name}Tensor", _legacy_type(machine, f"{name}Tensor"))
@@ -51,6 +51,10 @@ def _legacy_type(machine: Machine, name: str) -> type:
             return machine.put(made, machine.current)
 
         def __instancecheck__(cls, instance: object) -> bool:
-            return isinstance(instance, torch.Tensor) and index_of(instance) >= 0 and instance.dtype == plain.dtype
+            return (
+                isinstance(instance, torch.Tensor)
+                and index_of(instance) >= 0
+                and instance.dtype == plain.dtype
+            )
 
     return Meta(name, (), {"__module__": "torch.cuda", "dtype": plain.dtype, "is_cuda": True})
