@@ -1,0 +1,213 @@
+"""Calls the functions of `data_parallel.py` on a CPU and on emulated GPUs; it knows no right answer.
+
+What is sent back is what happened: what kind of wrapper came back, which device saw how many rows, what the
+outputs were, when each call of a model began and when its work was done, and which seconds were reported.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+from lockstep.sandbox.device import Machine, emulated_gpus, home
+from lockstep.sandbox.probing import Inputs, Observation, Student, kind, plain
+from lockstep.wire import Array, Json
+
+MODULE = "data_parallel"
+REPORT = "reports/data_parallel.json"
+MAX_CALLS = 1000
+MAX_REPORT = 2 << 20
+
+# The clock and the sleep of this file stay what they are, whatever the student's file does to `time`.
+_now, _sleep = time.perf_counter, time.sleep
+
+
+class Net(nn.Module):
+    """A small smooth network: pictures (n, channels, side, side) in, (n, classes) out."""
+
+    def __init__(self, channels: int, side: int, hidden: int, classes: int) -> None:
+        super().__init__()
+        self.filters = nn.Conv2d(channels, hidden, kernel_size=3)
+        self.middle = nn.Linear(hidden * (side - 2) ** 2, hidden)
+        self.head = nn.Linear(hidden, classes)
+        self.scale = nn.Buffer(torch.ones(hidden))
+        # Replicas share what they do not replace, so that their parts of a batch end up in one list.
+        self.parts: list[list[Json]] = []
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """The logits of a batch, or of a part of it."""
+        if len(self.parts) < MAX_CALLS:
+            self.parts.append([str(images.device), len(images)])
+        hidden = torch.tanh(self.filters(images)).flatten(1)
+        hidden = torch.tanh(self.middle(hidden)) * self.scale
+        return cast(torch.Tensor, self.head(hidden))
+
+
+def build_model(shape: dict[str, Json], weights: dict[str, Array] | None = None) -> Net:
+    """The network that `shape` describes, in evaluation mode, holding these weights, if any."""
+    model = Net(**cast(dict[str, int], shape))
+    if weights is not None:
+        model.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in weights.items()})
+    return model.eval()
+
+
+def _model(inputs: Inputs) -> Net:
+    prefix = "model/"
+    weights = {name[len(prefix) :]: a for name, a in inputs.arrays.items() if name.startswith(prefix)}
+    return build_model(cast(dict[str, Json], inputs.values["shape"]), weights)
+
+
+@contextlib.contextmanager
+def _gpus(inputs: Inputs) -> Iterator[Machine | None]:
+    """As many emulated GPUs as the judge wants; with none the machine stays as it is."""
+    count = cast(int, inputs.values["gpus"])
+    if count == 0:
+        yield None
+        return
+    with emulated_gpus(count) as machine:
+        yield machine
+
+
+def wrap(student: Student, inputs: Inputs) -> Observation:
+    """make_data_parallel around a model, once for each of the device lists; what came back each time."""
+    with _gpus(inputs) as gpus:
+        make = student.get(student.load(MODULE), "make_data_parallel")
+        described = []
+        for device_ids in cast(list[Json], inputs.values["device_ids"]):
+            model = _model(inputs)
+            described.append(_described(_wrapped(student, make, model, gpus, device_ids), model))
+    return Observation({"wrapped": cast(Json, described)})
+
+
+def _wrapped(
+    student: Student, make: Any, model: nn.Module, gpus: Machine | None, device_ids: Json = None
+) -> Any:
+    arguments = [] if device_ids is None else [device_ids]
+    shown = "".join(f", {argument}" for argument in arguments)
+    with student.calling(f"calling make_data_parallel(model{shown}) {_on(gpus)}"):
+        return make(model, *arguments)
+
+
+def forward(student: Student, inputs: Inputs) -> Observation:
+    """What a wrapped model makes of some batches, and which device saw how many rows of each."""
+    with _gpus(inputs) as gpus:
+        make = student.get(student.load(MODULE), "make_data_parallel")
+        model = _model(inputs)
+        wrapped = _wrapped(student, make, model, gpus)
+        values = _described(wrapped, model)
+        if values["parallel"] is not True:
+            return Observation(values)
+        if gpus is not None:
+            # Whether the function moves the weights to the first device is its own business.
+            wrapped.to(f"cuda:{(wrapped.device_ids or [0])[0]}")
+        kinds: dict[str, Json] = {}
+        parts: dict[str, Json] = {}
+        arrays: dict[str, torch.Tensor] = {}
+        for name in [name for name in inputs.arrays if name.startswith("batch/")]:
+            model.parts.clear()
+            batch = inputs.tensor(name)
+            what = f"calling the wrapped model {_on(gpus)} for a batch of {len(batch)}"
+            with student.calling(what), torch.no_grad():
+                output = wrapped(batch)
+            kinds[name] = kind(output)
+            parts[name] = cast(Json, sorted(model.parts, key=str))
+            if isinstance(output, torch.Tensor):
+                arrays[name] = home(output)
+    return Observation({**values, "kinds": kinds, "parts": parts}, arrays)
+
+
+def _on(gpus: Machine | None) -> str:
+    if gpus is None:
+        return "on a machine without a GPU"
+    return f"on a machine with {gpus.count} GPU{'s' * (gpus.count > 1)}"
+
+
+def _described(wrapped: object, model: nn.Module) -> dict[str, Json]:
+    """Whether this is a DataParallel, of what, over which devices."""
+    if isinstance(wrapped, DistributedDataParallel):
+        return {"parallel": False, "kind": "a DistributedDataParallel"}
+    if wrapped is model:
+        return {"parallel": False, "kind": "the bare model"}
+    if not isinstance(wrapped, nn.DataParallel):
+        return {"parallel": False, "kind": kind(wrapped)}
+    inner = wrapped.module
+    if inner is model:
+        what = "the model"
+    elif isinstance(inner, type):
+        what = "a class"
+    elif isinstance(inner, nn.DataParallel):
+        what = "a DataParallel"
+    else:
+        what = kind(inner)
+    devices = wrapped.device_ids
+    numbers = [plain(number) for number in devices[:16]] if isinstance(devices, list | tuple) else []
+    return {"parallel": True, "inner": what, "device_ids": cast(Json, numbers)}
+
+
+class Slow(nn.Module):
+    """A model whose calls take as long as the judge says, each another time."""
+
+    def __init__(self, features: int, delays: list[float], gpus: Machine | None) -> None:
+        super().__init__()
+        self.linear = nn.Linear(features, 2)
+        self._delays, self._gpus = delays, gpus
+        self.calls: list[list[Json]] = []
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Something quick, and then the delay: slept through on a CPU, queued on a GPU."""
+        start = _now()
+        result = cast(torch.Tensor, self.linear(images.flatten(1)))
+        seconds = self._delays[len(self.calls) % len(self._delays)]
+        if self._gpus is None:
+            _sleep(seconds)
+            done = _now()
+        else:
+            clock = self._gpus.clock
+            done = clock.busy_until[0] = clock.done_at(0) + seconds
+        if len(self.calls) < MAX_CALLS:
+            self.calls.append([start, done, self.training, torch.is_grad_enabled(), len(images)])
+        return result
+
+
+def time_calls(student: Student, inputs: Inputs) -> Observation:
+    """time_inference with a model whose calls take known times; the readings, and when the calls really were."""
+    with _gpus(inputs) as gpus:
+        function = student.get(student.load(MODULE), "time_inference")
+        batch = inputs.tensor("batch")
+        model = Slow(batch[0].numel(), cast(list[float], inputs.values["delays"]), gpus)
+        if gpus is not None:
+            model, batch = model.to("cuda"), batch.to("cuda")
+        model.train()
+        n_reps = cast(int, inputs.values["n_reps"])
+        with student.calling(f"calling time_inference(model, batch, {n_reps}) {_on(gpus)}"):
+            readings = function(model, batch, n_reps)
+        returned = _now()
+    return Observation({**_readings(readings), "calls": cast(Json, model.calls), "returned": returned})
+
+
+def _readings(value: object) -> dict[str, Json]:
+    """The kind of what time_inference returned, and the numbers in it."""
+    values: dict[str, Json] = {"kind": kind(value)}
+    if isinstance(value, torch.Tensor | np.ndarray) and value.ndim == 1 and len(value) <= MAX_CALLS:
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        values["readings"] = [plain(item) for item in value[:MAX_CALLS]]
+    return values
+
+
+def script(student: Student, inputs: Inputs) -> Observation:
+    """Run the script; its exit status, and the report it leaves."""
+    status = student.run_script(f"{MODULE}.py", cast(list[str], inputs.values["arguments"]))
+    arrays: dict[str, Any] = {}
+    if os.path.isfile(REPORT):
+        with open(REPORT, "rb") as file:
+            arrays["report"] = np.frombuffer(file.read(MAX_REPORT), dtype=np.uint8)
+    return Observation({"status": status}, arrays)

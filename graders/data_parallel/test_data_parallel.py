@@ -1,0 +1,309 @@
+"""Exercise 3: nn.DataParallel around a hidden model, and a timer that is given calls of known durations.
+
+Several GPUs are emulated: real scatter, replicas and gather, on tensors that refuse to mix devices. What comes
+out is held against the bare model, computed here.
+"""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from graders.data_parallel import expected, timing
+from graders.data_parallel.timing import Complaint, Session
+from lockstep import perf_report
+from lockstep.check import Check
+from lockstep.compare import difference, integer, number, shown
+from lockstep.verdict import CheckEnded
+from lockstep.wire import Json
+
+# Sums over other blocks of the same numbers differ by about 1e-7 of their size.
+CLOSE = {"rtol": 1e-5, "atol": 1e-6}
+REPORT = "reports/data_parallel.json"
+WRAP_HINT = "make_data_parallel has to return nn.DataParallel(model, device_ids=device_ids)."
+
+
+# The wrapper
+
+
+def test_is_data_parallel(check: Check) -> None:
+    """make_data_parallel returns an nn.DataParallel around the given model, over the given devices."""
+    shape = expected.make_shape(check.rng)
+    weights = expected.make_weights(check.rng, shape)
+    devices = [int(device) for device in check.rng.permutation(3)]
+    for gpus, asked in ((0, [None]), (3, [None, devices[:2], devices[2:]])):
+        seen = check.run(
+            "wrap",
+            values={"shape": shape, "gpus": gpus, "device_ids": asked},
+            arrays=expected.as_inputs(weights),
+        ).ranks[0]
+        answers = seen.values.get("wrapped")
+        for device_ids, answer in zip(asked, [*_list(answers), *[None] * len(asked)], strict=False):
+            wrapped = answer if isinstance(answer, dict) else {}
+            _wraps_the_model(check, wrapped)
+            found = wrapped.get("device_ids")
+            wanted = list(range(gpus)) if device_ids is None else device_ids
+            call = f"make_data_parallel(model{'' if device_ids is None else f', {device_ids}'})"
+            check.expect(
+                gpus == 0 or found == wanted,
+                f"{call} on a machine with {gpus} GPUs works on the devices {_listed(found)}, expected {wanted}.",
+                "Pass the argument on: nn.DataParallel(model, device_ids=device_ids); with None it takes all GPUs there are. "
+                "Numbers that are written out fit one machine only.",
+                points=check.points / 2,
+            )
+
+
+def _wraps_the_model(check: Check, wrapped: dict[str, Json]) -> None:
+    kind, inner = wrapped.get("kind"), wrapped.get("inner")
+    if wrapped.get("parallel") is not True:
+        check.fail(
+            f"make_data_parallel(model) returned {kind[:80] if isinstance(kind, str) else 'something else'}, expected "
+            "an nn.DataParallel around the model.",
+            "DistributedDataParallel is another exercise: it needs a process for each GPU. "
+            * (kind == "a DistributedDataParallel")
+            + WRAP_HINT,
+        )
+    if inner != "the model":
+        hints = {
+            "a class": "nn.DataParallel(FashionCNN) takes a class without a word; wrap the model that is passed in.",
+            "a DataParallel": "One nn.DataParallel is enough: a second one would split what is split already.",
+        }
+        check.fail(
+            "make_data_parallel(model) returned an nn.DataParallel, but not around the model: its `.module` is "
+            f"{inner[:80] if isinstance(inner, str) else 'something else'}.",
+            hints.get(inner, "Wrap the very model that is passed in, neither a copy nor one of your own: ")
+            + WRAP_HINT
+            if isinstance(inner, str)
+            else WRAP_HINT,
+        )
+
+
+def _listed(found: Json) -> str:
+    return f"[{', '.join(shown(item) for item in found[:8])}]" if isinstance(found, list) else "of no list"
+
+
+def test_same_output(check: Check) -> None:
+    """On a machine without a GPU the wrapped model gives the model's own outputs, for batches of any size."""
+    sizes = [
+        int(size) for size in check.rng.permutation([1, 2, 8, *check.rng.choice([3, 5, 7, 9, 11], 2, False)])
+    ]
+    shape = expected.make_shape(check.rng)
+    _same(check, shape, sizes, gpus=0)
+
+
+def test_splits_like_devices(check: Check) -> None:
+    """On several GPUs every batch is split, and the outputs are those of the model on one."""
+    for gpus in (2, 3):
+        sizes = [
+            int(size)
+            for size in check.rng.permutation([1, 2, gpus + 1, 6, *check.rng.choice([5, 7, 9, 11], 2, False)])
+        ]
+        shape = expected.make_shape(check.rng)
+        parts = _same(check, shape, sizes, gpus)
+        for size, places in zip(sizes, parts, strict=True):
+            check.expect(
+                size == 1 or len(places) > 1,
+                f"On {gpus} GPUs a batch of {size} images was not split: the model saw it on "
+                f"{', '.join(sorted(places)) or 'no GPU'} alone.",
+                "Call the nn.DataParallel itself: the model inside, `.module`, knows of one GPU only.",
+            )
+
+
+def _same(check: Check, shape: expected.Shape, sizes: list[int], gpus: int) -> list[dict[str, int]]:
+    """Hold the wrapped model's outputs against the bare model's; return the rows that each device saw, by batch."""
+    weights = expected.make_weights(check.rng, shape)
+    batches = expected.make_batches(check.rng, shape, sizes)
+    seen = check.run(
+        "forward", values={"shape": shape, "gpus": gpus}, arrays={**expected.as_inputs(weights), **batches}
+    ).ranks[0]
+    if seen.values.get("parallel") is not True:
+        check.fail("make_data_parallel(model) returned no nn.DataParallel that could be tried.", WRAP_HINT)
+    kinds, parts = seen.values.get("kinds"), seen.values.get("parts")
+    place = f"on {gpus} GPUs" if gpus else "on a machine without a GPU"
+    found = []
+    for (name, batch), size in zip(batches.items(), sizes, strict=True):
+        kind = kinds.get(name) if isinstance(kinds, dict) else None
+        output = seen.arrays.get(name)
+        call = f"The wrapped model {place}, given a batch of {size} (the batches had {', '.join(map(str, sizes))} images)"
+        check.expect(
+            output is not None,
+            f"{call}, returned {kind[:80] if isinstance(kind, str) else 'nothing'}, expected a tensor.",
+            "nn.DataParallel gathers the parts' outputs in order, along the batch: return what it returns.",
+        )
+        problem = difference(output, expected.outputs(shape, weights, batch), what="the output", **CLOSE)
+        check.expect(
+            problem is None,
+            f"{call}: {problem}, held against the bare model.",
+            "A batch may have any size, and each GPU sees a part of it: no number of images may be written out, and "
+            "nothing that forward keeps in `self`, a list or a closure belongs to the whole batch."
+            if gpus
+            else "A batch may have any size: take it from the tensor, or use -1, where you reshape.",
+        )
+        rows = _rows(parts.get(name) if isinstance(parts, dict) else None)
+        check.expect(
+            gpus == 0 or sum(rows.values()) == size,
+            f"{call}: the model saw {sum(rows.values())} images.",
+            "Every image goes through the model once.",
+        )
+        found.append(rows)
+    return found
+
+
+def _rows(parts: Json) -> dict[str, int]:
+    """How many rows each device saw."""
+    rows: dict[str, int] = {}
+    for part in parts if isinstance(parts, list) else []:
+        if isinstance(part, list) and len(part) == 2 and isinstance(part[0], str):
+            rows[part[0][:20]] = rows.get(part[0][:20], 0) + (integer(part[1]) or 0)
+    return rows
+
+
+# The clock
+
+
+def test_timing_is_sound(check: Check) -> None:
+    """time_inference returns the seconds of each call: after a warm-up, in eval mode, without gradients, synchronised."""
+    found = _timed(check, on_gpu=True, first=(0.15, 0.2), others=(0.02, 0.06))
+    try:
+        found += _timed(check, on_gpu=False, first=(0.04, 0.06), others=(0.01, 0.03))
+    except CheckEnded as ended:
+        found.append(
+            Complaint(
+                f"On a GPU time_inference works. On a machine without one: {ended.feedback.message}",
+                'Wait for a GPU only where there is one: `if device.type == "cuda": torch.cuda.synchronize()`.',
+                1 / 3,
+            )
+        )
+    told = list({complaint.message: complaint for complaint in found}.values())
+    if told:
+        # The same slip on both machines is one slip.
+        lost = sum({complaint.hint: complaint.share for complaint in told}.values())
+        check.fail(
+            "\n".join(complaint.message for complaint in told),
+            "\n".join(dict.fromkeys(complaint.hint for complaint in told)),
+            points=round(check.points * max(0.0, 1 - lost), 2),
+        )
+
+
+def _timed(
+    check: Check, *, on_gpu: bool, first: tuple[float, float], others: tuple[float, float]
+) -> list[Complaint]:
+    """What is wrong with time_inference where each call takes a time that is drawn here, the first a longer one."""
+    n_reps, rows = int(check.rng.integers(4, 7)), int(check.rng.integers(3, 9))
+    delays = [float(check.rng.uniform(*first)), *map(float, check.rng.uniform(*others, 63))]
+    batch = check.rng.standard_normal((rows, 1, 4, 4)).astype(np.float32)
+    outcome = check.run(
+        "time_calls",
+        values={"gpus": int(on_gpu), "delays": delays, "n_reps": n_reps},
+        arrays={"batch": batch},
+    )
+    values = outcome.ranks[0].values
+    readings = timing.parse_readings(values.get("kind"), values.get("readings"), n_reps)
+    calls, returned = timing.parse_calls(values.get("calls")), number(values.get("returned"))
+    if calls is None or returned is None:
+        return [
+            Complaint(
+                "What the model saw did not come back as it was noted.", "Leave the grader's objects alone."
+            )
+        ]
+    if isinstance(readings, Complaint):
+        return [readings]
+    session = Session(n_reps, rows, delays, on_gpu, calls, returned)
+    found = timing.complaints(session, readings) + timing.of_kind(values.get("kind"), n_reps)
+    if not any(complaint.share == 1 for complaint in found):
+        found += timing.outside(session, readings, outcome.elapsed)
+    return found
+
+
+# The script
+
+
+def test_report(check: Check) -> None:
+    """The script times what it is asked to and writes a valid perf-report/1."""
+    sizes = [int(size) for size in check.rng.choice(np.arange(1, 7), 2, replace=False)]
+    n_reps = int(check.rng.integers(2, 5))
+    asked = f"--batch-sizes {sizes[0]} {sizes[1]} --n-reps {n_reps} --devices 1 2 --report {REPORT}"
+    call = f"`python data_parallel.py {asked}`"
+    begun = time.time()
+    seen = check.run("script", values={"arguments": list(asked.split())}).ranks[0]
+    ended = time.time()
+    check.expect(
+        integer(seen.values.get("status")) == 0,
+        f"{call} ended with status {shown(seen.values.get('status'))}. Its last lines: {_tail(seen.output)}",
+        "Run the same line in a terminal; no GPU is needed for it.",
+    )
+    written = seen.arrays.get("report")
+    if written is None or written.dtype != np.uint8:
+        check.fail(
+            f"{call} left no {REPORT}.", "Write it where --report says: write_report in perf_report.py does."
+        )
+    if problems := perf_report.problems(written.tobytes()):
+        check.fail(
+            f"{call} wrote a report that is no valid perf-report/1. {' '.join(problems[:3])}",
+            "Let write_report in perf_report.py write it; it is given.",
+        )
+    report = perf_report.read(written.tobytes())
+    assert isinstance(report, dict)
+    check.expect(
+        report["report"] == "dp_inference",
+        f'{call} wrote a report of the kind {shown(report["report"])}, expected "dp_inference".',
+        "The kind is write_report's second argument.",
+    )
+    runs = [run for run in _list(report["runs"]) if isinstance(run, dict)]
+    _measured(check, call, runs, sizes, n_reps)
+    times = [number(run.get(name)) for run in runs for name in ("t_start", "t_end")]
+    check.expect(
+        all(at is not None and begun - 1 <= at <= ended + 1 for at in times),
+        f"{call} wrote readings that were not taken in that run, going by their t_start and t_end.",
+        "t_start and t_end are time.time() right before and after what is timed; measure anew in each run.",
+    )
+    _minds_missing_gpus(check, call, report, runs)
+
+
+def _measured(check: Check, call: str, runs: list[dict[str, Json]], sizes: list[int], n_reps: int) -> None:
+    """Every batch size was measured with one device, at least n_reps calls of it."""
+    for size in sizes:
+        steps = [
+            integer(run.get("steps")) or 0
+            for run in runs
+            if _config(run, "batch_size") == size and _config(run, "n_devices") == 1
+        ]
+        check.expect(
+            sum(steps) >= n_reps,
+            f"{call} wrote {sum(steps)} readings with batch_size {size} and n_devices 1, expected at least {n_reps}.",
+            "Every reading of every batch size goes into `runs`; a CPU counts as one device.",
+        )
+
+
+def _minds_missing_gpus(
+    check: Check, call: str, report: dict[str, Json], runs: list[dict[str, Json]]
+) -> None:
+    hint = 'Measure what is there and pass not_available=[{"config": {"n_devices": 2}, "reason": "..."}] to write_report.'
+    check.expect(
+        not any((_config(run, "n_devices") or 0) > 1 for run in runs),
+        f"{call} ran on a machine without a GPU, and the report holds readings with more than one device.",
+        hint,
+        points=check.points / 2,
+    )
+    missing = [entry for entry in _list(report.get("not_available")) if isinstance(entry, dict)]
+    check.expect(
+        any(_config(entry, "n_devices") == 2 for entry in missing),
+        f"{call} ran on a machine without a GPU, and the report does not say why there is nothing for two devices.",
+        hint,
+        points=check.points / 2,
+    )
+
+
+def _list(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []
+
+
+def _config(run: dict[str, Json], name: str) -> int | None:
+    config = run.get("config")
+    return integer(config.get(name)) if isinstance(config, dict) else None
+
+
+def _tail(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return " | ".join(line[:160] for line in lines[-4:]) or "(nothing was printed)"

@@ -1,0 +1,240 @@
+"""Whether readings of a clock can be those of the calls that were made.
+
+The judge draws how long each call of the model takes, so that a sound reading follows it from call to call. No
+reading is held against a duration that a busy machine might stretch: a call took at least its own delay, and
+at most the time from the end of the call before it to the beginning of the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lockstep.compare import integer, number
+from lockstep.wire import Json
+
+# Two clocks of one machine, and readings that were rounded to milliseconds; the delays are 10 ms and more.
+SLACK, RATIO = 1e-3, 0.02
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """What is wrong with a timer, and the share of the points that it costs."""
+
+    message: str
+    hint: str
+    share: float = 1.0
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of the model: when it began and when its work was done, in seconds of one clock, and how."""
+
+    start: float
+    done: float
+    training: bool
+    grad: bool
+    rows: int
+
+
+@dataclass(frozen=True)
+class Session:
+    """One call of time_inference: what was asked for, and what the model saw of it."""
+
+    n_reps: int
+    rows: int
+    delays: Sequence[float]
+    on_gpu: bool
+    calls: Sequence[Call]
+    returned: float
+
+    @property
+    def where(self) -> str:
+        """The machine, in words."""
+        return "on a GPU" if self.on_gpu else "on a machine without a GPU"
+
+    def delay(self, number_of_call: int) -> float:
+        """How long a call takes at least."""
+        return self.delays[number_of_call % len(self.delays)]
+
+
+def parse_calls(value: Json) -> list[Call] | None:
+    """What the probe noted; None when that is not what a probe notes."""
+    if not isinstance(value, list):
+        return None
+    calls = []
+    for entry in value:
+        if not isinstance(entry, list) or len(entry) != 5:
+            return None
+        start, done, rows = number(entry[0]), number(entry[1]), integer(entry[4])
+        training, grad = entry[2], entry[3]
+        if start is None or done is None or rows is None or done < start:
+            return None
+        if not isinstance(training, bool) or not isinstance(grad, bool):
+            return None
+        calls.append(Call(start, done, training, grad, rows))
+    return calls
+
+
+def parse_readings(kind: Json, value: Json, n_reps: int) -> list[float] | Complaint:
+    """The readings, or why there are not `n_reps` of them."""
+    what = kind[:80] if isinstance(kind, str) else "something else"
+    asked = f"time_inference(model, batch, {n_reps})"
+    hint = (
+        f"Return a list with one float for each of the {n_reps} calls, in seconds: what is made of them, a mean or an "
+        "error bar, is decided later."
+    )
+    if not isinstance(value, list):
+        return Complaint(f"{asked} returned {what}, expected a list of {n_reps} floats.", hint)
+    readings = [number(item) for item in value]
+    numbers = [reading for reading in readings if reading is not None]
+    if len(numbers) != len(readings):
+        return Complaint(
+            f"{asked} returned {what} that holds something else than numbers, expected {n_reps} floats.", hint
+        )
+    if len(numbers) != n_reps:
+        return Complaint(
+            f"{asked} returned {what} of {len(numbers)} numbers, expected {n_reps} floats.", hint
+        )
+    return numbers
+
+
+def complaints(session: Session, readings: Sequence[float]) -> list[Complaint]:
+    """What is wrong with these readings and with how the model was called for them."""
+    calls, n_reps = session.calls, session.n_reps
+    if len(calls) < n_reps:
+        return [
+            Complaint(
+                f"time_inference returned {n_reps} readings {session.where}, but called the model {len(calls)} times.",
+                "Call `model(batch)` once for every reading, between two readings of the clock.",
+            )
+        ]
+    timed = calls[-n_reps:]
+    found = [complaint for complaint in [_unsound(session, readings)] if complaint is not None]
+    if any(call.rows != session.rows for call in timed):
+        found.append(
+            Complaint(
+                f"The timed calls saw {min(call.rows for call in timed)} images of a batch of {session.rows}.",
+                "Time the batch as it is given: what it holds decides how long a call takes.",
+            )
+        )
+    if len(calls) == n_reps:
+        found.append(
+            Complaint(
+                f"The model was called {n_reps} times for {n_reps} readings: the first call, which takes longer "
+                f"than the others ({session.delay(0):.3f} s here), is one of them.",
+                "Call the model a few times before the first timed call: the first calls load kernels and take memory.",
+                1 / 3,
+            )
+        )
+    if any(call.training for call in timed):
+        found.append(
+            Complaint(
+                "The model was given in training mode, and in the timed calls it still was.",
+                "model.eval() before the first call: dropout and batch norm work otherwise in training.",
+                1 / 3,
+            )
+        )
+    if any(call.grad for call in timed):
+        found.append(
+            Complaint(
+                "In the timed calls gradients were enabled.",
+                "Time inside `with torch.no_grad():` (or torch.inference_mode()): to keep what backward needs takes "
+                "time and memory.",
+                1 / 3,
+            )
+        )
+    return found
+
+
+def _unsound(session: Session, readings: Sequence[float]) -> Complaint | None:
+    calls, n_reps = session.calls, session.n_reps
+    first = len(calls) - n_reps
+    least = [session.delay(first + number_of_reading) for number_of_reading in range(n_reps)]
+    most = [_most(session, first + number_of_reading) for number_of_reading in range(n_reps)]
+    short = [i for i in range(n_reps) if not _at_most(least[i], readings[i])]
+    long = [i for i in range(n_reps) if not _at_most(readings[i], most[i])]
+    if not short and not long:
+        return None
+    one = f"time_inference {session.where}, with a model whose calls each take another time: "
+    if np.ptp(readings) < SLACK < np.ptp(least) and readings[0] > min(least) / 2:
+        return Complaint(
+            f"{one}all {n_reps} readings are {readings[0]:.4f} s, but the calls took from {min(least):.4f} s up.",
+            "Read the clock before and after every single call. A total divided by n_reps hides what the spread tells.",
+        )
+    if short:
+        i = short[0]
+        return Complaint(
+            f"{one}reading {i + 1} of {n_reps} is {readings[i]:.4f} s, but that call "
+            f"{'kept the GPU busy for' if session.on_gpu else 'took'} {least[i]:.4f} s.",
+            "A call on a GPU returns before the work is done. Wait with torch.cuda.synchronize() each time before the "
+            "clock is read, at the start and at the end."
+            if session.on_gpu
+            else "Return what the clock says, in seconds, from time.perf_counter(): time.process_time() does not count "
+            "waiting.",
+        )
+    i = long[0]
+    return Complaint(
+        f"{one}reading {i + 1} of {n_reps} is {readings[i]:.4f}, but that call can have taken at most {most[i]:.4f} s.",
+        _why_long(session, readings, most, long),
+    )
+
+
+def _most(session: Session, number_of_call: int) -> float:
+    """From the end of the work before a call to the beginning of the next call."""
+    calls = session.calls
+    after = calls[number_of_call + 1].start if number_of_call + 1 < len(calls) else session.returned
+    if number_of_call == 0:
+        return float("inf")
+    # Where events take the time on the device itself, the next call may be queued before this one is done.
+    return max(after, calls[number_of_call].done) - calls[number_of_call - 1].done
+
+
+def _why_long(session: Session, readings: Sequence[float], most: Sequence[float], long: Sequence[int]) -> str:
+    if all(_at_most(reading / 1000, upper) for reading, upper in zip(readings, most, strict=True)):
+        return "These look like milliseconds; seconds are asked for (torch.cuda.Event.elapsed_time gives milliseconds)."
+    if long == [0]:
+        return (
+            "The first reading holds work of the warm-up that the GPU had not done: call torch.cuda.synchronize() "
+            "before the clock is read at the start, too."
+            if session.on_gpu
+            else "Start the clock after the warm-up, right before the call."
+        )
+    if list(readings) == sorted(readings):
+        return "Each reading holds the ones before it: read the start of the clock anew for every call."
+    return "Start the clock right before the call and read it right after the device is done, with nothing in between."
+
+
+def _at_most(smaller: float, larger: float) -> bool:
+    # Written so that anything incomparable is not.
+    return bool(smaller <= larger * (1 + RATIO) + SLACK)
+
+
+def of_kind(kind: Json, n_reps: int) -> list[Complaint]:
+    """What costs a part of the points: the right numbers in something that is no list."""
+    if kind in ("a list", "a tuple"):
+        return []
+    what = kind[:80] if isinstance(kind, str) else "something else"
+    return [
+        Complaint(
+            f"time_inference(model, batch, {n_reps}) returned {what}, expected a list of {n_reps} floats.",
+            "Return a list: arrays and tensors cannot be written to a JSON report.",
+            1 / 3,
+        )
+    ]
+
+
+def outside(session: Session, readings: Sequence[float], elapsed: float) -> list[Complaint]:
+    """What a stopwatch outside of the process has against readings that look sound from inside."""
+    waited = sum(session.delay(number_of_call) for number_of_call in range(len(session.calls)))
+    if _at_most(sum(readings), elapsed) and _at_most(waited, elapsed):
+        return []
+    return [
+        Complaint(
+            f"{len(session.calls)} calls of the model take {waited:.3f} s at least, the readings add up to "
+            f"{sum(readings):.3f} s, and the whole process ran for {elapsed:.3f} s by a clock outside of it.",
+            "Return what the clock says, and leave the clock and time.sleep as they are.",
+        )
+    ]
