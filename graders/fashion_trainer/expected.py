@@ -171,6 +171,11 @@ def cross_entropy(logits: Array, labels: Array) -> Array:
     return np.array(normaliser - shifted[np.arange(len(labels)), labels])
 
 
+def uniform_cross_entropy(logits: Array) -> Array:
+    """The loss of each row if all classes were equally right: what label smoothing mixes in."""
+    return np.array(np.mean([cross_entropy(logits, np.full(len(logits), c)) for c in range(10)], axis=0))
+
+
 def softmax(logits: Array) -> Array:
     """Probabilities, row by row."""
     grown = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))

@@ -18,6 +18,7 @@ from graders.fashion_trainer.expected import Calls, Data, Patterns, Shape
 from lockstep.check import Check
 from lockstep.compare import difference, integer, number, shown
 from lockstep.sandbox.outcome import RankOutcome
+from lockstep.text import safe
 from lockstep.verdict import CheckEnded, Crashed
 from lockstep.wire import Array, Json
 
@@ -82,6 +83,11 @@ def calls_of(check: Check, seen: RankOutcome, part: str, function: str) -> Calls
             "Loop over the loader and call the model that is handed in, with the pictures of each batch.",
         )
     return found
+
+
+def _worded(kind: Json) -> str:
+    """The probe's words for what a value is, such as `a tuple`."""
+    return safe(kind, 80) if isinstance(kind, str) else shown(kind)
 
 
 # Learning
@@ -177,7 +183,7 @@ def _accuracy(
     if _between(value, least / n, most / n):
         if seen.values.get("accuracy_kind") not in ("a float", "an int"):
             check.note(
-                f"evaluate returned {shown(seen.values.get('accuracy_kind'))}; the exercise asks for a float: .item()."
+                f"evaluate returned {_worded(seen.values.get('accuracy_kind'))}; the exercise asks for a float: .item()."
             )
         return
     call = f"evaluate on {n} pictures that train has not seen returned {_told(seen, 'accuracy')}"
@@ -221,7 +227,7 @@ def _between(value: float | None, least: float, most: float) -> bool:
 
 def _told(seen: RankOutcome, name: str) -> str:
     value = number(seen.values.get(name))
-    return f"{value:.4g}" if value is not None else shown(seen.values.get(f"{name}_kind"))
+    return f"{value:.4g}" if value is not None else _worded(seen.values.get(f"{name}_kind"))
 
 
 def _parts_kept_apart(check: Check, tree: Mapping[str, bytes]) -> None:
@@ -295,12 +301,12 @@ def _asks_for_gpu(check: Check) -> None:
     )
     if kind != "a torch.device":
         check.note(
-            f"get_device() returned {shown(kind)}; the exercise asks for a torch.device, which has a .type."
+            f"get_device() returned {_worded(kind)}; the exercise asks for a torch.device, which has a .type."
         )
 
 
 def _device(device: Json, kind: Json) -> str:
-    return device[:40] if isinstance(device, str) else shown(kind)
+    return device[:40] if isinstance(device, str) else _worded(kind)
 
 
 def _works_on_gpu(
@@ -373,10 +379,14 @@ def _script_uses_gpu(check: Check, tree: Mapping[str, bytes]) -> None:
     found = expected.calls(seen, "script")
     if found is None or not found.calls:
         return
-    on_cpu = sum(call.device == "cpu" for call in found.calls)
+    # A call of the new network on zeros, to learn a size, may well happen before it is moved.
+    pictures = np.concatenate([_pictures(tree, part) for part in ("train", "t10k")])
+    shows = expected.by_batch(expected.recognised(found.rows, pictures) >= 0, [c.size for c in found.calls])
+    working = [call for call, known in zip(found.calls, shows, strict=True) if call.trained or known.any()]
+    on_cpu = sum(call.device == "cpu" for call in working)
     check.expect(
         on_cpu == 0,
-        f"`{shown_call}` on a machine with a GPU called the model {on_cpu} of {len(found.calls)} times on the CPU.",
+        f"`{shown_call}` on a machine with a GPU called the model {on_cpu} of {len(working)} times on the CPU.",
         "With --device auto the script has to hand what get_device() returns to train and evaluate.",
         points=check.points / 3,
     )
@@ -571,7 +581,7 @@ def test_returns_mean_loss(check: Check) -> None:
             next((one for one in losses if number(one) is None), None) if isinstance(losses, list) else None
         )
         check.fail(
-            f"{call} returned {shown(kind)}{f' that holds {shown(inner)}' if isinstance(losses, list) else ''}. "
+            f"{call} returned {_worded(kind)}{f' that holds {shown(inner)}' if isinstance(losses, list) else ''}. "
             f"Expected a list of {epochs} numbers, the mean loss of each epoch.",
             "Append one float per epoch to a list, and return the list.",
         )
@@ -585,7 +595,7 @@ def test_returns_mean_loss(check: Check) -> None:
         )
     _matches(check, call, values, epochs_seen)
     if kind != "a list":
-        check.note(f"train returned {shown(kind)}; the exercise asks for a list of floats.")
+        check.note(f"train returned {_worded(kind)}; the exercise asks for a list of floats.")
 
 
 Epoch = list[Array]
@@ -607,9 +617,13 @@ def _epochs(found: Calls, train: Data, epochs: int) -> dict[str, list[Epoch]] | 
         # Pictures that were changed on the way are taken to come in the loader's order.
         labels = train.labels_of(own.rows)
         labels = np.tile(train.labels, epochs) if labels is None else labels
-        for name, answers in (("", own.logits), ("softmax", expected.softmax(own.logits))):
-            batches = expected.by_batch(expected.cross_entropy(answers, labels), sizes)
-            ways[f"{'trained' if trained else 'evaluated'}{name}"] = _grouped(batches, n)
+        for name, losses in (
+            ("", expected.cross_entropy(own.logits, labels)),
+            ("softmax", expected.cross_entropy(expected.softmax(own.logits), labels)),
+            ("uniform", expected.uniform_cross_entropy(own.logits)),
+        ):
+            kind = "trained" if trained else "evaluated"
+            ways[f"{kind}{name}"] = _grouped(expected.by_batch(losses, sizes), n)
     return ways or None
 
 
@@ -623,31 +637,41 @@ def _grouped(batches: Sequence[Array], n: int) -> list[Epoch]:
 
 
 def _matches(check: Check, call: str, values: Sequence[float], ways: Mapping[str, list[Epoch]]) -> None:
-    for name, epochs in ways.items():
-        if _same(values, _means(epochs)):
-            if name.endswith("softmax"):
-                check.note(
-                    "The loss is computed on softmax(logits). CrossEntropyLoss takes logits and does the softmax itself; "
-                    "with one too many the training is slower."
-                )
+    kinds = [kind for kind in ("trained", "evaluated") if kind in ways]
+    for kind in kinds:
+        means = _means(ways[kind])
+        if _same(values, means) or _smoothed(values, means, _means(ways[f"{kind}uniform"])):
             return
-    for epochs in ways.values():
-        for hint, candidate in _mistaken(epochs).items():
-            if _same(values, candidate):
-                _unlike(check, call, values, epochs, hint)
-    epochs = next(iter(ways.values()))
+        if _same(values, _means(ways[f"{kind}softmax"])):
+            check.note(
+                "The loss is computed on softmax(logits). CrossEntropyLoss takes logits and does the softmax itself; "
+                "with one too many the training is slower."
+            )
+            return
+    for kind in kinds:
+        for epochs in (ways[kind], ways[f"{kind}softmax"]):
+            for hint, candidate in _mistaken(epochs).items():
+                if _same(values, candidate):
+                    _unlike(check, call, values, epochs, hint)
     _unlike(
-        check, call, values, epochs,
+        check, call, values, ways[kinds[0]],
         "Add up loss.item() * len(labels) over the batches of an epoch and divide by the number of its pictures.",
     )  # fmt: skip
+
+
+def _smoothed(values: Sequence[float], means: Sequence[float], uniform: Sequence[float]) -> bool:
+    """Whether the losses are those of some label smoothing: a mixture of two, the same in every epoch."""
+    share = (values[0] - means[0]) / (uniform[0] - means[0]) if uniform[0] > means[0] else 0.0
+    mixed = [(1 - share) * mean + share * other for mean, other in zip(means, uniform, strict=True)]
+    return 0 < share < 0.5 and _same(values, mixed)
 
 
 def _unlike(check: Check, call: str, values: Sequence[float], epochs: Sequence[Epoch], hint: str) -> None:
     told = ", ".join(f"{value:.4g}" for value in values[:6]) + (", ..." if len(values) > 6 else "")
     means = ", ".join(f"{mean:.4g}" for mean in _means(epochs))
     check.fail(
-        f"{call} returned {len(values)} numbers ({told}). Worked out from what the model answered, the mean losses of "
-        f"the epochs were {means}.",
+        f"{call} returned {len(values)} numbers ({told}). Worked out from what the model answered, the epochs' mean "
+        f"cross-entropies were {means}.",
         hint,
     )
 
