@@ -27,7 +27,10 @@ INSIDE_FILES = (
     "__init__.py wire.py sandbox/__init__.py sandbox/channel.py sandbox/confine.py sandbox/server.py "
     "sandbox/supervisor.py sandbox/ranks.py sandbox/probing.py sandbox/loading.py sandbox/warm.py "
     "sandbox/watch.py sandbox/shims.py sandbox/cells.py sandbox/jupyter.py "
-    "sandbox/lightning_names.py sandbox/lightning_spellings.py"
+    "sandbox/lightning_names.py sandbox/lightning_spellings.py "
+    "sandbox/device.py sandbox/device_amp.py sandbox/device_cuda.py sandbox/device_machine.py "
+    "sandbox/device_marks.py sandbox/device_mixing.py sandbox/device_parallel.py sandbox/device_streams.py "
+    "sandbox/device_tensors.py sandbox/device_torch.py"
 ).split()
 INSIDE = "/opt/lockstep"
 PROBES = "/opt/probes"

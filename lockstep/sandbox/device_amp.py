@@ -69,7 +69,7 @@ class Autocast:
     def _install(self) -> None:
         if self._library is not None:
             return
-        self._library = torch.library.Library("aten", "IMPL", _KEY)
+        self._library = torch.library.Library("aten", "IMPL", _KEY)  # type: ignore[no-untyped-call]
         names = [
             name.removeprefix("aten::")
             for name in torch._C._dispatch_get_all_op_names()

@@ -126,12 +126,12 @@ class Machine:
         """The device of an index as marks write it."""
         return self.cpu if index < 0 else self.devices[index]
 
-    def index(self, device: object, *, optional: bool = True) -> int:
+    def index(self, device: Any) -> int:
         """The index of a device given in any of the ways that torch takes; CPU for the CPU.
 
         Raises torch.AcceleratorError when there is no such GPU.
         """
-        if device is None and optional:
+        if device is None:
             return self.current
         if isinstance(device, str):
             device = torch.device(device)
@@ -142,7 +142,7 @@ class Machine:
                 raise RuntimeError(f"lockstep's emulated computer has no {device.type} device")
             number = self.current if device.index is None else device.index
         else:
-            number = self.current if device is None else int(device)  # type: ignore[call-overload]
+            number = int(device)
             if number < 0:
                 return self.current
         if not 0 <= number < self.count:
@@ -181,7 +181,7 @@ class Machine:
         if source >= 0 and index == CPU and blocking:
             self.clock.wait(source, "cpu", explicit=False)
         if tensor.requires_grad and torch.is_grad_enabled():
-            moved: torch.Tensor = _ToCopy.apply(tensor, self, source, index)  # type: ignore[no-untyped-call]
+            moved: torch.Tensor = _ToCopy.apply(tensor, self, source, index)
             return moved
         return self.copy(tensor, index)
 
@@ -206,11 +206,11 @@ class _ToCopy(torch.autograd.Function):
         return ctx.machine.move(grads[0], source, blocking=False), None, None, None
 
 
-class DeviceMode(TorchDispatchMode):
+class DeviceMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sees every operation below autograd: refuses mixed devices, says where results are."""
 
     def __init__(self, machine: Machine) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._machine = machine
 
     @classmethod

@@ -6,7 +6,7 @@ indexing takes indices that are on the CPU, copies go anywhere; everything else 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -114,7 +114,8 @@ def _checked(name: str, named: Sequence[tuple[str, torch.Tensor]]) -> int:
     if name not in _STRICT and not all(tensor.dim() for _, tensor in named):
         named = [(label, tensor) for label, tensor in named if tensor.dim() or index_of(tensor) >= 0]
     method = {"embedding": "index_select"}.get(name, name)
-    label_of: Callable[[str], str] = {"weight": "self", "indices": "index"}.get if method != name else str  # type: ignore[assignment]
+    # What torch calls for an embedding has names of its own for the arguments.
+    names = {"weight": "self", "indices": "index"} if method != name else {}
     common = index_of(named[0][1])
     for label, tensor in named[1:]:
         if (index := index_of(tensor)) != common:
@@ -122,7 +123,7 @@ def _checked(name: str, named: Sequence[tuple[str, torch.Tensor]]) -> int:
                 "wrapper_CUDA__" if method in _UNSTRUCTURED or method.startswith("_") else "wrapper_CUDA_"
             )
             raise RuntimeError(
-                f"Expected all tensors to be on the same device, but got {label_of(label)} is on "
+                f"Expected all tensors to be on the same device, but got {names.get(label, label)} is on "
                 f"{device_name(index)}, different from other tensors on {device_name(common)} "
                 f"(when checking argument in method {prefix}{method})"
             )
@@ -133,7 +134,7 @@ def _indexing(args: Sequence[object]) -> int:
     """Indices may be on the CPU; values that are written may be there when they are a single number."""
     target = _settled(args[0])
     for tensor in tensors_in([args[1]]):
-        if (index := index_of(tensor)) not in (target, CPU, LOOSE):
+        if index_of(tensor) not in (target, CPU, LOOSE):
             raise RuntimeError(
                 "indices should be either on cpu or on the same device as the indexed tensor "
                 f"({device_name(target)})"

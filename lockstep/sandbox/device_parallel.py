@@ -48,10 +48,8 @@ def _patch_copies(machine: Machine) -> None:
         out: Any = None,
     ) -> tuple[torch.Tensor, ...]:
         targets = out if out is not None else devices
-        if chunk_sizes is None:
-            parts = tensor.chunk(len(targets), dim)
-        else:
-            parts = tensor.split(list(chunk_sizes), dim)
+        split: Any = tensor.split
+        parts = tensor.chunk(len(targets), dim) if chunk_sizes is None else split(list(chunk_sizes), dim)
         if out is not None:
             for target, part in zip(out, parts, strict=True):
                 target.copy_(part)

@@ -44,7 +44,8 @@ class StreamBase:
 
     def record_event(self, event: EventBase | None = None) -> EventBase:
         """Record an event, a new one where none is given."""
-        made: EventBase = torch.cuda.Event() if event is None else event  # type: ignore[assignment]
+        kind: Any = torch.cuda.Event
+        made: EventBase = kind() if event is None else event
         made.record(self)
         return made
 
@@ -108,27 +109,26 @@ def stream_and_event(machine: Machine) -> tuple[type[StreamBase], type[EventBase
     return stream, event
 
 
-def generator_class(machine: Machine) -> type[torch.Generator]:
-    """`torch.Generator`, which can be asked for one of an emulated GPU."""
+class _GeneratorMeta(type):
+    """Every generator is an instance of what takes the class's place."""
 
-    class Generator(torch._C.Generator, metaclass=_GeneratorMeta):
-        __module__ = "torch._C"
-
-        def __new__(cls, device: Any = "cpu") -> Any:
-            made = super().__new__(cls, "cpu")
-            made._index = machine.index(device)
-            return made
-
-        def __init__(self, device: Any = "cpu") -> None:
-            super().__init__()
-
-        @property
-        def device(self) -> torch.device:  # type: ignore[override]
-            return machine.device(self._index)  # type: ignore[attr-defined, no-any-return]
-
-    return Generator
-
-
-class _GeneratorMeta(type(torch._C.Generator)):  # type: ignore[misc]
     def __instancecheck__(cls, instance: object) -> bool:
         return issubclass(type(instance), torch._C.Generator)
+
+
+def generator_class(machine: Machine) -> Any:
+    """`torch.Generator`, which can be asked for one of an emulated GPU."""
+
+    def new(cls: Any, device: Any = "cpu") -> Any:
+        base: Any = torch._C.Generator
+        made = base.__new__(cls, "cpu")
+        made.index = machine.index(device)
+        return made
+
+    members = {
+        "__module__": "torch._C",
+        "__new__": new,
+        "__init__": lambda self, device="cpu": None,
+        "device": property(lambda self: machine.device(self.index)),
+    }
+    return _GeneratorMeta("Generator", (torch._C.Generator,), members)

@@ -35,7 +35,7 @@ def _patch_properties(machine: Machine) -> None:
 
     def device(self: torch.Tensor) -> torch.device:
         index = index_of(self)
-        return machine.devices[index] if index >= 0 else real_device.__get__(self)  # type: ignore[no-any-return]
+        return machine.devices[index] if index >= 0 else real_device.__get__(self)
 
     def get_device(self: torch.Tensor) -> int:
         return max(index_of(self), CPU)
@@ -75,7 +75,7 @@ def _patch_moves(machine: Machine) -> None:
         if isinstance(first, torch.Tensor):
             words = {key: value for key, value in rest.items() if key != "other"}
             index = max(index_of(first), CPU)
-            parts = (
+            parts: Any = (
                 machine.device(index),
                 first.dtype,
                 bool(words.get("non_blocking", args[1:2] == (True,))),
@@ -85,7 +85,7 @@ def _patch_moves(machine: Machine) -> None:
             width = 2 if isinstance(first, torch.dtype) else 3
             copy = copy or (len(args) > width and bool(args[width]))
             *parsed, layout = torch._C._nn._parse_to(*args[:width], **rest)
-            parts = tuple(parsed)  # type: ignore[assignment]
+            parts = tuple(parsed)
         device, dtype, non_blocking = parts
         if device is not None and device.type not in ("cpu", "cuda"):
             return real_to(self, *args, **kwargs)
@@ -160,22 +160,25 @@ def _patch_values(machine: Machine) -> None:
 
 def _patch_storages(machine: Machine) -> None:
     kind: Any = torch.UntypedStorage
-    real_device: Any = torch._C.StorageBase.device
+    base: Any = torch._C.StorageBase
+    real_device = base.device
 
     def device(self: torch.UntypedStorage) -> torch.device:
         index = storage_index(self)
-        return machine.devices[index] if index >= 0 else real_device.__get__(self)  # type: ignore[no-any-return]
+        return machine.devices[index] if index >= 0 else real_device.__get__(self)
 
     def copied(self: torch.UntypedStorage, index: int) -> torch.UntypedStorage:
         with torch._C._DisableTorchDispatch():
-            made = torch.UntypedStorage(self.nbytes())
+            made: torch.UntypedStorage = kind(self.nbytes())
             made.copy_(self)
         if index >= 0:
             machine.touch()
         mark_storage(made, index, machine.memory)
         return made
 
-    def to(self: torch.UntypedStorage, *, device: Any, non_blocking: bool = False) -> torch.UntypedStorage:
+    def to(
+        self: torch.UntypedStorage, *, device: Any = None, non_blocking: bool = False
+    ) -> torch.UntypedStorage:
         index = machine.index(device)
         return self if storage_index(self) == index else copied(self, index)
 
@@ -185,21 +188,15 @@ def _patch_storages(machine: Machine) -> None:
     storage("get_device", lambda self: storage_index(self))
     storage("to", to)
     storage("cpu", lambda self: to(self, device="cpu"))
-    storage(
-        "cuda",
-        lambda self, device=None, non_blocking=False: to(self, device=machine.device(machine.index(device))),
-    )
+    storage("cuda", lambda self, device=None, non_blocking=False: to(self, device=device))
     storage("clone", lambda self: copied(self, storage_index(self)))
 
 
 def _patch_factories(machine: Machine) -> None:
-    constructors = _device._device_constructors()
-    functions = {
-        **{name: (torch, name) for name in _FREE},
-        **{f.__name__: (torch, f.__name__) for f in constructors if getattr(torch, f.__name__, None) is f},
-    }
-    for owner, name in functions.values():
-        machine.patches.set(owner, name, _factory(machine, getattr(owner, name)))
+    constructors: set[Any] = _device._device_constructors()
+    names = [function.__name__ for function in constructors]
+    for name in [*_FREE, *(name for name in names if getattr(torch, name, None) in constructors)]:
+        machine.patches.set(torch, name, _factory(machine, getattr(torch, name)))
     for name in ("fftfreq", "rfftfreq"):
         machine.patches.set(torch.fft, name, _factory(machine, getattr(torch.fft, name)))
     for name in _LIKE:
@@ -266,7 +263,7 @@ def _maker_like(machine: Machine, real: Callable[..., Any]) -> Callable[..., Any
     @functools.wraps(real)
     def maker(*args: Any, **kwargs: Any) -> Any:
         device = kwargs.pop("device", None)
-        source = args[0] if args else kwargs.get("input", kwargs.get("self"))
+        source: Any = args[0] if args else kwargs.get("input", kwargs.get("self"))
         if device is not None and torch.device(device).type not in ("cpu", "cuda"):
             return real(*args, **kwargs, device=device)
         made = real(*args, **kwargs)
