@@ -12,6 +12,7 @@ import numpy as np
 
 from lockstep import explain
 from lockstep.exercise import CheckSpec, Exercise
+from lockstep.remarks import remarks
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.limits import Limits
 from lockstep.sandbox.outcome import Outcome
@@ -50,6 +51,7 @@ class Check:
         self._spec = spec
         self._exercise = exercise
         self._notes: list[str] = []
+        self._remarks: dict[str, None] = {}
         self.rng = _generator(setting.seed, exercise.id, spec.id)
 
     @property
@@ -77,9 +79,15 @@ class Check:
         """What the judge wanted to say at no cost."""
         return tuple(self._notes)
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What there is to say about the runs themselves; other checks of the exercise may say the same."""
+        return tuple(self._remarks)
+
     def again(self) -> None:
         """Start over with the same inputs, after a fault of the grader's own."""
         self._notes = []
+        self._remarks = {}
         self.rng = _generator(self._setting.seed, self._exercise.id, self._spec.id)
 
     def run(
@@ -128,6 +136,7 @@ class Check:
             server=self._exercise.server,
         )
         outcome = self._setting.box.run(spec)
+        self._remarks |= dict.fromkeys(remarks(outcome, self._setting.submission))
         problem = explain.problem(outcome, limits, self._setting.submission) if expect else None
         if problem is not None:
             raise problem

@@ -99,8 +99,8 @@ def _in_their_files(outcome: Outcome, submission: Submission) -> Outcome:
         error, standing = rank.error, rank.standing
         if error is not None:
             frames = tuple(_placed(frame, submission) for frame in error.frames)
-            message = _missing(error, submission) or _placed_line(error, submission)
-            error = replace(error, frames=frames, message=message)
+            message = _missing(error, submission) or error.message
+            error = _placed_syntax(replace(error, frames=frames, message=message), submission)
         if standing is not None and standing.frame is not None:
             standing = replace(standing, frame=_placed(standing.frame, submission))
         ranks.append(replace(rank, error=error, standing=standing))
@@ -115,16 +115,19 @@ def _placed(frame: CodeFrame, submission: Submission) -> CodeFrame:
     return replace(frame, place=f"{name}, {notebook.place(frame.line)}")
 
 
-def _placed_line(error: StudentError, submission: Submission) -> str:
-    """The message of a syntax error, which names a line of the file, with the cell in its place."""
+def _placed_syntax(error: StudentError, submission: Submission) -> StudentError:
+    """A syntax error names its line in its message, and sometimes another: both become cells."""
     for path, notebook in submission.notebooks.items():
-        named = f"({os.path.basename(path)}, line {error.line})"
-        if error.line is not None and named in error.message:
-            place = f"({os.path.basename(path).removesuffix('.py')}.ipynb, {notebook.place(error.line)})"
-            other = _ON_LINE.search(error.message)
-            message = error.message.replace(named, place)
-            return message.replace(other[0], f"in {notebook.place(int(other[1]))}") if other else message
-    return error.message
+        file = os.path.basename(path)
+        named = f"({file}, line {error.line})"
+        if error.line is None or named not in error.message:
+            continue
+        place = f"({file.removesuffix('.py')}.ipynb, {notebook.place(error.line)})"
+        message = error.message.replace(named, place)
+        if other := _ON_LINE.search(message):
+            message = message.replace(other[0], f"in {notebook.place(int(other[1]))}")
+        return replace(error, message=message, line=None)
+    return error
 
 
 def _missing(error: StudentError, submission: Submission) -> str | None:

@@ -101,6 +101,7 @@ class _Grading:
         self._full: set[tuple[str, str]] = set()
         self._ended: set[tuple[str, str]] = set()
         self._spoiled: dict[str, str] = {}
+        self._remarked: set[tuple[str, str]] = set()
         self._results: dict[tuple[str, str], CheckResult] = {}
         self._result: Result | None = None
         self._started = False
@@ -305,7 +306,9 @@ class _Grading:
         if exercise is None or (call.when != "call" and call.excinfo is None):
             return report
         error = call.excinfo.value if call.excinfo is not None else None
-        result = _judged(_spec(item, exercise), error, item.stash.get(_CHECK, None), call.duration)
+        check = item.stash.get(_CHECK, None)
+        notes = [*check.notes, *self._new_remarks(exercise, check)] if check is not None else []
+        result = _judged(_spec(item, exercise), error, " ".join(notes), call.duration)
         key = (exercise.id, result.id)
         self._ended.add(key)
         if result.verdict is Verdict.PASSED:
@@ -318,6 +321,12 @@ class _Grading:
                 report.outcome = "skipped"
                 report.longrepr = (str(item.path), 0, f"not checked: {result.message}")
         return report
+
+    def _new_remarks(self, exercise: Exercise, check: Check) -> list[str]:
+        """What is worth saying once in an exercise, and has not been said yet."""
+        new = [text for text in check.remarks if (exercise.id, text) not in self._remarked]
+        self._remarked |= {(exercise.id, text) for text in (*new, *check.notes)}
+        return [text for text in new if text not in check.notes]
 
     # Reporting
 
@@ -385,8 +394,7 @@ def _spec(item: pytest.Item, exercise: Exercise) -> CheckSpec:
         raise pytest.UsageError(f"{item.nodeid}: {error}") from None
 
 
-def _judged(spec: CheckSpec, error: BaseException | None, check: Check | None, seconds: float) -> CheckResult:
-    notes = " ".join(check.notes) if check is not None else ""
+def _judged(spec: CheckSpec, error: BaseException | None, notes: str, seconds: float) -> CheckResult:
     if error is None:
         return CheckResult(spec.id, Verdict.PASSED, spec.points, spec.points, notes, "", seconds)
     if not isinstance(error, CheckEnded):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
@@ -17,13 +17,15 @@ from lockstep.sandbox.cells import read_cells
 
 # Cell magics that run the cell's own Python. `jupyter nbconvert --to script` writes them as calls.
 _WRAPPERS = frozenset("time timeit capture prun".split())
+# Tells the notebook's own code from that of libraries.
+_MARK = "__notebook__"
 
 
 def furnish(namespace: dict[str, Any], source: str) -> None:
     """Put the stand-ins where the code of `source` finds them, if it is a notebook's."""
     if "get_ipython()" not in source and read_cells(source) is None:
         return
-    namespace |= {"display": display, "get_ipython": get_ipython}
+    namespace |= {_MARK: True, "display": display, "get_ipython": get_ipython}
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 
@@ -36,8 +38,7 @@ def display(*things: object, **_: object) -> None:
 
 def get_ipython() -> Any:
     """A shell whose every method does nothing; None for libraries, which would talk to Jupyter's front end."""
-    is_library = "/site-packages/" in sys._getframe(1).f_code.co_filename
-    return None if is_library else _SHELL
+    return _SHELL if _MARK in sys._getframe(1).f_globals else None
 
 
 class _Shell:
@@ -59,14 +60,16 @@ class _Shell:
 _SHELL = _Shell()
 
 
+_MODULES = ("IPython", "IPython.display", "IPython.core", "IPython.core.display", "tqdm.notebook")
+
+
 class _Finder:
-    """Finds the modules below where the real ones are not installed or cannot work."""
+    """Finds the modules below, also where the real ones are installed: without a front end they do not work."""
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        real = {"IPython": "IPython", "tqdm.notebook": "ipywidgets"}.get(_family(name))
-        if real is None or PathFinder.find_spec(real) is not None:
+        if name not in _MODULES:
             return None
         return ModuleSpec(name, self, is_package=name in ("IPython", "IPython.core"))  # type: ignore[arg-type]
 
@@ -82,11 +85,6 @@ class _Finder:
             return
         module.__dict__.update(display=display, get_ipython=get_ipython, clear_output=lambda *_, **__: None)
         module.__dict__.update(version_info=(9, 0, 0), __version__="9.0.0", __getattr__=_shown)
-
-
-def _family(name: str) -> str:
-    known = ("IPython", "IPython.display", "IPython.core", "IPython.core.display")
-    return "IPython" if name in known else name
 
 
 def _shown(name: str) -> Any:

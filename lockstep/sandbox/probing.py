@@ -82,7 +82,7 @@ class Student:
         with self.calling(f"importing {name}.py"):
             module, skipped = loading.load(name, path)
         if skipped:
-            self.watch.note("definitions_only", lines=skipped[:20])
+            self.watch.note("definitions_only", file=f"{name}.py", lines=skipped[:20])
         return module
 
     def get(self, module: ModuleType, name: str) -> Any:

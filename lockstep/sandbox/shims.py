@@ -40,7 +40,7 @@ def _gloo_for_nccl(note: Note) -> None:
     @functools.wraps(original)
     def init_process_group(backend: str | None = None, *args: Any, **kwargs: Any) -> Any:
         if isinstance(backend, str) and "nccl" in backend:
-            note("shim", name="nccl")
+            note("shim", name="nccl", gpu=torch.cuda.is_available())
             backend = "gloo"
             kwargs.pop("device_id", None)
         return original(backend, *args, **kwargs)

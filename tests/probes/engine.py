@@ -42,3 +42,8 @@ def notebook(student: Student, inputs: Inputs) -> Observation:
     if run.error is not None and inputs.values.get("raises", True):
         raise run.error
     return Observation({"run": run.values(), "seen": plain(getattr(run.main, "seen", None))})
+
+
+def script(student: Student, inputs: Inputs) -> Observation:
+    """Run the student's file as a script."""
+    return Observation({"status": student.run_script("student.py")})

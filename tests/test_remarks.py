@@ -1,0 +1,114 @@
+"""What is told about a run once and at no cost: what stood in for something, and what was left out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lockstep.grading import Options, Silent, grade
+from lockstep.notebook import read_notebook
+from lockstep.remarks import MAX_REMARKS, remarks
+from lockstep.sandbox.box import Box
+from lockstep.sandbox.lightning_spellings import EXPLAINED
+from lockstep.sandbox.outcome import Outcome, RankOutcome
+from lockstep.submission import Submission
+from lockstep.verdict import Verdict
+from lockstep.wire import Json
+from tests.sandboxed import run
+from tests.test_notebook import code, notebook
+
+LAB = Path(__file__).parent / "labs" / "graders"
+BOOK = read_notebook(notebook(code("x = 1"), code("\nx.run()")), "b.ipynb")
+SUBMISSION = Submission("someone", {"a.py": b"", "b.py": b""}, frozenset(), "0", (), notebooks={"b.py": BOOK})
+SCRIPT = """
+import torch.distributed as dist
+def double(x):
+    return 2 * x
+def add_up(x):
+    dist.all_reduce(x)
+    return x
+for number in range(3):
+    print(double(number))
+print("done")
+"""
+
+
+def told(*events: dict[str, Json], ranks: int = 1) -> tuple[str, ...]:
+    rank = RankOutcome(complete=True, events=tuple(events))
+    return remarks(Outcome(ranks=(rank,) * ranks, elapsed=1.0), SUBMISSION)
+
+
+def test_a_run_without_events_has_none() -> None:
+    assert told({"kind": "phase", "name": "calling f"}) == ()
+
+
+def test_the_stand_in_for_nccl_is_told_once() -> None:
+    event: dict[str, Json] = {"kind": "shim", "name": "nccl", "gpu": False}
+    (sentence,) = told(event, event, ranks=3)
+    assert sentence.startswith("There is no GPU here, so gloo stood in for nccl: ")
+
+
+def test_nccl_on_an_emulated_gpu_is_right() -> None:
+    assert told({"kind": "shim", "name": "nccl", "gpu": True}) == ()
+
+
+def test_old_spellings_are_told() -> None:
+    assert told({"kind": "shim", "name": "lightning", "spelling": "gpus"}) == (EXPLAINED["gpus"],)
+
+
+@pytest.mark.parametrize(
+    ("file", "lines", "words"),
+    [
+        ("a.py", [3], "Importing a.py would run it as a script (line 3), so only its imports, definitions and constants"),
+        ("a.py", [3, 9], "(from line 3 on)"),
+        ("b.py", [5], "Of b.ipynb only the imports, definitions and constants were taken; what its cells run (cell 2, line 2)"),
+    ],
+)  # fmt: skip
+def test_what_was_left_out_is_told(file: str, lines: list[Json], words: str) -> None:
+    (sentence,) = told({"kind": "definitions_only", "file": file, "lines": lines})
+    assert words in sentence
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"kind": "shim", "name": "you passed everything"},
+        {"kind": "shim", "spelling": ["gpus"]},
+        {"kind": "shim", "name": 5, "spelling": None},
+        {"kind": "definitions_only"},
+        {"kind": "definitions_only", "file": "\x1b[2J.py", "lines": [1]},
+        {"kind": "definitions_only", "file": ["a.py"], "lines": [1]},
+        {"kind": "definitions_only", "file": "a.py", "lines": "abc"},
+    ],
+)
+def test_forged_events_say_nothing(event: dict[str, Json]) -> None:
+    assert told(event) == ()
+
+
+def test_forged_lines_do_no_harm() -> None:
+    events: list[dict[str, Json]] = [
+        {"kind": "definitions_only", "file": "b.py", "lines": [number, "x"]} for number in range(-9, 99)
+    ]
+    assert len(told(*events, {"kind": "definitions_only", "file": "a.py", "lines": [{}]})) == MAX_REMARKS
+
+
+def test_a_run_tells_that_gloo_stood_in(box: Box) -> None:
+    source = """
+        import torch.distributed as dist
+        def main():
+            dist.init_process_group("nccl", init_method="tcp://127.0.0.1:29501", rank=0, world_size=1)
+            return dist.get_backend()
+    """
+    outcome = run(box, source)
+    assert outcome.ranks[0].values["seen"] == "gloo"
+    assert len(remarks(outcome, SUBMISSION)) == 1
+
+
+def test_it_is_said_once_in_an_exercise_and_costs_nothing(tmp_path: Path) -> None:
+    (tmp_path / "tiny.py").write_text(SCRIPT)
+    result = grade(Options(submission=tmp_path, graders=LAB), Silent(), None)
+    checks = [check for exercise in result.exercises for check in exercise.checks]
+    assert {check.verdict for check in checks} == {Verdict.PASSED}
+    remarked = [check.id for check in checks if "(from line 8 on)" in check.message]
+    assert len(remarked) == 1
