@@ -1,0 +1,340 @@
+"""Holds the curves in a student's logs against what every training batch of the same run came to."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from lockstep.compare import integer, number
+from lockstep.eventfile import read_scalars
+from lockstep.sandbox.outcome import RankOutcome
+from lockstep.text import safe
+from lockstep.wandbfile import read_history
+from lockstep.wire import Array, Json
+
+METRICS = ("loss", "acc1", "acc5", "lr")
+# TensorBoard keeps float32.
+FLOAT32 = 1e-6
+_NOT_TRAINING = re.compile(r"val|test|eval|dev", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one training batch came to. Accuracies are ranges: which of equal logits comes first is open."""
+
+    loss: float
+    acc1: tuple[float, float]
+    acc5: tuple[float, float]
+    lr: float | None
+    size: int
+
+
+@dataclass(frozen=True)
+class Series:
+    """One curve of a log, in the order of the file."""
+
+    tag: str
+    steps: tuple[int, ...]
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is wrong with a curve, and what its author should do."""
+
+    message: str
+    hint: str
+
+
+def accuracies(logits: Array, labels: Array) -> tuple[float, float]:
+    """The parts of the rows whose label is the first of the logits, and among the first five; no two are equal."""
+    (one, _), (five, _) = _hits(logits, labels, 1), _hits(logits, labels, 5)
+    return one, five
+
+
+def _hits(logits: Array, labels: Array, k: int) -> tuple[float, float]:
+    own = logits[np.arange(len(labels)), labels][:, None]
+    larger, equal = (logits > own).sum(axis=1), (logits == own).sum(axis=1) - 1
+    return float((larger + equal < k).mean()), float((larger < k).mean())
+
+
+def training(seen: RankOutcome) -> list[Batch] | None:
+    """The training batches of a run, or None when the record is not one of trainings."""
+    losses, sizes, events = (seen.values.get(name) for name in ("losses", "sizes", "events"))
+    logits, labels = seen.arrays.get("logits"), seen.arrays.get("labels")
+    if not isinstance(losses, list) or not isinstance(sizes, list) or not isinstance(events, list):
+        return None
+    if logits is None or labels is None or logits.ndim != 2 or labels.shape != logits.shape[:1]:
+        return None
+    if logits.dtype != np.float64 or labels.dtype.kind not in "iu" or logits.shape[1] < 5:
+        return None
+    if len(labels) and (labels.min() < 0 or labels.max() >= logits.shape[1]):
+        return None
+    counts = [integer(size) for size in sizes]
+    if any(count is None or count < 1 for count in counts) or sum(filter(None, counts)) != len(labels):
+        return None
+    trained, rates = _trained(events)
+    if len(losses) != len(counts) or len(trained) != len(counts):
+        return None
+    batches, start = [], 0
+    for loss, size, is_trained, rate in zip(losses, filter(None, counts), trained, rates, strict=True):
+        rows = slice(start, start + size)
+        start += size
+        if is_trained:
+            hits = [_hits(logits[rows], labels[rows], k) for k in (1, 5)]
+            value = number(loss)
+            batches.append(Batch(math.nan if value is None else value, hits[0], hits[1], rate, size))
+    return batches
+
+
+def _trained(events: Sequence[Json]) -> tuple[list[bool], list[float | None]]:
+    """For every loss that was computed: whether a backward followed, and the learning rate of its step."""
+    trained: list[bool] = []
+    rates: list[float | None] = []
+    for event in events:
+        name = event[0] if isinstance(event, list) and event else None
+        if name == "loss":
+            trained.append(False)
+            rates.append(None)
+        elif name == "backward" and trained:
+            trained[-1] = True
+        elif name == "optimizer" and isinstance(event, list) and len(event) == 3:
+            rates = [number(event[2]) if rate is None else rate for rate in rates]
+    return trained, rates
+
+
+def tensorboard(files: Mapping[str, bytes]) -> tuple[list[Series], list[str]]:
+    """The curves of all event files, each with its folder before its tag; and what is wrong with the files."""
+    found, problems = [], []
+    for path, data in files.items():
+        file = read_scalars(data)
+        problems += [f"{safe(path, 80)}: {problem}" for problem in file.problems]
+        folder = path.rpartition("/")[0].partition("/")[2]
+        for tag, points in file.series.items():
+            name = f"{folder}/{tag}" if folder else tag
+            found.append(Series(name, tuple(p.step for p in points), tuple(p.value for p in points)))
+    return found, problems
+
+
+def wandb(files: Mapping[str, bytes]) -> tuple[list[Series], list[str]]:
+    """The curves of all offline runs, and what is wrong with the files."""
+    found, problems = [], []
+    for path, data in files.items():
+        file = read_history(data)
+        problems += [f"{safe(path, 80)}: {problem}" for problem in file.problems]
+        points: dict[str, list[tuple[int, float]]] = {}
+        for row in file.rows:
+            step = integer(row.get("_step"))
+            for key, value in _flat(row):
+                plain = number(value)
+                if plain is not None and step is not None and not key.startswith("_"):
+                    points.setdefault(key, []).append((step, plain))
+        found += [
+            Series(key, tuple(step for step, _ in own), tuple(value for _, value in own))
+            for key, own in points.items()
+        ]
+    return found, problems
+
+
+def _flat(row: Mapping[str, Json], before: str = "") -> list[tuple[str, Json]]:
+    pairs: list[tuple[str, Json]] = []
+    for key, value in row.items():
+        name = f"{before}{key}"
+        pairs += _flat(value, f"{name}/") if isinstance(value, dict) else [(name, value)]
+    return pairs
+
+
+def metric(tag: str) -> str | None:
+    """Which of the four a curve of this name shows in training; None for any other curve."""
+    name = tag.lower()
+    if _NOT_TRAINING.search(name):
+        return None
+    if "loss" in name:
+        return "loss"
+    if re.search(r"(^|[^a-z])lr([^a-z]|$)|learning|lrate", name):
+        return "lr"
+    if re.search(r"acc|top|prec", name):
+        return "acc5" if "5" in name else "acc1"
+    return None
+
+
+def problem(name: str, series: Sequence[Series], batches: Sequence[Batch], epochs: int) -> Problem | None:
+    """What is wrong with the curve of one metric, where there may be several of such a name."""
+    own = [one for one in series if metric(one.tag) == name]
+    if not own:
+        return Problem(
+            f"there is no curve named {name}", f"Log {name} under a name that has `{name}` in it, every step."
+        )
+    found = [_compared(name, one, batches, epochs) for one in own]
+    if any(one is None for one in found):
+        return None
+    # Of several curves, an epoch's mean perhaps, the longest is the one that was meant.
+    longest = max(range(len(own)), key=lambda number: len(own[number].values))
+    return found[longest]
+
+
+def is_thinned(name: str, series: Sequence[Series], batches: Sequence[Batch]) -> bool:
+    """Whether a right curve shows only some of the batches."""
+    return max(len(one.values) for one in series if metric(one.tag) == name) < len(batches)
+
+
+def _compared(name: str, series: Series, batches: Sequence[Batch], epochs: int) -> Problem | None:
+    agrees = _agreement(name, batches, series)
+    n = len(batches)
+    per_epoch = max(1, round(n / epochs))
+    count = len(series.values)
+    call = f"{safe(series.tag, 60)} has {count} values for {n} training batches"
+    steps = series.steps
+    if any(later <= earlier for earlier, later in pairwise(steps)):
+        return Problem(
+            f"the steps of {safe(series.tag, 60)} do not rise: step {_first_return(steps)} comes after a later one or twice",
+            "Count a global step through all epochs, global_step += 1 after every batch; the batch number begins anew "
+            "with each epoch.",
+        )
+    places = list(range(n))
+    if count == n:
+        wrong = next((i for i in places if not agrees(i, i)), None)
+        return None if wrong is None else _differing(name, series, batches, epochs, wrong)
+    if count > n:
+        return Problem(
+            f"{call}", "One value for each training batch: is something logged twice, or evaluation with it?"
+        )
+    for stride in range(2, per_epoch // 2 + 1):
+        for chosen in _thinned(n, per_epoch, stride):
+            if len(chosen) == count and all(agrees(point, place) for point, place in enumerate(chosen)):
+                return None
+    last = [min(n, (epoch + 1) * per_epoch) - 1 for epoch in range(epochs)]
+    if count == epochs and all(agrees(point, place) for point, place in enumerate(last)):
+        return Problem(
+            f"{call}: only the last batch of each epoch is logged",
+            "Move the logging into the loop over the batches.",
+        )
+    for left_out in (set(last), {n - 1}):
+        chosen = [place for place in places if place not in left_out]
+        if len(chosen) == count and all(agrees(point, place) for point, place in enumerate(chosen)):
+            return Problem(
+                f"{call}: the last batch of {'each epoch' if len(left_out) > 1 else 'the run'} is never logged",
+                "Log a batch right after its train_step, in the same turn of the loop.",
+            )
+    return Problem(
+        f"{call}",
+        "Log every batch, right after its train_step, and close the log at the end: its buffer is lost otherwise.",
+    )
+
+
+def _thinned(n: int, per_epoch: int, stride: int) -> list[list[int]]:
+    """Which batches `if i % stride == 0` logs, with i counted in the epoch or through, from 0 or from 1."""
+    counted = [lambda i: i % per_epoch, lambda i: i % per_epoch + 1, lambda i: i, lambda i: i + 1]
+    return [[i for i in range(n) if count(i) % stride == 0] for count in counted]
+
+
+def _agreement(name: str, batches: Sequence[Batch], series: Series) -> Callable[[int, int], bool]:
+    """Whether a point of the curve is the value of a batch; accuracies as fractions or in percent, all alike."""
+
+    def close(value: float, low: float, high: float) -> bool:
+        room = FLOAT32 * max(abs(low), abs(high)) + 1e-12
+        return bool(low - room <= value <= high + room)
+
+    if name == "lr":
+        # Which rate is right is a check of its own.
+        return lambda point, place: math.isfinite(series.values[point])
+    if name == "loss":
+        return lambda point, place: close(series.values[point], batches[place].loss, batches[place].loss)
+    unit = 100.0 if max(series.values, default=0.0) > 1 else 1.0
+
+    def accuracy(point: int, place: int) -> bool:
+        low, high = batches[place].acc1 if name == "acc1" else batches[place].acc5
+        return close(series.values[point], unit * low, unit * high)
+
+    return accuracy
+
+
+def _differing(name: str, series: Series, batches: Sequence[Batch], epochs: int, wrong: int) -> Problem:
+    n, per_epoch = len(batches), max(1, round(len(batches) / epochs))
+    tag = safe(series.tag, 60)
+    agrees = _agreement(name, batches, series)
+    if all(agrees(point, point - 1) for point in range(1, n)):
+        return Problem(
+            f"{tag} is a batch late: each value is that of the batch before",
+            "Log what train_step has just returned, before the next batch is trained on.",
+        )
+    if name == "loss" and all(
+        math.isclose(series.values[i], mean, rel_tol=1e-4, abs_tol=1e-6)
+        for i, mean in enumerate(_running_means([batch.loss for batch in batches], per_epoch))
+    ):
+        return Problem(
+            f"{tag} shows the mean over the epoch so far instead of each batch's loss",
+            "Log the values that train_step returns; TensorBoard and W&B smooth curves by themselves.",
+        )
+    return Problem(
+        f"{tag}, value {wrong + 1} of {n}, is {series.values[wrong]:.6g}; the batch had {_shown(name, batches[wrong])}",
+        "Log the values that train_step returns, each at its own step.",
+    )
+
+
+def _running_means(values: Sequence[float], per_epoch: int) -> list[float]:
+    return [float(np.mean(values[i - i % per_epoch : i + 1])) for i in range(len(values))]
+
+
+def _shown(name: str, batch: Batch) -> str:
+    if name == "loss":
+        return f"{batch.loss:.6g}"
+    return f"{(batch.acc1 if name == 'acc1' else batch.acc5)[0]:.2%}"
+
+
+def _first_return(steps: Sequence[int]) -> int:
+    return next(later for earlier, later in pairwise(steps) if later <= earlier)
+
+
+def rates(series: Sequence[Series], batches: Sequence[Batch]) -> Problem | None:
+    """Whether the logged learning rates are those that the optimizer stepped with."""
+    own = [one for one in series if metric(one.tag) == "lr"]
+    used = [batch.lr for batch in batches]
+    if not own:
+        return Problem(
+            "there is no curve of the learning rate", "Log optimizer.param_groups[0]['lr'] with every step."
+        )
+    found: list[Problem] = []
+    for one in own:
+        if len(one.values) == len(used):
+            chosen = list(range(len(used)))
+        else:
+            # A thinner curve must show the rates of a regular choice of steps.
+            ways = [w for stride in range(1, len(used) + 1) for w in _thinned(len(used), len(used), stride)]
+            chosen = next((w for w in ways if len(w) == len(one.values) and _same(one, used, w)), [])
+        if chosen and _same(one, used, chosen):
+            return None
+        found.append(_rate_problem(one, used))
+    return found[0]
+
+
+def _same(series: Series, used: Sequence[float | None], chosen: Sequence[int]) -> bool:
+    return all(_is_rate(value, used[place]) for value, place in zip(series.values, chosen, strict=True))
+
+
+def _is_rate(value: float, used: float | None) -> bool:
+    return used is not None and abs(value - used) <= FLOAT32 * abs(used) + 1e-12
+
+
+def _rate_problem(series: Series, used: Sequence[float | None]) -> Problem:
+    tag, n = safe(series.tag, 60), len(used)
+    values = series.values
+    if len(values) == n and all(_is_rate(values[i], used[i + 1]) for i in range(n - 1)):
+        return Problem(
+            f"{tag} is a step ahead: each value is the rate of the next step",
+            "Read optimizer.param_groups[0]['lr'] before scheduler.step(), which sets the rate of the next step.",
+        )
+    if len(set(values)) == 1:
+        return Problem(
+            f"{tag} stays at {values[0]:.6g} in all steps, while the scheduler changed the rate",
+            "Log optimizer.param_groups[0]['lr'], not the rate that training began with.",
+        )
+    return Problem(
+        f"{tag} has other values than the rates that the optimizer stepped with",
+        "Log optimizer.param_groups[0]['lr'] of every step, between train_step and scheduler.step().",
+    )

@@ -1,0 +1,676 @@
+"""Calls `train_step` and runs `amp_train.py`, and records what they do; it knows no right answer.
+
+What is recorded: the types that reached the layers, the order of the scaler's calls, the weights after each
+step, what every training batch came to, and the log files as they are on the disk.
+"""
+
+from __future__ import annotations
+
+import ast
+import atexit
+import contextlib
+import glob
+import math
+import os
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import nn
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.utils.data import DataLoader
+
+from lockstep.sandbox.probing import Inputs, Observation, Student, StudentMistake, kind, plain, plain_tensor
+from lockstep.wire import Array, Json
+
+MODULE = "amp_train"
+MAX_EVENTS = 4000
+MAX_LOG_BYTES = 4 << 20
+MAX_LOG_FILES = 8
+
+
+class Net(nn.Module):
+    """A small network without kinks, so that a slightly different input gives a slightly different gradient."""
+
+    def __init__(self, features: int, hidden: int, classes: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(features, hidden)
+        self.middle = nn.Linear(hidden, hidden)
+        self.head = nn.Linear(hidden, classes)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Images to logits, shape (batch, classes)."""
+        hidden = torch.tanh(self.first(images.flatten(1)))
+        return cast(torch.Tensor, self.head(torch.tanh(self.middle(hidden))))
+
+
+def build_net(shape: dict[str, Json], weights: dict[str, Array] | None = None) -> Net:
+    """The network that `shape` describes, holding these weights, if any."""
+    model = Net(**cast(dict[str, int], shape))
+    if weights is not None:
+        model.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in weights.items()})
+    return model
+
+
+# One training step
+
+
+class Recorder:
+    """What happened, in order: [kind, details ...]."""
+
+    def __init__(self) -> None:
+        self.events: list[list[Json]] = []
+        self._depth: dict[str, int] = {}
+
+    def note(self, *event: Json) -> None:
+        """Add an event."""
+        if len(self.events) < MAX_EVENTS:
+            self.events.append(list(event))
+
+    @contextlib.contextmanager
+    def within(self, name: str) -> Iterator[bool]:
+        """Tells whether this is the outermost call of that name."""
+        self._depth[name] = self._depth.get(name, 0) + 1
+        try:
+            yield self._depth[name] == 1
+        finally:
+            self._depth[name] -= 1
+
+    def inside(self, name: str) -> bool:
+        """Whether a call of that name is under way."""
+        return self._depth.get(name, 0) > 0
+
+    def wrap(
+        self, owner: Any, name: str, event: str, details: Callable[..., tuple[Json, ...]] | None = None
+    ) -> None:
+        """Let `owner.name` add an event before it does its work; what it calls under the same name does not count."""
+        original = getattr(owner, name)
+        recorder = self
+
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with recorder.within(event) as outermost:
+                # What GradScaler.step does by itself is not the student's call.
+                if outermost and not (event == "unscale_" and recorder.inside("step")):
+                    recorder.note(event, *(details(*args, **kwargs) if details else ()))
+                return original(*args, **kwargs)
+
+        setattr(owner, name, wrapped)
+
+    def install(self) -> None:
+        """Record backward, clipping, the scaler's calls and the optimizer's steps from now on, before any import."""
+        self.wrap(torch.Tensor, "backward", "backward", _backward)
+        self.wrap(torch.autograd, "backward", "backward", _backward)
+        for module in (nn.utils, nn.utils.clip_grad):
+            for name in ("clip_grad_norm_", "clip_grad_value_"):
+                self.wrap(module, name, "clip")
+        for name in ("scale", "unscale_", "step", "update"):
+            self.wrap(torch.amp.GradScaler, name, name, _value if name == "scale" else None)
+        for owner in (torch.optim.Optimizer, nn.Module):
+            self.wrap(owner, "zero_grad", "zero_grad")
+
+        def stepped(optimizer: torch.optim.Optimizer, *_: object) -> None:
+            rate = plain(optimizer.param_groups[0]["lr"])
+            self.note("optimizer", self.inside("step"), rate)
+
+        register_optimizer_step_pre_hook(cast(Callable[..., None], stepped))
+
+
+def _autocast_is_on() -> bool:
+    return torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
+
+
+def _backward(outputs: object, *_: object, **__: object) -> tuple[Json, ...]:
+    """Whether autocast is on, and the number that is derived."""
+    return _autocast_is_on(), _number(outputs)
+
+
+def _value(_: object, outputs: object, *__: object, **___: object) -> tuple[Json, ...]:
+    """The number that is to be scaled."""
+    return (_number(outputs),)
+
+
+def _number(value: object) -> Json:
+    """A scalar tensor, on an emulated GPU too, or a number."""
+    return plain(_home(value))
+
+
+def _home(value: object) -> object:
+    """A tensor of an emulated GPU as a plain one; anything else as it is."""
+    if not isinstance(value, torch.Tensor) or value.device.type == "cpu":
+        return value
+    from lockstep.sandbox.device import home
+
+    return home(value)
+
+
+class Loss(nn.CrossEntropyLoss):
+    """The criterion that train_step is given: it records what it is called with."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def forward(self, input: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """The mean cross entropy."""
+        loss = super().forward(input, target)
+        self._recorder.note("loss", str(input.dtype), str(loss.dtype))
+        return loss
+
+
+@contextlib.contextmanager
+def _device(inputs: Inputs) -> Iterator[torch.device]:
+    """The CPU, or a GPU that is emulated."""
+    if inputs.values.get("gpu") is not True:
+        yield torch.device("cpu")
+        return
+    from lockstep.sandbox.device import emulated_gpus
+
+    with emulated_gpus(1):
+        yield torch.device("cuda", 0)
+
+
+def steps(student: Student, inputs: Inputs) -> Observation:
+    """Some calls of train_step for each scenario, each scenario from the same weights; what came of each call."""
+    recorder = Recorder()
+    values: dict[str, Json] = {}
+    arrays: dict[str, Array | torch.Tensor] = {}
+    with _device(inputs) as device:
+        recorder.install()
+        module = student.load(MODULE)
+        train_step = student.get(module, "train_step")
+        for number, scenario in enumerate(cast(list[dict[str, Any]], inputs.values["scenarios"])):
+            recorder.events = []
+            told, kept = _scenario(student, inputs, train_step, scenario, device, recorder)
+            values[str(number)] = told
+            arrays |= {f"{number}/{name}": value for name, value in kept.items()}
+    return Observation(values, arrays)
+
+
+def _scenario(
+    student: Student,
+    inputs: Inputs,
+    train_step: Any,
+    scenario: dict[str, Any],
+    device: torch.device,
+    recorder: Recorder,
+) -> tuple[Json, dict[str, Array | torch.Tensor]]:
+    model = _model(inputs).to(device).train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=scenario["lr"], momentum=scenario["momentum"])
+    amp, grad_clip = scenario["amp"], scenario["grad_clip"]
+    scaler = torch.amp.GradScaler(
+        device.type, init_scale=scenario["scale"], growth_interval=scenario["growth_interval"], enabled=amp
+    )
+    seen: dict[str, list[Any]] = {"types": [], "logits": []}
+    _watch_layers(model, seen)
+    returned: list[Json] = []
+    scales: list[Json] = []
+    kept: dict[str, Array | torch.Tensor] = {}
+    shown = f"..., amp={amp}" + (f", grad_clip={grad_clip:.4g}" if grad_clip is not None else "")
+    for number, batch in enumerate(_batches(inputs, scenario)):
+        recorder.note("call")
+        poison = _poison(model) if number == scenario["overflow"] else None
+        with student.calling(f"calling train_step({shown}), call {number + 1}"):
+            result = train_step(
+                model, batch, Loss(recorder), optimizer, scaler, device, amp=amp, grad_clip=grad_clip
+            )
+        if poison is not None:
+            poison.remove()
+        returned.append(_returned(result))
+        scales.append(plain(scaler.get_scale()))
+        for name, value in model.named_parameters():
+            weight = _home(value.detach().clone())
+            if isinstance(weight, torch.Tensor):
+                kept[f"step{number}/{name}"] = weight
+    logits = seen["logits"]
+    if logits:
+        kept["logits"] = logits[0]
+    told: dict[str, Json] = {
+        "returned": returned,
+        "scales": scales,
+        "events": cast(Json, list(recorder.events)),
+        "types": sorted(set(seen["types"])),
+        "parameters": sorted({str(value.dtype) for value in model.parameters()}),
+    }
+    return told, kept
+
+
+def _model(inputs: Inputs) -> Net:
+    prefix = "model/"
+    weights = {name[len(prefix) :]: a for name, a in inputs.arrays.items() if name.startswith(prefix)}
+    return build_net(cast(dict[str, Json], inputs.values["shape"]), weights)
+
+
+def _watch_layers(model: Net, seen: dict[str, list[Any]]) -> None:
+    def layer(_: nn.Module, __: object, output: object) -> None:
+        if isinstance(output, torch.Tensor):
+            seen["types"].append(str(output.dtype))
+
+    def whole(_: nn.Module, __: object, output: object) -> None:
+        value = _home(output)
+        if isinstance(value, torch.Tensor) and not seen["logits"]:
+            seen["logits"].append(value.detach().clone())
+
+    for module in (model.first, model.middle, model.head):
+        module.register_forward_hook(layer)
+    model.register_forward_hook(whole)
+
+
+def _batches(inputs: Inputs, scenario: dict[str, Any]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    images, labels = inputs.tensor("images"), inputs.tensor("labels")
+    start = 0
+    for size in scenario["sizes"]:
+        yield images[start : start + size].clone(), labels[start : start + size].clone()
+        start += size
+
+
+def _poison(model: Net) -> Any:
+    """Let the next gradient of one weight overflow, as in fp16 when the scale is too large."""
+    return model.middle.weight.register_hook(lambda gradient: gradient * math.inf)
+
+
+def _returned(result: object) -> Json:
+    if not isinstance(result, dict):
+        return {"type": kind(result)}
+    return {name: _number(result[name]) for name in ("loss", "acc1", "acc5") if name in result}
+
+
+def built(student: Student, inputs: Inputs) -> Observation:
+    """build_model with another number of classes: the types of its parameters, the shape of its answer."""
+    _small_resnets()
+    module = student.load(MODULE)
+    build_model = student.get(module, "build_model")
+    classes = cast(int, inputs.values["classes"])
+    with student.calling(f"calling build_model('resnet18', num_classes={classes})"):
+        model = build_model("resnet18", num_classes=classes)
+    if not isinstance(model, nn.Module):
+        raise StudentMistake(f"build_model returned {kind(model)} instead of a model")
+    types = sorted({str(value.dtype) for value in model.parameters()})
+    with student.calling("calling the model of build_model on two images"), torch.no_grad():
+        answer = plain_tensor(model.eval()(torch.zeros(2, 3, 32, 32)))
+    return Observation({"types": cast(Json, types), "shape": None if answer is None else list(answer.shape)})
+
+
+# The script
+
+
+class SeenEnough(BaseException):
+    """Ends a script once the check has seen what it came for."""
+
+
+class Training(Recorder):
+    """What a whole run of the script does: its batches, and what each came to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[dict[str, Any]] = []
+
+    def install(self) -> None:
+        """As for one step, and the model's forward, the loss, and the scheduler's steps besides."""
+        super().install()
+        self._watch_loss("cross_entropy")
+        self._watch_loss("nll_loss")
+        self._watch_forward()
+        # A scheduler makes its first step while it is made.
+        made = torch.optim.lr_scheduler.LRScheduler._initial_step
+
+        def initial(scheduler: Any) -> None:
+            with self.within("making a scheduler"):
+                made(scheduler)
+
+        torch.optim.lr_scheduler.LRScheduler._initial_step = initial  # type: ignore[method-assign]
+
+    def watch_scheduler(self, factor: float) -> None:
+        """Note each step of any scheduler, and let it change the rate a little more than it would."""
+        recorder = self
+
+        def watched(original: Any) -> Any:
+            def step(scheduler: Any, *args: Any, **kwargs: Any) -> None:
+                with recorder.within("scheduler") as outermost:
+                    original(scheduler, *args, **kwargs)
+                    if outermost and not recorder.inside("making a scheduler"):
+                        recorder.note("scheduler")
+                        for group in scheduler.optimizer.param_groups:
+                            group["lr"] *= factor
+                        scheduler._last_lr = [group["lr"] for group in scheduler.optimizer.param_groups]
+
+            return step
+
+        schedulers = torch.optim.lr_scheduler
+        for value in vars(schedulers).values():
+            if (
+                isinstance(value, type)
+                and issubclass(value, schedulers.LRScheduler)
+                and "step" in vars(value)
+            ):
+                value.step = watched(value.step)  # type: ignore[method-assign]
+
+    def _watch_loss(self, name: str) -> None:
+        original = getattr(nn.functional, name)
+
+        def loss(input: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
+            with self.within("loss") as outermost:
+                value = original(input, target, *args, **kwargs)
+                if outermost and torch.is_grad_enabled() and len(self.batches) < MAX_EVENTS:
+                    self._batch(input, target, value)
+                return value
+
+        setattr(nn.functional, name, loss)
+
+    def _batch(self, logits: Any, labels: Any, loss: Any) -> None:
+        arrays = plain_tensor(_home(logits)), plain_tensor(_home(labels))
+        if (
+            arrays[0] is None
+            or arrays[1] is None
+            or arrays[0].ndim != 2
+            or arrays[1].shape != arrays[0].shape[:1]
+        ):
+            self.note("another loss")
+            return
+        value = _number(loss)
+        self.batches.append(
+            {"type": str(logits.dtype), "loss": value, "logits": arrays[0], "labels": arrays[1]}
+        )
+        self.note("loss", value)
+
+    def _watch_forward(self) -> None:
+        original = nn.Module.__call__
+        recorder = self
+
+        def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            image = args[0] if args else None
+            is_image = isinstance(image, torch.Tensor) and image.dim() == 4 and not torch.jit.is_tracing()
+            if not is_image or recorder.inside("forward"):
+                return original(module, *args, **kwargs)
+            with recorder.within("forward"):
+                recorder.forward(module, cast(torch.Tensor, image))
+                return original(module, *args, **kwargs)
+
+        nn.Module.__call__ = call  # type: ignore[method-assign, assignment]
+
+    def forward(self, module: nn.Module, images: torch.Tensor) -> None:
+        """A model is about to be called with a batch of images."""
+        self.note("forward", len(images), torch.is_grad_enabled(), module.training)
+
+    def observation(self, status: int, **values: Json) -> Observation:
+        """The batches that were trained on, one after the other, and the events."""
+        arrays: dict[str, Array | torch.Tensor] = {}
+        whole = self.batches
+        if whole:
+            arrays["logits"] = np.concatenate([b["logits"].astype(np.float64) for b in whole])
+            arrays["labels"] = np.concatenate([b["labels"] for b in whole])
+        return Observation(
+            {
+                "status": status,
+                "events": cast(Json, self.events),
+                "losses": [b["loss"] for b in whole],
+                "types": cast(Json, sorted({b["type"] for b in whole})),
+                "sizes": [len(b["logits"]) for b in whole],
+                **values,
+            },
+            arrays,
+        )
+
+
+def train(student: Student, inputs: Inputs) -> Observation:
+    """Run the script or notebook to its end; the batches, the events and the log files it leaves."""
+    training = Training()
+    training.install()
+    training.watch_scheduler(cast(float, inputs.values["factor"]))
+    status, used = _run(student, inputs)
+    # Before what Python does at its end: a log must not depend on it, a notebook's kernel stays alive.
+    events = _log_files("events.out.tfevents.*")
+    if cast(dict[str, Json], inputs.values["options"]).get("wandb") == "offline":
+        with student.calling("ending the W&B run as Python does at its end"):
+            atexit._run_exitfuncs()
+    runs = _log_files("*.wandb")
+    report: str | None = None
+    if os.path.isfile("amp-report.json") and os.path.getsize("amp-report.json") < 1 << 20:
+        with open("amp-report.json", encoding="utf-8", errors="replace") as file:
+            report = file.read()
+    seen = training.observation(
+        status, event_files=list(events), wandb_files=list(runs), report=report, **used
+    )
+    files = {f"event/{i}": data for i, data in enumerate(events.values())}
+    files |= {f"wandb/{i}": data for i, data in enumerate(runs.values())}
+    return Observation(seen.values, {**seen.arrays, **files})
+
+
+def _log_files(pattern: str) -> dict[str, Array]:
+    """The newest files of that name below the folder, by path."""
+    found = [
+        name
+        for name in glob.glob(f"**/{pattern}", recursive=True, include_hidden=True)
+        if os.path.isfile(name)
+    ]
+    found.sort(key=os.path.getmtime)
+    files: dict[str, Array] = {}
+    for name in found[-MAX_LOG_FILES:]:
+        with open(name, "rb") as file:
+            files[name[:300]] = np.frombuffer(file.read(MAX_LOG_BYTES), dtype=np.uint8)
+    return files
+
+
+def until_the_loss(student: Student, inputs: Inputs) -> Observation:
+    """Run the script until its first training loss; the types that reached it, and those of the parameters."""
+    training = Training()
+    training.install()
+    types: list[str] = []
+
+    def forward(module: nn.Module, images: torch.Tensor) -> None:
+        types.extend(sorted({str(value.dtype) for value in module.parameters()}))
+        if inputs.values.get("stop") == "forward":
+            raise SeenEnough
+
+    training.forward = forward  # type: ignore[method-assign]
+    note = training.note
+
+    def stop_at_loss(*event: Json) -> None:
+        note(*event)
+        if event[0] == "loss":
+            raise SeenEnough
+
+    training.note = stop_at_loss  # type: ignore[method-assign]
+    status = 0
+    try:
+        status = _run(student, inputs)[0]
+    except SeenEnough:
+        student.phase = ""
+    return training.observation(status, parameters=cast(Json, types[:10]))
+
+
+def search(student: Student, inputs: Inputs) -> Observation:
+    """Run the script with --find-batch-size where only so many images fit into memory at once."""
+    limit = cast(int, inputs.values["fits"])
+    tried: list[list[Json]] = []
+    training = Training()
+
+    def forward(module: nn.Module, images: torch.Tensor) -> None:
+        fits = len(images) <= limit
+        if torch.is_grad_enabled() and len(tried) < MAX_EVENTS:
+            tried.append([len(images), fits])
+        if not fits:
+            raise torch.OutOfMemoryError(
+                f"CUDA out of memory. Tried to allocate {len(images) / 8:.2f} MiB. GPU 0 has a total capacity of "
+                f"{limit / 8:.2f} MiB of which 0.00 MiB is free."
+            )
+
+    training.forward = forward  # type: ignore[method-assign]
+    with _device(inputs):
+        training.install()
+        status = _run(student, inputs)[0]
+    return Observation({"status": status, "tried": cast(Json, tried)})
+
+
+def _run(student: Student, inputs: Inputs) -> tuple[int, dict[str, Json]]:
+    """Run the script with the judge's options, on its command line or in the constants of a notebook.
+
+    Returns its exit status, and whether it was a notebook and could be told to accumulate gradients.
+    """
+    _small_resnets()
+    DataLoader.__init__ = _without_workers(DataLoader.__init__)  # type: ignore[method-assign]
+    os.environ.update(
+        {
+            "WANDB_MODE": "offline", "WANDB_SILENT": "true", "WANDB_CONSOLE": "off", "WANDB__DISABLE_STATS": "true",
+            "WANDB_DISABLE_GIT": "true", "WANDB_DISABLE_CODE": "true", "WANDB_ERROR_REPORTING": "false",
+        }
+    )  # fmt: skip
+    options = cast(dict[str, Json], inputs.values["options"])
+    accumulation = inputs.values.get("accumulation")
+    path = os.path.join(student.work, f"{MODULE}.py")
+    if not os.path.exists(path):
+        student.load(MODULE)  # says what is missing
+    with open(path, encoding="utf-8", errors="replace") as file:
+        text = file.read()
+    if is_notebook(text):
+        if accumulation is not None:
+            options = {**options, "accumulation": accumulation}
+        with student.calling(f"reading the constants of {MODULE}"):
+            text = with_constants(text, options)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        can = accumulation is not None and "accum" in text.lower()
+        return student.run_script(f"{MODULE}.py"), {"notebook": True, "accumulates": can}
+    words = command_line(options)
+    flag = re.search(r"""["'](--[\w-]*accum[\w-]*)["']""", text)
+    can = accumulation is not None and flag is not None
+    if flag is not None and can:
+        words += [flag[1], str(accumulation)]
+    return student.run_script(f"{MODULE}.py", words), {"notebook": False, "accumulates": can}
+
+
+def command_line(options: dict[str, Json]) -> list[str]:
+    """Options as the words of a command line: False means `--no-amp` for amp, and otherwise no flag."""
+    words: list[str] = []
+    for name, value in options.items():
+        flag = f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(flag)
+        elif value is False:
+            words += ["--no-amp"] if name == "amp" else []
+        else:
+            words += [flag, str(value)]
+    return words
+
+
+# How intake marks the cells of a notebook that it made a script of.
+_CELL = re.compile(r"# %% cell \d+( \[parameters\])?$")
+
+
+def is_notebook(text: str) -> bool:
+    """Whether a source was handed in as a notebook."""
+    return any(_CELL.match(line) for line in text.split("\n"))
+
+
+def with_constants(text: str, options: dict[str, Json]) -> str:
+    """A notebook's source with the judge's values for its constants, line by line where they were.
+
+    They stand in the cell tagged `parameters`, or at the top level of any cell where none is tagged: as
+    assignments, in a class, in a dict or as arguments of a Namespace.
+    """
+    lines = text.split("\n")
+    cells = [number for number, line in enumerate(lines, 1) if _CELL.match(line)]
+    tagged = [number for number in cells if "[parameters]" in lines[number - 1]]
+    first = tagged[0] if tagged else 0
+    last = (
+        min((number for number in cells if number > first), default=len(lines) + 1)
+        if tagged
+        else len(lines) + 1
+    )
+    places: list[tuple[int, int, int, int, str]] = []
+    for statement in ast.parse(text).body:
+        if first <= statement.lineno < last:
+            for name, value in _constants(statement):
+                option = _option(name)
+                if option in options and value.end_lineno is not None and value.end_col_offset is not None:
+                    new = repr(options[option])
+                    if "Path(" in ast.unparse(value):
+                        new = f"__import__('pathlib').Path({new})"
+                    where = (value.lineno, value.col_offset, value.end_lineno, value.end_col_offset)
+                    places.append((*where, new))
+    encoded = [line.encode() for line in lines]
+    # From the end, so that what comes before keeps its place; line breaks stay, so that lines keep their numbers.
+    for line, column, end_line, end_column, new in sorted(places, reverse=True):
+        after = encoded[end_line - 1][end_column:]
+        encoded[line - 1] = (
+            encoded[line - 1][:column] + b"(" + new.encode() + b"\n" * (end_line - line) + b")"
+        )
+        encoded[line - 1] += after
+        del encoded[line:end_line]
+    return "\n".join(line.decode() for line in encoded)
+
+
+def _constants(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
+    if isinstance(statement, ast.ClassDef):
+        for inner in statement.body:
+            yield from _constants(inner)
+    if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value:
+        yield statement.target.id, statement.value
+    if not isinstance(statement, ast.Assign):
+        return
+    value = statement.value
+    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name | ast.Attribute):
+        yield from ((word.arg, word.value) for word in value.keywords if word.arg is not None)
+    if isinstance(value, ast.Dict):
+        for key, item in zip(value.keys, value.values, strict=True):
+            if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                yield key.value, item
+    for target in statement.targets:
+        if isinstance(target, ast.Name) and not isinstance(value, ast.Dict):
+            yield target.id, value
+
+
+def _option(name: str) -> str:
+    """The option that a constant of this name stands for, by the command line's name; "" for none."""
+    word = re.sub(r"[^a-z0-9]", "", name.lower())
+    if "accum" in word:
+        return "accumulation"
+    if "batch" in word:
+        return "find_batch_size" if "find" in word else "batch_size"
+    if "epoch" in word:
+        return "epochs"
+    if "wandb" in word:
+        return "wandb" if word in ("wandb", "wandbmode", "usewandb") else ""
+    if "report" in word:
+        return "report"
+    if "arch" in word or word in ("model", "modelname", "network"):
+        return "arch"
+    if word in ("amp", "useamp", "withamp", "mixedprecision"):
+        return "amp"
+    if "log" in word or word in ("runs", "runsdir", "tensorboarddir", "tbdir"):
+        return "logdir"
+    return "training_data" if "data" in word or word in ("root", "cinic", "cinic10") else ""
+
+
+def _without_workers(original: Callable[..., None]) -> Callable[..., None]:
+    """Read in this process: starting workers takes longer than reading so few images."""
+
+    def init(self: object, *args: Any, **kwargs: Any) -> None:
+        for name in ("num_workers", "persistent_workers", "prefetch_factor", "multiprocessing_context"):
+            kwargs.pop(name, None)
+        original(self, *args, **kwargs)
+
+    return init
+
+
+def _small_resnets() -> None:
+    """Let every ResNet of torchvision have one small layer a stage: what is looked at here is not its size."""
+    from torchvision.models import resnet
+
+    def init(
+        self: resnet.ResNet, block: Any, layers: object, num_classes: int = 1000, *_: object, **__: object
+    ) -> None:
+        nn.Module.__init__(self)
+        self.conv1 = nn.Conv2d(3, 64, kernel_size=7, stride=16, padding=3, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        self.relu = nn.ReLU(inplace=True)
+        self.maxpool = nn.MaxPool2d(kernel_size=3, stride=2, padding=1)
+        widths = (64, 64, 128, 256, 512 * block.expansion)
+        for stage in range(1, 5):
+            layer = nn.Conv2d(widths[stage - 1], widths[stage], kernel_size=1, stride=1 if stage == 1 else 2)
+            setattr(self, f"layer{stage}", nn.Sequential(layer))
+        self.avgpool = nn.AdaptiveAvgPool2d((1, 1))
+        self.fc = nn.Linear(widths[4], num_classes)
+
+    resnet.ResNet.__init__ = init  # type: ignore[method-assign, assignment]

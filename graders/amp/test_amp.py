@@ -1,0 +1,928 @@
+"""Exercise 6: automatic mixed precision, judged by what reaches the weights and by what stands in the logs.
+
+The first checks call train_step with hidden networks and batches; the others run the whole script on a small
+ResNet and hold its logs against what every training batch came to.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from fixtures import cinic10
+from graders.amp import curves, expected
+from graders.amp.curves import Series
+from graders.amp.expected import Data, Scenario, Step
+from lockstep import perf_report
+from lockstep.check import Check
+from lockstep.compare import close, integer, number, shown
+from lockstep.sandbox.outcome import Outcome, RankOutcome
+from lockstep.verdict import CheckEnded
+from lockstep.wire import Array, Json
+
+# Measured over 60 networks: bf16 moves 20 steps' way by 0.7 % and their losses by 0.1 %; fp32 by 1e-6.
+LOW, LOW_LOSS = 0.05, 0.02
+FULL, FULL_LOSS = 1e-4, 1e-5
+LOW_TYPES = {"torch.bfloat16": 7, "torch.float16": 10}
+
+# What GradScaler itself says when its calls are in the wrong order, and what is then missing.
+COMPLAINTS = {
+    "since the last update()": "scaler.update() has to follow scaler.step(optimizer) in every training step.",
+    "No inf checks were recorded": "scaler.update() goes by what scaler.step(optimizer) found: call step first, then update.",
+    "unscale FP16 gradients": "The parameters are fp16 themselves. Leave the model in fp32: autocast casts what it needs.",
+}
+
+
+class Case:
+    """A hidden network with its batches, and the steps that a right training makes of them."""
+
+    def __init__(self, check: Check, scenario: Scenario) -> None:
+        self.check = check
+        self.scenario = scenario
+        self.shape = expected.make_shape(check.rng)
+        self.weights = expected.make_weights(check.rng, self.shape)
+        self.data = expected.make_data(check.rng, sum(scenario.sizes))
+
+    def run(self, *scenarios: Scenario, gpu: bool = False) -> RankOutcome:
+        """Let train_step make the steps of these scenarios, or of the case's own."""
+        try:
+            return self.check.run(
+                "steps",
+                values={
+                    "shape": self.shape,
+                    "scenarios": [scenario.told() for scenario in scenarios or [self.scenario]],
+                    "gpu": gpu,
+                },
+                arrays={**self.data.arrays(), **expected.as_inputs(self.weights)},
+            ).ranks[0]
+        except CheckEnded as ended:
+            for words, hint in COMPLAINTS.items():
+                if words in ended.feedback.message:
+                    self.check.fail(ended.feedback.message, hint)
+            raise
+
+    def steps(self, scenario: Scenario | None = None) -> list[Step]:
+        """What is right, in fp32."""
+        return expected.train(self.shape, self.weights, self.data, scenario or self.scenario)
+
+    def moved(self, weights: dict[str, Array]) -> dict[str, Array]:
+        """How far weights are from where they started."""
+        return {name: value - self.weights[name] for name, value in weights.items()}
+
+    def held(self, seen: RankOutcome, step: int, scenario: int = 0) -> dict[str, Array]:
+        """The weights after a call of train_step; ends the check when they are not what a network holds."""
+        held = {name: seen.arrays.get(f"{scenario}/step{step}/{name}") for name in self.weights}
+        right = {
+            name: value
+            for name, value in held.items()
+            if value is not None and value.shape == self.weights[name].shape and value.dtype.kind == "f"
+        }
+        self.check.expect(
+            len(right) == len(held),
+            f"After call {step + 1} of train_step the model does not hold its weights any more.",
+            "train_step trains the model it is given, in place.",
+        )
+        return {name: value.astype(np.float64) for name, value in right.items()}
+
+
+def told(seen: RankOutcome, scenario: int = 0) -> dict[str, Json]:
+    """What the probe says of one scenario."""
+    values = seen.values.get(str(scenario))
+    return values if isinstance(values, dict) else {}
+
+
+def calls(seen: RankOutcome, scenario: int = 0) -> list[list[list[Json]]]:
+    """The events of every call of train_step."""
+    events = told(seen, scenario).get("events")
+    result: list[list[list[Json]]] = []
+    for event in events if isinstance(events, list) else []:
+        if isinstance(event, list) and event and event[0] == "call":
+            result.append([])
+        elif isinstance(event, list) and event and result:
+            result[-1].append(event)
+    return result
+
+
+def named(events: Sequence[list[Json]], name: str) -> list[int]:
+    """Where events of that name stand."""
+    return [place for place, event in enumerate(events) if event[0] == name]
+
+
+def strings(value: Json) -> list[str]:
+    """The strings of a list that may be anything."""
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+def short(types: Sequence[str]) -> str:
+    """Names of dtypes for a message."""
+    return ", ".join(name.removeprefix("torch.")[:20] for name in types) or "none at all"
+
+
+def distance(seen: dict[str, Array], wanted: dict[str, Array]) -> float:
+    """The length of a difference as a part of the length of what it should be; infinite when not finite."""
+    with np.errstate(all="ignore"):
+        apart = expected.norm({name: seen[name] - wanted[name] for name in wanted})
+    return apart / expected.norm(wanted) if math.isfinite(apart) else math.inf
+
+
+# One training step
+
+
+def test_autocast_on(check: Check) -> None:
+    """With amp=True the layers compute in low precision, the loss in fp32, and the backward is outside autocast."""
+    case = Case(check, Scenario((16,), scale=1.0))
+    try:
+        seen = case.run()
+    except CheckEnded as ended:
+        # Where not even one training step comes back, every other check would only say so again.
+        ended.spoils = ended.spoils or "there is no amp_train.py" in ended.feedback.message
+        raise
+    where = "on a CPU"
+    if not any(name in LOW_TYPES for name in strings(told(seen).get("types"))):
+        seen = case.run(gpu=True)
+        where = "on a GPU (emulated)"
+        if any(name in LOW_TYPES for name in strings(told(seen).get("types"))):
+            check.note(
+                "On a CPU nothing is computed in low precision: `torch.autocast(device.type)` works on both, while "
+                'torch.cuda.amp.autocast and autocast("cuda") are for GPUs alone.'
+            )
+    types = strings(told(seen).get("types"))
+    call = f"train_step(..., amp=True) {where}"
+    check.expect(
+        bool(types) and all(name in LOW_TYPES for name in types),
+        f"{call}: the linear layers computed in {short(types)}, expected bfloat16 or float16.",
+        "Put the model's forward and the loss into `with torch.autocast(device.type, enabled=amp):`.",
+    )
+    logits = seen.arrays.get("0/logits")
+    values = None if logits is None else logits.astype(np.float32)
+    right = expected.logits(case.shape, case.weights, case.data.images)
+    check.expect(
+        values is not None
+        and values.shape == right.shape
+        and expected.is_low_precision(values, max(LOW_TYPES[name] for name in types))
+        and distance({"": values}, {"": right}) < LOW,
+        f"{call}: what came out of the model are not its answers in {short(types)}.",
+        "Hand the batch's images to the model as they are, within autocast.",
+    )
+    for events in calls(seen):
+        losses = [event for event in events if event[0] == "loss"]
+        check.expect(
+            bool(losses) and all(event[2:3] == ["torch.float32"] for event in losses),
+            f"{call}: the loss was computed in {short(sorted({str(event[2]) for event in losses if len(event) > 2}))}, "
+            "expected float32.",
+            "Compute the loss within autocast as well, which does that in fp32, or of logits.float().",
+        )
+        backwards = [event for event in events if event[0] == "backward"]
+        check.expect(
+            bool(backwards) and all(event[1:2] == [False] for event in backwards),
+            f"{call}: backward() was called {'within autocast' if backwards else 'not at all'}.",
+            "Only the forward and the loss belong under autocast. Backward computes each operation in the type that its "
+            "forward had; torch advises against running it within.",
+        )
+
+
+def test_params_fp32(check: Check) -> None:
+    """The parameters are fp32 before, during and after training with AMP: only copies are cast."""
+    case = Case(check, Scenario((8, 8), scale=1.0))
+    seen = case.run()
+    types = strings(told(seen).get("parameters"))
+    check.expect(
+        types == ["torch.float32"],
+        f"After train_step(..., amp=True) the model's parameters are {short(types)}.",
+        "No model.half(), no model.to(torch.bfloat16): small updates would vanish in such weights. Autocast casts a "
+        "copy of each weight where it is used.",
+    )
+    moved = case.moved(case.held(seen, 1))
+    check.expect(
+        distance(moved, case.moved(case.steps()[1].weights)) < 0.5,
+        "train_step(..., amp=True) leaves the parameters in fp32, but hardly trains them.",
+        "backward, scaler.step(optimizer) and scaler.update() have to follow in every call.",
+    )
+    classes = int(check.rng.integers(11, 30))
+    made = check.run("built", values={"classes": classes}).ranks[0].values
+    types = strings(made.get("types"))
+    check.expect(
+        types == ["torch.float32"],
+        f"build_model('resnet18', num_classes={classes}) has parameters in {short(types)}.",
+        "Leave the model in fp32: autocast casts what it needs.",
+    )
+    check.expect(
+        made.get("shape") == [2, classes],
+        f"build_model('resnet18', num_classes={classes}) answers two images with something of another shape than 2 x {classes}.",
+        "The last layer needs num_classes outputs.",
+    )
+    values = script(check, "until_the_loss", stop="forward").ranks[0].values
+    types = strings(values.get("parameters"))
+    check.expect(
+        types == ["torch.float32"],
+        f"When amp_train.py with AMP called its model for the first time, the parameters were {short(types)}.",
+        "Look for .half(), .bfloat16() or .to(dtype) between build_model and the training loop.",
+    )
+
+
+def test_scaler_order(check: Check) -> None:
+    """Every step goes: scale the loss, backward, scaler.step, scaler.update."""
+    scale = 2.0 ** int(check.rng.integers(6, 12))
+    case = Case(check, Scenario((8, 8, 8), scale=scale, growth_interval=1))
+    seen = case.run()
+    where = "on a CPU"
+    if not any(named(events, "scale") for events in calls(seen)):
+        # bf16 needs no scaler; what is done on a GPU is another matter.
+        seen = case.run(gpu=True)
+        where = "on a GPU (emulated)"
+        if any(named(events, "scale") for events in calls(seen)):
+            check.note("On a CPU train_step does without the scaler, which bf16 allows.")
+    made = calls(seen)
+    check.expect(len(made) == 3, "train_step was not called three times: the record is incomplete.")
+    for which, events in enumerate(made, 1):
+        _one_right_step(check, f"Call {which} of train_step(..., amp=True) {where}", events)
+    scales = told(seen).get("scales")
+    final = scales[-1] if isinstance(scales, list) and scales else None
+    check.expect(
+        close(final, scale * 8),
+        f"Three steps {where} with a scaler that doubles after each good step: its scale went from {scale:g} to "
+        f"{shown(final)}, expected {scale * 8:g}.",
+        "scaler.step(optimizer) and scaler.update() have to be called with the scaler that train_step is given.",
+    )
+    problem = distance(case.moved(case.held(seen, 2)), case.moved(case.steps()[2].weights))
+    check.expect(
+        problem < 0.5,
+        f"The scaler's calls are in order, but the weights did not move as they should in three steps {where}: what was "
+        "scaled before backward and what was divided by the scale afterwards do not fit together.",
+        "scaler.scale(loss).backward() makes the gradients too large by the scale, and scaler.step(optimizer) divides "
+        "them by it: neither may be left out or done twice.",
+    )
+
+
+def _one_right_step(check: Check, call: str, events: list[list[Json]]) -> None:
+    order = " -> ".join(
+        str(event[0]) if event[0] != "optimizer" else "optimizer.step"
+        for event in events
+        if event[0] != "loss"
+    )[:300]
+    places = {
+        name: named(events, name)
+        for name in ("scale", "backward", "step", "optimizer", "update", "zero_grad")
+    }
+    for name, meant in (("scale", "scaler.scale(loss)"), ("backward", ".backward()"), ("step", "scaler.step(optimizer)"), ("update", "scaler.update()")):  # fmt: skip
+        check.expect(
+            len(places[name]) == 1,
+            f"{call}: {meant} was called {len(places[name])} times, expected once. What happened: {order or 'nothing'}.",
+            "scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update() - once each, in every step.",
+        )
+    inside = [event[1:2] == [True] for event in events if event[0] == "optimizer"]
+    check.expect(
+        inside == [True],
+        f"{call}: optimizer.step() ran {len(inside)} times, {sum(inside)} of them by scaler.step(optimizer). "
+        f"What happened: {order}.",
+        "Leave optimizer.step() to scaler.step(optimizer): it divides the gradients by the scale first, and does "
+        "nothing when they overflowed.",
+    )
+    first = [places[name][0] for name in ("scale", "backward", "step", "update")]
+    check.expect(
+        first == sorted(first) and not any(first[1] < place < first[2] for place in places["zero_grad"]),
+        f"{call}: the calls came in another order than scale, backward, step, update, with zero_grad before or after. "
+        f"What happened: {order}.",
+        "optimizer.zero_grad(); scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update().",
+    )
+
+
+def test_clip_is_unscaled(check: Check) -> None:
+    """grad_clip limits the gradient itself, not the gradient times the scale."""
+    scale = 2.0 ** int(check.rng.integers(10, 15))
+    case = Case(check, Scenario((16,), scale=scale))
+    gradient = case.steps()[0].gradient
+    length = expected.norm(gradient)
+    clipping, idle = (float(length * check.rng.uniform(*span)) for span in ((0.2, 0.4), (2.0, 4.0)))
+    ways = [
+        Scenario((16,), scale=scale, grad_clip=clipping),
+        Scenario((16,), scale=scale, grad_clip=idle),
+        Scenario((16,), amp=False, grad_clip=clipping),
+    ]
+    seen = case.run(*ways)
+    for which, way in enumerate(ways):
+        _clipped(check, case, seen, which, way, gradient)
+
+
+def _clipped(
+    check: Check, case: Case, seen: RankOutcome, which: int, way: Scenario, gradient: dict[str, Array]
+) -> None:
+    limit, length = way.grad_clip or 0.0, expected.norm(gradient)
+    used = {name: value / -way.lr for name, value in case.moved(case.held(seen, 0, which)).items()}
+    by_norm = {name: value * min(1.0, limit / length) for name, value in gradient.items()}
+    by_value = {name: np.clip(value, -limit, limit) for name, value in gradient.items()}
+    if distance(used, by_norm) < LOW:
+        return
+    if distance(used, by_value) < LOW:
+        check.note("grad_clip limits each value; the exercise means the norm of all gradients together.")
+        return
+    call = f"train_step(..., amp={way.amp}, grad_clip={limit:.3g}) with a gradient of norm {length:.3g}" + (
+        f" and a scale of {way.scale:g}" if way.amp else ""
+    )
+    length_used = expected.norm(used)
+    if not math.isfinite(length_used):
+        check.fail(
+            f"{call}: the weights are not finite afterwards.", "Does unscale_ come before the clipping?"
+        )
+    if way.amp and length_used < 20 * limit / way.scale:
+        check.fail(
+            f"{call}: the optimizer used a gradient of norm {length_used:.3g}. It was clipped while it was still "
+            f"multiplied by the scale, and divided by {way.scale:g} afterwards: almost nothing is left.",
+            "Call scaler.unscale_(optimizer) between scaler.scale(loss).backward() and clip_grad_norm_. The clipping "
+            "without it is a slip that many examples copy.",
+        )
+    hint = (
+        "torch.nn.utils.clip_grad_norm_(model.parameters(), grad_clip) stands between backward (with AMP: between "
+        "scaler.unscale_(optimizer)) and the optimizer's step."
+    )
+    if distance(used, gradient) < LOW:
+        check.fail(f"{call}: the gradient was not clipped; its norm was still {length_used:.3g}.", hint)
+    check.fail(
+        f"{call}: the optimizer used a gradient of norm {length_used:.3g}, expected {min(limit, length):.3g} in the same "
+        "direction.",
+        hint,
+    )
+
+
+def test_overflow_skipped(check: Check) -> None:
+    """A gradient that overflows changes no weight and lowers the scale; the next step trains on."""
+    scale = 2.0 ** int(check.rng.integers(8, 13))
+    case = Case(check, Scenario((8, 8, 8), momentum=0.9, scale=scale, overflow=1))
+    seen = case.run()
+    where = "on a CPU"
+    if not any(named(events, "scale") for events in calls(seen)):
+        seen = case.run(gpu=True)
+        where = "on a GPU (emulated)"
+    right = case.steps()
+    before, after, last = (case.held(seen, step) for step in range(3))
+    call = f"train_step(..., amp=True) {where} on a batch whose gradient is infinite"
+    check.expect(
+        all(np.isfinite(value).all() for value in after.values()),
+        f"{call}: the weights are NaN or infinite afterwards.",
+        "scaler.step(optimizer) leaves such a step out. optimizer.step() of its own does not, and without a scaler "
+        "nobody looks.",
+    )
+    check.expect(
+        all(np.array_equal(before[name], after[name]) for name in before),
+        f"{call}: the weights changed.",
+        "Leave it to scaler.step(optimizer), which does nothing when a gradient is not finite. Replacing infinities by "
+        "numbers and stepping all the same trains on noise.",
+    )
+    scales = told(seen).get("scales")
+    factors = [number(value) for value in scales] if isinstance(scales, list) else []
+    check.expect(
+        len(factors) == 3 and factors[0] == scale and factors[1] == scale / 2,
+        f"{call}: the scale was {shown(factors[1] if len(factors) > 1 else None)} afterwards, expected {scale / 2:g}, half "
+        "of what it was.",
+        "scaler.step(optimizer) and scaler.update() also belong to a step that overflows: a step that is left out by "
+        "hand keeps a scale that overflows again.",
+    )
+    check.expect(
+        distance(case.moved(last), case.moved(right[2].weights)) < LOW,
+        f"{call}, and then one whose gradient is not: that next step did not train as it should.",
+        "Nothing of the step that overflowed may stay: zero_grad in every step.",
+    )
+
+
+def test_matches_fp32(check: Check) -> None:
+    """Twenty steps with AMP follow the fp32 training: its losses and its weights, to low precision."""
+    case = Case(check, Scenario((16,) * 20, momentum=0.9, scale=2.0**12))
+    seen = case.run()
+    right = case.steps()
+    call = "Twenty calls of train_step(..., amp=True)"
+    returned = told(seen).get("returned")
+    losses = (
+        [item.get("loss") if isinstance(item, dict) else None for item in returned]
+        if isinstance(returned, list)
+        else []
+    )
+    check.expect(
+        len(losses) == 20 and isinstance(returned, list) and all(isinstance(item, dict) for item in returned),
+        f"train_step returned {shown(returned[0] if isinstance(returned, list) and returned else None)}, expected a dict.",
+        "Return {'loss': ..., 'acc1': ..., 'acc5': ...} of the batch.",
+    )
+    for step, (loss, wanted) in enumerate(zip(losses, right, strict=True), 1):
+        if close(loss, wanted.loss, rtol=LOW_LOSS, atol=0.01):
+            continue
+        value = number(loss)
+        hint = "Return the mean loss of the batch as a number: loss.item()."
+        if value is not None and close(value, wanted.loss * case.scenario.scale, rtol=LOW_LOSS):
+            hint = "That is the loss times the scale: return loss.item(), not what scaler.scale made of it."
+        elif step > 1:
+            hint = (
+                "The first losses are right: the steps are not. Is optimizer.zero_grad() called, and the gradient "
+                "divided by the scale exactly once?"
+            )
+        check.fail(
+            f"{call}: the loss of step {step} is {shown(loss)}; in fp32 it is {wanted.loss:.4f}.", hint
+        )
+    apart = distance(case.moved(case.held(seen, 19)), case.moved(right[19].weights))
+    check.expect(
+        apart < LOW,
+        f"{call}: the weights are {apart:.0%} off the way that an fp32 training takes, expected less than {LOW:.0%}."
+        if math.isfinite(apart)
+        else f"{call}: the weights are not finite.",
+        "zero_grad, autocast around forward and loss, scale, backward, step, update: the rest is as without AMP.",
+    )
+
+
+def test_off_is_fp32(check: Check) -> None:
+    """amp=False is plain fp32 training, and --no-amp turns autocast off in the script."""
+    case = Case(check, Scenario((16,) * 4, momentum=0.9, amp=False))
+    seen = case.run()
+    call = "train_step(..., amp=False)"
+    types = strings(told(seen).get("types"))
+    check.expect(
+        types == ["torch.float32"],
+        f"{call}: the layers computed in {short(types)}, expected float32.",
+        "Hand the switch on: torch.autocast(device.type, enabled=amp).",
+    )
+    right = case.steps()
+    returned = told(seen).get("returned")
+    losses = (
+        [item.get("loss") if isinstance(item, dict) else None for item in returned]
+        if isinstance(returned, list)
+        else []
+    )
+    apart = distance(case.moved(case.held(seen, 3)), case.moved(right[3].weights))
+    same = len(losses) == 4 and all(
+        close(loss, wanted.loss, rtol=FULL_LOSS) for loss, wanted in zip(losses, right, strict=True)
+    )
+    check.expect(
+        same and apart < FULL,
+        f"{call}: four steps do not give what the same four steps without any AMP give.",
+        "With amp=False the scaler is disabled and passes everything through: nothing else may differ.",
+    )
+    values = script(check, "until_the_loss", amp=False).ranks[0].values
+    types = strings(values.get("types"))
+    check.expect(
+        types == ["torch.float32"],
+        f"amp_train.py without AMP (--no-amp): the logits of the first batch are {short(types)}.",
+        "Hand args.amp on to train_step, and let it reach torch.autocast(..., enabled=...).",
+    )
+
+
+def test_accuracy_topk(check: Check) -> None:
+    """acc1 and acc5 are the parts of the batch whose label is the first, or among the first five, of the logits."""
+    sizes = (20, 7, 1)
+    case = Case(check, Scenario(sizes, lr=0.0))
+    case.data = _clear_cut(case, sizes)
+    seen = case.run()
+    returned = told(seen).get("returned")
+    results = returned if isinstance(returned, list) else []
+    wanted = [curves.accuracies(*_answers(case, batch)) for batch in case.data.batches(sizes)]
+    for unit in (100.0, 1.0):
+        if len(results) == len(wanted) and all(
+            isinstance(result, dict)
+            and all(
+                close(result.get(f"acc{k}"), share * unit, rtol=1e-4, atol=1e-4)
+                for k, share in zip((1, 5), right, strict=True)
+            )
+            for result, right in zip(results, wanted, strict=True)
+        ):
+            return
+    for size, result, (first, five) in zip(sizes, results, wanted, strict=False):
+        pair = result if isinstance(result, dict) else {}
+        acc1, acc5 = pair.get("acc1"), pair.get("acc5")
+        if any(
+            close(acc1, first * u, rtol=1e-4, atol=1e-4) and close(acc5, five * u, rtol=1e-4, atol=1e-4)
+            for u in (1, 100)
+        ):
+            continue
+        check.fail(
+            f"A batch of {size}: {round(first * size)} labels are the largest logit and {round(five * size)} among the five "
+            f"largest, so acc1 is {first:.2%} and acc5 {five:.2%}. train_step returned {shown(acc1)} and {shown(acc5)}.",
+            _accuracy_hint(number(acc1), number(acc5), first, five, size),
+        )
+    check.fail(
+        "train_step did not return acc1 and acc5 for every batch, in one unit.",
+        "Return a dict with acc1 and acc5, both in percent.",
+    )
+
+
+def _answers(case: Case, batch: Data) -> tuple[Array, Array]:
+    return expected.logits(case.shape, case.weights, batch.images), batch.labels
+
+
+def _clear_cut(case: Case, sizes: Sequence[int]) -> Data:
+    """Batches whose labels are the first, the third and the eighth of logits that low precision keeps in order."""
+    n = sum(sizes)
+    many = expected.make_data(case.check.rng, 60 * n)
+    logits = expected.logits(case.shape, case.weights, many.images)
+    ordered = np.sort(logits, axis=1)[:, ::-1]
+    margin = np.minimum(ordered[:, 0] - ordered[:, 1], ordered[:, 4] - ordered[:, 5])
+    chosen = np.argsort(-margin)[:n]
+    places = np.concatenate([_places(size) for size in sizes])
+    ranked = np.argsort(-logits[chosen], axis=1)
+    mixed = case.check.rng.permutation(n - sizes[-1] - sizes[-2])
+    order = np.concatenate([mixed, np.arange(len(mixed), n)])
+    labels = ranked[np.arange(n), places][order]
+    return Data(many.images[chosen][order], labels.astype(np.int64))
+
+
+def _places(size: int) -> Array:
+    """Which of the logits the labels are: about a third first, a third second to fifth, a third further down."""
+    return np.resize(np.array([0, 2, 7, 0, 3, 9, 2, 8, 1]), size)
+
+
+def _accuracy_hint(acc1: float | None, acc5: float | None, first: float, five: float, size: int) -> str:
+    if acc1 is not None and acc5 is not None:
+        if acc5 < acc1:
+            return "acc5 is less than acc1, which cannot be: the first logit is among the first five. Are they mixed up?"
+        if (acc1, acc5) == (round(first * size), round(five * size)):
+            return "Those are counts: divide by the number of items in the batch."
+    return (
+        "logits.topk(5, dim=1).indices are five classes a row; an item counts for acc5 when its label is one of them. "
+        "Divide by the size of this batch: the last one is smaller."
+    )
+
+
+# The script
+
+
+def script(
+    check: Check,
+    call: str,
+    *,
+    amp: bool = True,
+    wandb: str = "disabled",
+    epochs: int = 1,
+    train: int = 12,
+    options: dict[str, Json] | None = None,
+    **values: Json,
+) -> Outcome:
+    """Run amp_train.py on a small CINIC-10, with the judge's options."""
+    tree = cinic10.make_folders(check.rng, train=train, valid=10, test=10)
+    return check.run(
+        call,
+        values={
+            "options": {
+                "training_data": "/data/cinic",
+                "arch": "resnet18",
+                "batch_size": 4,
+                "epochs": epochs,
+                "amp": amp,
+                "logdir": "runs",
+                "wandb": wandb,
+                "find_batch_size": False,
+                **(options or {}),
+            },
+            "factor": 1.0,
+            **values,
+        },
+        data={"cinic": tree},
+    )
+
+
+def trained(check: Check, outcome: Outcome, call: str) -> tuple[RankOutcome, list[curves.Batch]]:
+    """What a whole run of the script came to; ends the check when it failed or trained on nothing."""
+    seen = outcome.ranks[0]
+    check.expect(
+        integer(seen.values.get("status")) == 0,
+        f"{call} ended with status {shown(seen.values.get('status'))}. Its last lines: {_tail(seen.output)}",
+        "Run the same line in a terminal: python amp_train.py --training-data DIR --arch resnet18 --batch-size 4 --epochs "
+        "1 --amp --logdir runs --wandb disabled",
+    )
+    batches = curves.training(seen)
+    check.expect(
+        bool(batches),
+        f"{call} came to its end, but no batch was trained on: no cross entropy with a backward was seen.",
+        "train(args) loops over the batches of --training-data and calls train_step for each.",
+    )
+    return seen, batches or []
+
+
+def _tail(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return " | ".join(line[:160] for line in lines[-4:]) or "(nothing was printed)"
+
+
+def events_of(seen: RankOutcome) -> list[list[Json]]:
+    """What happened in a run, in order."""
+    events = seen.values.get("events")
+    return (
+        [event for event in events if isinstance(event, list) and event] if isinstance(events, list) else []
+    )
+
+
+def log_files(seen: RankOutcome, kind: str) -> dict[str, bytes]:
+    """The log files of one kind, by path."""
+    names = strings(seen.values.get(f"{kind}_files"))
+    arrays = [seen.arrays.get(f"{kind}/{number}") for number in range(len(names))]
+    return {
+        name: array.tobytes()
+        for name, array in zip(names, arrays, strict=True)
+        if array is not None and array.dtype == np.uint8
+    }
+
+
+def test_accumulation(check: Check) -> None:
+    """Where gradients are accumulated, each batch counts once and by its share, and the scale holds until the step."""
+    outcome = script(check, "train", train=20, accumulation=2)
+    call = "amp_train.py" + (
+        " with an accumulation of 2" if outcome.ranks[0].values.get("accumulates") is True else ""
+    )
+    seen, _ = trained(check, outcome, call)
+    groups = _groups(events_of(seen))
+    sizes = [len(named(group, "backward")) for group in groups]
+    most = max(sizes, default=0)
+    if most <= 1:
+        check.expect(
+            seen.values.get("accumulates") is not True,
+            f"{call}: the optimizer stepped after every single batch.",
+            "Step only after that many batches, and call zero_grad only then.",
+        )
+        check.note("No gradients are accumulated here, so that there is nothing to look at.")
+        return
+    for group in groups:
+        if len(named(group, "backward")) == most:
+            _accumulated(check, call, group, most)
+
+
+def _groups(events: Sequence[list[Json]]) -> list[list[list[Json]]]:
+    """The events up to each step of the optimizer."""
+    groups: list[list[list[Json]]] = [[]]
+    for event in events:
+        groups[-1].append(event)
+        if event[0] == "optimizer":
+            groups.append([])
+    return groups[:-1]
+
+
+def _accumulated(check: Check, call: str, group: list[list[Json]], size: int) -> None:
+    backward = named(group, "backward")
+    scales = named(group, "scale")
+    check.expect(
+        len(scales) in (0, size),
+        f"{call}: {size} batches were accumulated for one step, and scaler.scale was called {len(scales)} times for them.",
+        "Each batch's loss is scaled once: scaler.scale(loss / n).backward().",
+    )
+    check.expect(
+        not any(backward[0] < place < backward[-1] for place in named(group, "zero_grad")),
+        f"{call}: the gradients were set to zero between the batches of one step, so that only the last of {size} counts.",
+        "Call optimizer.zero_grad() only after scaler.step(optimizer).",
+    )
+    check.expect(
+        not any(
+            place < backward[-1] and place > backward[0]
+            for name in ("unscale_", "update")
+            for place in named(group, name)
+        ),
+        f"{call}: between the batches of one step the scale was changed or taken out of the gradients.",
+        "unscale_, step and update come once, after the last batch: what is added up must all have the same scale.",
+    )
+    losses = [number(group[place][1]) if len(group[place]) > 1 else None for place in named(group, "loss")]
+    given = [number(group[place][1]) if len(group[place]) > 1 else None for place in scales]
+    if not given:
+        given = [number(group[place][2]) if len(group[place]) > 2 else None for place in backward]
+    parts = [value / loss for value, loss in zip(given, losses, strict=False) if value is not None and loss]
+    check.expect(
+        len(parts) == size and all(math.isclose(part, 1 / size, rel_tol=0.01) for part in parts),
+        f"{call}: {size} batches were accumulated for one step, and each loss was multiplied by "
+        f"{', '.join(f'{part:.3g}' for part in parts[:4]) or 'nothing'} before backward, expected {1 / size:.3g}.",
+        "Gradients add up: divide each loss by the number of batches, or the step is that many times too large.",
+    )
+
+
+def test_find_batch(check: Check) -> None:
+    """--find-batch-size survives running out of memory and finds the largest batch that fits."""
+    fits = int(check.rng.integers(160, 240))
+    outcome = _search(check, fits, gpu=False)
+    tried = _tried(outcome)
+    if not any(not ok for _, ok in tried):
+        again = _search(check, fits, gpu=True)
+        if any(not ok for _, ok in _tried(again)):
+            outcome, tried = again, _tried(again)
+            check.note("On a CPU nothing was searched; this is judged on an emulated GPU.")
+    seen = outcome.ranks[0]
+    call = f"amp_train.py --find-batch-size, where up to {fits} images fit into memory at once,"
+    check.expect(
+        integer(seen.values.get("status")) == 0,
+        f"{call} ended with status {shown(seen.values.get('status'))}. Its last lines: {_tail(seen.output)}",
+        "Catch torch.OutOfMemoryError around the step, and go on with a smaller batch.",
+    )
+    check.expect(
+        any(not ok for _, ok in tried),
+        f"{call} tried no batch that does not fit; the largest was {max((size for size, _ in tried), default=0)}.",
+        "Double the batch until a training step runs out of memory, then bisect.",
+    )
+    best = max((size for size, ok in tried if ok), default=0)
+    check.expect(
+        best in _answers_printed(seen.output),
+        f"{call} tried batches of up to {best} images that fit, but did not print that number as its answer. Its last "
+        f"lines: {_tail(seen.output)}",
+        "Print the largest batch size that fitted, not the one after it.",
+    )
+    check.expect(
+        best >= 0.85 * fits,
+        f"{call} came to {best}.",
+        "After doubling, bisect between the last size that fitted and the first that did not: the largest batch may be "
+        "almost twice as large.",
+        points=check.points / 2 if best > fits / 2 else 0.0,
+    )
+
+
+def _search(check: Check, fits: int, *, gpu: bool) -> Outcome:
+    tree = cinic10.make_folders(check.rng, train=20, valid=10, test=10)
+    # As many images as any search will need; to read them is all that they are for.
+    more = {
+        f"{name.removesuffix('.png')}-{copy}.png": data
+        for name, data in tree.items()
+        if name.startswith("train/")
+        for copy in range(19)
+    }
+    return check.run(
+        "search",
+        values={
+            "options": {
+                "training_data": "/data/cinic", "arch": "resnet18", "batch_size": 4, "epochs": 1, "amp": True,
+                "logdir": "runs", "wandb": "disabled", "find_batch_size": True,
+            },
+            "fits": fits,
+            "gpu": gpu,
+        },
+        data={"cinic": {**tree, **more}},
+    )  # fmt: skip
+
+
+def _tried(outcome: Outcome) -> list[tuple[int, bool]]:
+    tried = outcome.ranks[0].values.get("tried")
+    pairs = (
+        [pair for pair in tried if isinstance(pair, list) and len(pair) == 2]
+        if isinstance(tried, list)
+        else []
+    )
+    return [(size, pair[1] is True) for pair in pairs if (size := integer(pair[0])) is not None]
+
+
+def _answers_printed(output: str) -> set[int]:
+    """The numbers in the last line with one, and in the last line that speaks of a result."""
+    lines = [line for line in output.splitlines() if re.search(r"\d", line)]
+    speaking = [
+        line
+        for line in lines
+        if re.search(r"larg|max|best|bigg|fit|found|optim|final|result", line, re.IGNORECASE)
+    ]
+    found = [*lines[-1:], *speaking[-1:]]
+    return {int(word) for line in found for word in re.findall(r"(?<![\d.])\d{1,9}(?![\d.]*\d)", line)}
+
+
+def test_tensorboard(check: Check) -> None:
+    """TensorBoard's event file has loss, acc1, acc5 and lr of every training batch, at steps that rise."""
+    call = "amp_train.py, two epochs of seven batches,"
+    outcome = script(check, "train", epochs=2, train=26)
+    seen, batches = trained(check, outcome, call)
+    files = log_files(seen, "event")
+    check.expect(
+        bool(files),
+        f"{call} left no event file (events.out.tfevents...).",
+        "SummaryWriter(args.logdir), writer.add_scalar(...) for each value, writer.close().",
+    )
+    series, problems = curves.tensorboard(files)
+    check.expect(
+        not problems,
+        f"{call} left a damaged event file: {'; '.join(problems[:2])}.",
+        "Close the writer; write with SummaryWriter only.",
+    )
+    check.expect(
+        bool(series),
+        f"{call} left an event file without a single value.",
+        "Call writer.close() at the end (or use `with SummaryWriter(...)`): values wait in a buffer until then, and in a "
+        "notebook nothing else writes them.",
+    )
+    _curves(check, call, "TensorBoard", series, batches)
+
+
+def _curves(check: Check, call: str, log: str, series: list[Series], batches: list[curves.Batch]) -> None:
+    for name in curves.METRICS:
+        found = curves.problem(name, series, batches, epochs=2)
+        if found is not None:
+            check.fail(f"{call} in the {log} log: {found.message}.", found.hint)
+    if curves.is_thinned("loss", series, batches):
+        check.note(f"The {log} log shows only some of the batches; the course logs each one.")
+
+
+def test_wandb(check: Check) -> None:
+    """An offline W&B run has the same curves."""
+    call = "amp_train.py --wandb offline, two epochs of seven batches,"
+    outcome = script(check, "train", epochs=2, train=26, wandb="offline")
+    seen, batches = trained(check, outcome, call)
+    files = log_files(seen, "wandb")
+    check.expect(
+        bool(files),
+        f"{call} left no offline run (wandb/offline-run-.../run-....wandb).",
+        'wandb.init(project=..., mode="offline") needs neither a key nor a network; then run.log({...}, step=global_step).',
+    )
+    series, problems = curves.wandb(files)
+    check.expect(
+        not problems,
+        f"{call} left a damaged W&B file: {'; '.join(problems[:2])}.",
+        "Call run.finish() at the end.",
+    )
+    _curves(check, call, "W&B", series, batches)
+
+
+def test_lr_logged(check: Check) -> None:
+    """The logged learning rate is the one each step was made with, and the scheduler steps after the optimizer."""
+    call = "amp_train.py, two epochs of seven batches,"
+    factor = float(check.rng.uniform(0.9, 0.96))
+    outcome = script(check, "train", epochs=2, train=26, factor=factor)
+    seen, batches = trained(check, outcome, call)
+    names = [str(event[0]) for event in events_of(seen)]
+    if "scheduler" not in names:
+        check.note("No learning-rate scheduler was seen: the rate stays the same.")
+    elif "optimizer" in names:
+        check.expect(
+            names.index("optimizer") < names.index("scheduler"),
+            f"{call}: scheduler.step() was called before the first optimizer.step(): the first learning rate is never used.",
+            "First scaler.step(optimizer), then scheduler.step().",
+        )
+    series, _ = curves.tensorboard(log_files(seen, "event"))
+    found = curves.rates(series, batches)
+    if found is not None:
+        check.fail(f"{call} in the TensorBoard log: {found.message}.", found.hint)
+
+
+def test_eval_no_grad(check: Check) -> None:
+    """Validation runs in evaluation mode and without gradients."""
+    outcome = script(check, "train", epochs=1)
+    call = "amp_train.py"
+    seen, _ = trained(check, outcome, call)
+    forwards = _forwards_without_backward(events_of(seen))
+    if len(forwards) < 2:
+        check.note(
+            "No validation was seen. It is not asked for, but it is how you know what the model has learnt."
+        )
+        return
+    check.expect(
+        sum(event[2:3] == [True] for event in forwards) < 2,
+        f"{call}: the model was called for {len(forwards)} batches that no backward followed, "
+        f"{sum(event[2:3] == [True] for event in forwards)} of them with gradients switched on.",
+        "Validate within `with torch.no_grad():` or under @torch.no_grad(): without it every activation is kept in vain, "
+        "and a smaller batch fits.",
+    )
+    check.expect(
+        sum(event[3:4] == [True] for event in forwards) < 2,
+        f"{call}: the model was in training mode while it was validated: batch norm then goes by the batch and learns from "
+        "the validation images.",
+        "model.eval() before validation, model.train() before the next epoch.",
+    )
+
+
+def _forwards_without_backward(events: Sequence[list[Json]]) -> list[list[Json]]:
+    forwards: list[list[Json]] = []
+    pending: list[Json] | None = None
+    for event in events:
+        if event[0] == "forward":
+            if pending is not None:
+                forwards.append(pending)
+            pending = event
+        elif event[0] == "backward":
+            pending = None
+    return [*forwards, pending] if pending is not None else forwards
+
+
+def test_notebook(check: Check) -> None:
+    """The whole file runs from top to bottom, and its report fits an outside clock."""
+    outcome = script(check, "train", epochs=2, train=26, options={"report": "amp-report.json"})
+    seen = outcome.ranks[0]
+    is_notebook = seen.values.get("notebook") is True
+    call = "amp_train.ipynb, run from top to bottom," if is_notebook else "amp_train.py --report FILE"
+    seen, batches = trained(check, outcome, call)
+    steps = len(batches)
+    check.expect(
+        steps in (12, 14),
+        f"{call} trained on {steps} batches; two epochs over 26 images in batches of 4 are 14.",
+        "Let the constants or options decide: epochs, batch size, data.",
+    )
+    report = seen.values.get("report")
+    if is_notebook and not isinstance(report, str):
+        return
+    check.expect(
+        isinstance(report, str),
+        f"{call} wrote no report.",
+        "Write it with write_report of perf_report.py, of kind amp.",
+    )
+    found = perf_report.problems(report if isinstance(report, str) else "")
+    check.expect(
+        not found,
+        f"{call}: the report is not a perf-report/1. {' '.join(found[:2])}",
+        "Use write_report of perf_report.py.",
+    )
+    walls = _walls(report)
+    check.expect(
+        0 < sum(walls) <= outcome.elapsed,
+        f"{call}: its timings add up to {sum(walls):.3g} s, an outside clock saw {outcome.elapsed:.3g} s for everything.",
+        "Take the time with time.perf_counter() around each epoch, in this very run.",
+    )
+
+
+def _walls(report: Json) -> list[float]:
+    """The seconds of all runs of a report of kind amp; none where it is of another kind."""
+    value: Any = json.loads(report) if isinstance(report, str) else {}
+    return [float(run["wall_s"]) for run in value["runs"]] if value.get("report") == "amp" else []
