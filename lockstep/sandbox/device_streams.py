@@ -109,7 +109,7 @@ def stream_and_event(machine: Machine) -> tuple[type[StreamBase], type[EventBase
     return stream, event
 
 
-class _GeneratorMeta(type):
+class _GeneratorMeta(type(torch._C.Generator)):  # type: ignore[misc]
     """Every generator is an instance of what takes the class's place."""
 
     def __instancecheck__(cls, instance: object) -> bool:
