@@ -111,8 +111,10 @@ def complaints(session: Session, readings: Sequence[float]) -> list[Complaint]:
                 "Call `model(batch)` once for every reading, between two readings of the clock.",
             )
         ]
-    timed = calls[-n_reps:]
-    found = [complaint for complaint in [_unsound(session, readings)] if complaint is not None]
+    chosen = _timed(session, readings)
+    timed = [calls[number_of_call] for number_of_call in chosen]
+    unsound = _unsound(session, readings, chosen)
+    found = [] if unsound is None else [unsound]
     if any(call.rows != session.rows for call in timed):
         found.append(
             Complaint(
@@ -120,7 +122,7 @@ def complaints(session: Session, readings: Sequence[float]) -> list[Complaint]:
                 "Time the batch as it is given: what it holds decides how long a call takes.",
             )
         )
-    if len(calls) == n_reps:
+    if chosen[0] == 0:
         found.append(
             Complaint(
                 f"The model was called {n_reps} times for {n_reps} readings: the first call, which takes longer "
@@ -149,11 +151,21 @@ def complaints(session: Session, readings: Sequence[float]) -> list[Complaint]:
     return found
 
 
-def _unsound(session: Session, readings: Sequence[float]) -> Complaint | None:
-    calls, n_reps = session.calls, session.n_reps
-    first = len(calls) - n_reps
-    least = [session.delay(first + number_of_reading) for number_of_reading in range(n_reps)]
-    most = [_most(session, first + number_of_reading) for number_of_reading in range(n_reps)]
+def _timed(session: Session, readings: Sequence[float]) -> range:
+    """The calls that were timed: the last ones, or every second, third ... of them where each has its own warm-up."""
+    last, n_reps = len(session.calls) - 1, session.n_reps
+    chosen = [
+        range(last - (n_reps - 1) * step, last + 1, step)
+        for step in range(1, max(last // max(n_reps - 1, 1), 1) + 1)
+    ]
+    return next((calls for calls in chosen if _unsound(session, readings, calls) is None), chosen[0])
+
+
+def _unsound(session: Session, readings: Sequence[float], chosen: Sequence[int]) -> Complaint | None:
+    """Why the readings cannot be those of the chosen calls."""
+    n_reps = session.n_reps
+    least = [session.delay(number_of_call) for number_of_call in chosen]
+    most = [_most(session, number_of_call) for number_of_call in chosen]
     short = [i for i in range(n_reps) if not _at_most(least[i], readings[i])]
     long = [i for i in range(n_reps) if not _at_most(readings[i], most[i])]
     if not short and not long:
