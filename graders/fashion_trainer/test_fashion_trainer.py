@@ -18,7 +18,7 @@ from graders.fashion_trainer.expected import Calls, Data, Patterns, Shape
 from lockstep.check import Check
 from lockstep.compare import difference, integer, number, shown
 from lockstep.sandbox.outcome import RankOutcome
-from lockstep.text import safe
+from lockstep.text import safe_line
 from lockstep.verdict import CheckEnded, Crashed
 from lockstep.wire import Array, Json
 
@@ -87,7 +87,7 @@ def calls_of(check: Check, seen: RankOutcome, part: str, function: str) -> Calls
 
 def _worded(kind: Json) -> str:
     """The probe's words for what a value is, such as `a tuple`."""
-    return safe(kind, 80) if isinstance(kind, str) else shown(kind)
+    return safe_line(kind, 80) if isinstance(kind, str) else shown(kind)
 
 
 # Learning
