@@ -14,6 +14,7 @@ from lockstep import explain
 from lockstep.exercise import CheckSpec, Exercise
 from lockstep.remarks import remarks
 from lockstep.sandbox.box import Box
+from lockstep.sandbox.gpus import REAL_GPUS
 from lockstep.sandbox.limits import Limits
 from lockstep.sandbox.outcome import Outcome
 from lockstep.sandbox.spec import Pack, RankInputs, RunSpec
@@ -41,6 +42,7 @@ class Setting:
     seed: int
     world_sizes: tuple[int, ...]
     self_check: bool
+    real_gpus: int = 0
 
 
 class Check:
@@ -73,6 +75,11 @@ class Check:
     def self_check(self) -> bool:
         """Whether a student grades their own work: nothing about the inputs has to be kept from them."""
         return self._setting.self_check
+
+    @property
+    def real_gpus(self) -> int:
+        """How many GPUs of this machine the checks may use; 0 unless the grading was asked to."""
+        return self._setting.real_gpus
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -114,6 +121,9 @@ class Check:
         """
         count = ranks or 1
         limits = replace(limits or Limits(), seconds=seconds or self._spec.seconds)
+        if self.real_gpus:
+            # CUDA reserves addresses for all memory of all GPUs before it uses any.
+            limits = replace(limits, address_space=1 << 46)
         environments = env if isinstance(env, Sequence) else [env or {}] * count
         private = per_rank or [Inputs()] * count
         if len(environments) != count or len(private) != count:
@@ -127,7 +137,7 @@ class Check:
                 RankInputs(
                     values={**(values or {}), **private[rank].values},
                     arrays={**(arrays or {}), **private[rank].arrays},
-                    environment={**group[rank], **environments[rank]},
+                    environment={**self._hardware(), **group[rank], **environments[rank]},
                 )
                 for rank in range(count)
             ],
@@ -158,6 +168,11 @@ class Check:
     def _with(self, files: Mapping[str, bytes] | None) -> Pack:
         submission = self._setting.submission
         return Pack({**submission.files, **(files or {})}, submission.executable)
+
+    def _hardware(self) -> dict[str, str]:
+        """Runs see no GPU: a check is about the CPU, or asks for GPUs (lockstep.sandbox.gpus)."""
+        hidden = {"CUDA_VISIBLE_DEVICES": ""}
+        return {**hidden, REAL_GPUS: str(self.real_gpus)} if self.real_gpus else hidden
 
     def _group(self, count: int) -> list[Mapping[str, str]]:
         # A network of its own makes a fixed port safe; without one it must be a port nobody has.

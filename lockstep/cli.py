@@ -62,6 +62,7 @@ def check(options: argparse.Namespace) -> int:
         checks=tuple(options.check),
         seed=options.seed,
         sandbox=options.sandbox,
+        device=options.device,
         self_check=True,
         world_sizes=options.world_sizes,
         graders=options.graders or grading.default_graders(),
@@ -139,6 +140,12 @@ def _parser() -> argparse.ArgumentParser:
         choices=("auto", "bubblewrap", "none"),
         default="auto",
         help="'none' runs the code unprotected, for your own code on your own machine (default: %(default)s)",
+    )
+    command.add_argument(
+        "--device",
+        choices=("cpu", "cuda"),
+        default="cpu",
+        help="'cuda' gives checks that ask for a GPU this machine's instead of an emulated one (default: %(default)s)",
     )
     command.add_argument(
         "--world-sizes",

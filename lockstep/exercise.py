@@ -12,7 +12,7 @@ FILE = "exercise.toml"
 
 
 class Server(IntEnum):
-    """The warm servers of a sandbox, in the order in which they become ready; each has all that those before it have."""
+    """The warm servers of a sandbox, in the order in which they become ready; each has what those before it have."""
 
     EARLY = 0
     """torch, torchvision, matplotlib"""

@@ -49,6 +49,7 @@ class Options:
     checks: tuple[str, ...] = ()
     seed: int | None = None
     sandbox: str = "auto"
+    device: str = "cpu"
     self_check: bool = False
     world_sizes: tuple[int, ...] = (2, 3, 4)
     graders: Path = field(default_factory=default_graders)
@@ -137,6 +138,7 @@ def _arguments(options: Options) -> list[str]:
     # The last looks for unraised exceptions by collecting garbage: 0.4 s once torch is loaded.
     arguments += ["-p", "no:cacheprovider", "-p", "no:terminal", "-p", "no:unraisableexception"]
     arguments += ["--submission", str(options.submission), "--sandbox", options.sandbox]
+    arguments += ["--device", options.device]
     arguments += ["--world-sizes", ",".join(str(size) for size in options.world_sizes)]
     for name in options.exercises:
         arguments += ["--exercise", name]

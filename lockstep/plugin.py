@@ -46,6 +46,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--sandbox", choices=("auto", "bubblewrap", "none"), default="auto", help="where student code runs"
     )
+    group.addoption(
+        "--device",
+        choices=("cpu", "cuda"),
+        default="cpu",
+        help="cuda: checks that ask for a GPU get this machine's, not an emulated one",
+    )
     group.addoption("--json", dest="lockstep_json", metavar="FILE", help="write the result as JSON")
     group.addoption(
         "--world-sizes", default="2,3,4", metavar="N,N", help="numbers of ranks to try (default 2,3,4)"
@@ -120,7 +126,13 @@ class _Grading:
                 f"no sandbox, so nothing is graded: {problem}. `--sandbox none` runs the code unprotected: only for "
                 "code you trust"
             )
-        box = getattr(self._events, "box", None) or self._own_box(isolated)
+        real_gpus = len(bubblewrap.gpu_devices()) if self._config.getoption("device") == "cuda" else 0
+        if self._config.getoption("device") == "cuda" and not real_gpus:
+            raise pytest.UsageError(
+                "--device cuda, but this machine has no NVIDIA GPU that a process can open (no /dev/nvidia0); without "
+                "the option every check runs, on emulated GPUs where it needs one"
+            )
+        box = getattr(self._events, "box", None) or self._own_box(isolated, real_gpus)
         # Imported while the sandbox warms up; it brings in NumPy.
         from lockstep.check import Setting
 
@@ -130,12 +142,13 @@ class _Grading:
             seed=self.seed,
             world_sizes=self.world_sizes,
             self_check=bool(getattr(self._events, "self_check", False)),
+            real_gpus=real_gpus,
         )
 
-    def _own_box(self, isolated: bool) -> Box:
+    def _own_box(self, isolated: bool, real_gpus: int) -> Box:
         from lockstep.sandbox.box import open_box
 
-        box = open_box(self._chosen(self._graders()), isolated=isolated)
+        box = open_box(self._chosen(self._graders()), isolated=isolated, real_gpus=real_gpus)
         self._config.add_cleanup(box.close)
         return box
 

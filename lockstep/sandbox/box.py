@@ -16,6 +16,7 @@ from lockstep import wire
 from lockstep.exercise import Exercise, Server
 from lockstep.sandbox import bubblewrap, channel, seccomp
 from lockstep.sandbox.connection import Connection
+from lockstep.sandbox.limits import remove_forgotten_groups
 from lockstep.sandbox.outcome import Outcome
 from lockstep.sandbox.spec import RunSpec
 from lockstep.verdict import GraderFault
@@ -30,7 +31,7 @@ INSIDE_FILES = (
     "sandbox/lightning_names.py sandbox/lightning_spellings.py "
     "sandbox/device.py sandbox/device_amp.py sandbox/device_cuda.py sandbox/device_machine.py "
     "sandbox/device_marks.py sandbox/device_mixing.py sandbox/device_parallel.py sandbox/device_streams.py "
-    "sandbox/device_tensors.py sandbox/device_torch.py"
+    "sandbox/device_tensors.py sandbox/device_torch.py sandbox/gpus.py"
 ).split()
 INSIDE = "/opt/lockstep"
 PROBES = "/opt/probes"
@@ -52,21 +53,26 @@ class Box:
         probes: Mapping[str, Path],
         *,
         isolated: bool,
+        real_gpus: int = 0,
         last: Server = Server.FULL,
         modules: Sequence[str] = (),
     ) -> None:
         """Start the servers up to the `last` and return at once; `run` waits until the one it needs is warm.
 
-        The late server imports `modules` for exercises that need them.
+        The late server imports `modules` for exercises that need them. With `real_gpus` those of this machine
+        can be opened inside.
         Raises bubblewrap.SandboxUnavailable when `isolated` and this machine has no sandbox.
         """
         self.isolated = isolated
         self._probes = probes
+        self._real_gpus = real_gpus
         self._last = last
         self._modules = tuple(modules)
         self._start()
 
     def _start(self) -> None:
+        if self.isolated:
+            remove_forgotten_groups()
         self._workspace = None if self.isolated else tempfile.mkdtemp(prefix="lockstep-")
         self._filter = seccomp.filter_program() if self.isolated else None
         self._lease = bubblewrap.lease_uid() if self.isolated else None
@@ -97,6 +103,9 @@ class Box:
             "OMP_NUM_THREADS": "1",
             "MPLBACKEND": "Agg",
             "LANG": "C.UTF-8",
+            # Starting CUDA would spoil it for every fork, and to ask whether it is there the usual way starts it.
+            "CUDA_VISIBLE_DEVICES": "",
+            "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
         }
         path = [bubblewrap.PACKAGES, INSIDE] if self.isolated else [str(PACKAGE.parent)]
         python = bubblewrap.interpreter() if self.isolated else sys.executable
@@ -119,6 +128,7 @@ class Box:
             )
         visible = {f"{INSIDE}/lockstep/{name}": PACKAGE / name for name in INSIDE_FILES}
         visible |= {f"{PROBES}/{name}.py": path for name, path in self._probes.items()}
+        devices = bubblewrap.gpu_devices() + bubblewrap.gpu_driver() if self._real_gpus else ()
         with contextlib.ExitStack() as stack:
             etc: dict[str, int] = {}
             for name, text in bubblewrap.ETC_FILES.items():
@@ -130,7 +140,7 @@ class Box:
             if library := bubblewrap.library_path():
                 environment["LD_LIBRARY_PATH"] = library
             return subprocess.Popen(
-                bubblewrap.command(server, visible, etc, environment, self._lease),
+                bubblewrap.command(server, visible, etc, environment, self._lease, devices),
                 pass_fds=(*controls, *etc.values()),
                 env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
                 cwd="/",
@@ -241,10 +251,14 @@ class Box:
 
 
 def open_box(
-    exercises: Sequence[Exercise], *, isolated: bool, probes: Mapping[str, Path] | None = None
+    exercises: Sequence[Exercise],
+    *,
+    isolated: bool,
+    real_gpus: int = 0,
+    probes: Mapping[str, Path] | None = None,
 ) -> Box:
     """A box that can run these exercises' probes, and further ones; it is bound to no submission."""
     probes = {**(probes or {}), **{exercise.id: exercise.probe.resolve() for exercise in exercises}}
     modules = sorted({name for exercise in exercises for name in exercise.warm})
     last = max((exercise.server for exercise in exercises), default=Server.FULL)
-    return Box(probes, isolated=isolated, last=last, modules=modules)
+    return Box(probes, isolated=isolated, real_gpus=real_gpus, last=last, modules=modules)

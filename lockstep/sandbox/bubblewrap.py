@@ -76,11 +76,12 @@ def command(
     etc: Mapping[str, int],
     environment: Mapping[str, str],
     lease: Lease | None,
+    devices: Iterable[Path] = (),
 ) -> list[str]:
     """The full command that starts `server` in a box.
 
     `visible` maps paths inside to files outside (read-only); `etc` maps names below /etc to descriptors
-    that hold their text.
+    that hold their text; `devices` are files of /dev to be used inside.
     """
     binds = {**python_folders(), **visible}
     # An unprivileged bwrap resolves real paths, and a Python below /root is closed to it: bind it first.
@@ -101,6 +102,8 @@ def command(
     for name, fd in etc.items():
         bwrap += ["--ro-bind-data", str(fd), f"/etc/{name}"]
     bwrap += ["--dev", "/dev", "--proc", "/proc"]
+    for device in devices:
+        bwrap += ["--dev-bind", str(device), str(device)]
     for folder in ("/work", "/data", "/run", "/dev/shm"):
         bwrap += ["--dir", folder]
     # The server's own; every run gets its own over it.
@@ -127,6 +130,18 @@ def command(
     ]
     enter = ["unshare", "-m", "--propagation", "private", "sh", "-ec", script, "sh"]
     return ["nice", "-n", "5", *enter, *drop, *bwrap]
+
+
+def gpu_devices() -> tuple[Path, ...]:
+    """NVIDIA's GPUs that this process may open, one file for each."""
+    numbered = (path for path in Path("/dev").glob("nvidia*") if path.name[len("nvidia") :].isdigit())
+    return tuple(sorted(path for path in numbered if os.access(path, os.R_OK | os.W_OK)))
+
+
+def gpu_driver() -> tuple[Path, ...]:
+    """The files by which the driver of NVIDIA's GPUs is spoken to, beside the GPUs' own."""
+    names = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools")
+    return tuple(path for path in (Path("/dev", name) for name in names) if path.exists())
 
 
 def python_folders() -> dict[str, Path]:

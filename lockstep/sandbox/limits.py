@@ -113,6 +113,17 @@ def open_cgroup() -> Cgroup | None:
     return Cgroup(made, unified=False)
 
 
+def remove_forgotten_groups() -> None:
+    """Remove the groups of processes that are gone: of a lockstep that was killed before it could do so itself."""
+    for parent in set(_own_groups().values()):
+        for folder in parent.glob("lockstep-*-*"):
+            owner = folder.name.split("-")[1]
+            if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+                # The kernel refuses it while a process is left in the group.
+                with contextlib.suppress(OSError):
+                    folder.rmdir()
+
+
 def _own_groups() -> dict[str, Path]:
     """This process's group folder per v1 controller, and under "" for the unified hierarchy."""
     own: dict[str, str] = {}

@@ -15,7 +15,7 @@ import select
 import signal
 import socket
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import cast
 
 from lockstep.sandbox import channel, confine
@@ -54,7 +54,11 @@ def main(*fds: int) -> None:
         probe_code(probe)
     gc.disable()  # the imports make few cycles and a million objects
     modules = cast(list[str], configuration.fields["modules"])
-    imports = [import_early, import_the_rest, functools.partial(import_modules, modules)]
+    imports: list[Callable[[], None]] = [
+        import_early,
+        import_the_rest,
+        functools.partial(import_modules, modules),
+    ]
     for import_more, control in zip(imports, controls, strict=False):
         import_more()
         if control is controls[-1] or os.fork() != 0:
