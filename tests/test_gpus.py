@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ def test_without_a_gpu_there_is_no_verdict_but_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bubblewrap, "gpu_devices", lambda: ())
+    (tmp_path / "tiny.py").touch()
     with pytest.raises(CouldNotGrade, match="no NVIDIA GPU that a process can open"):
         grade(Options(tmp_path, device="cuda", graders=LAB), Silent())
 
@@ -33,14 +35,11 @@ def test_gpus_are_emulated_unless_the_run_may_use_as_many_real_ones(monkeypatch:
             assert torch.cuda.device_count() == 2
             assert torch.ones(2, device="cuda:1").sum().item() == 2
     monkeypatch.setenv(REAL_GPUS, "2")
-    seen_inside = []
     with gpus(2):
         # Whether this machine has any does not matter: they are no longer hidden, and nothing stands in for them.
-        import os
-
-        seen_inside.append(os.environ.get("CUDA_VISIBLE_DEVICES"))
+        assert "CUDA_VISIBLE_DEVICES" not in os.environ
         assert torch.cuda.is_available.__module__ == "torch.cuda"
-    assert seen_inside == [None]
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
 
 
 def test_the_driver_is_within_reach_only_where_it_was_asked_for(tmp_path: Path) -> None:
