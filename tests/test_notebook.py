@@ -265,7 +265,9 @@ OLD = {
 
 def test_a_notebook_of_version_3_is_converted(tmp_path: Path) -> None:
     read = open_notebook(tmp_path, json.dumps(OLD).encode())
-    assert read.files["lfw_dataset.py"] == b"# %% cell 1 (2 lines)\nx = 1\ny = 2\n# %% cell 2 (1 line)\nz = 3\n"
+    assert (
+        read.files["lfw_dataset.py"] == b"# %% cell 1 (2 lines)\nx = 1\ny = 2\n# %% cell 2 (1 line)\nz = 3\n"
+    )
 
 
 ODD_BUT_READABLE = {
