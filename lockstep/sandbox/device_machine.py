@@ -187,7 +187,7 @@ class Machine:
 
     def copy(self, tensor: torch.Tensor, index: int) -> torch.Tensor:
         """A copy on another device, outside of autograd."""
-        with torch._C._DisableTorchDispatch():
+        with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunctionSubclass():
             copied = tensor.detach().clone()
         return self.put(copied, index)
 

@@ -73,8 +73,8 @@ def index_of(tensor: torch.Tensor) -> int:
     """The GPU that holds a tensor, or CPU or LOOSE."""
     try:
         mark = getattr(tensor.untyped_storage(), _MARK, None)
-    except (NotImplementedError, RuntimeError):
-        # Sparse tensors have no storage of their own; the tensor itself is marked.
+    except (NotImplementedError, RuntimeError, ValueError):
+        # Sparse and lazy tensors have no storage to show; the tensor itself is marked.
         mark = tensor.__dict__.get(_MARK)
     return CPU if mark is None else mark.index
 
@@ -100,7 +100,7 @@ def put(tensor: torch.Tensor, index: int, memory: Memory) -> None:
     try:
         holder: dict[str, Any] = tensor.untyped_storage().__dict__
         size = tensor.untyped_storage().nbytes() if index >= 0 else 0
-    except (NotImplementedError, RuntimeError):
+    except (NotImplementedError, RuntimeError, ValueError):
         holder, size = tensor.__dict__, 0
     if index == CPU:
         holder.pop(_MARK, None)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import nn
 from torch.optim import optimizer
 
 from lockstep.sandbox.device_machine import Machine
@@ -22,6 +23,8 @@ def patch_torch(machine: Machine) -> None:
     machine.patches.set(torch.backends.cudnn, "is_acceptable", lambda tensor: False)
     for name in _NAMES:
         machine.patches.set(torch.cuda, f"{name}Tensor", _legacy_type(machine, f"{name}Tensor"))
+    for kind in (nn.RNNBase, nn.LSTM):
+        machine.patches.set(kind, "check_forward_args", _same_device(kind.check_forward_args))
     real = torch.set_default_tensor_type
 
     def set_default_tensor_type(kind: Any) -> None:
@@ -34,6 +37,24 @@ def patch_torch(machine: Machine) -> None:
             real(kind)
 
     machine.patches.set(torch, "set_default_tensor_type", set_default_tensor_type)
+
+
+def _same_device(real: Callable[..., None]) -> Callable[..., None]:
+    """What CUDA checks before a recurrent network, whose single steps are all that is seen of it here."""
+
+    def check_forward_args(self: nn.RNNBase, data: torch.Tensor, hidden: Any, batch_sizes: Any) -> None:
+        states = hidden if isinstance(hidden, tuple) else (hidden,)
+        weights = [weight for weight in self._flat_weights if weight is not None]
+        for what, others in (("hidden", states), ("parameter", weights)):
+            for other in others:
+                if index_of(other) != index_of(data):
+                    raise RuntimeError(
+                        f"Input and {what} tensors are not at the same device, found input tensor at "
+                        f"{data.device} and {what} tensor at {other.device}"
+                    )
+        real(self, data, hidden, batch_sizes)
+
+    return check_forward_args
 
 
 def _not_compiled(model: Callable[..., Any] | None = None, **_: Any) -> Any:
