@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import multiprocessing
+import sys
 import threading
 import time
 import warnings
