@@ -192,7 +192,7 @@ def _compared(name: str, series: Series, batches: Sequence[Batch], epochs: int) 
     steps = series.steps
     if any(later <= earlier for earlier, later in pairwise(steps)):
         return Problem(
-            f"the steps of {safe(series.tag, 60)} do not rise: step {_first_return(steps)} comes after a later one or twice",
+            f"the steps of {safe(series.tag, 60)} do not rise: step {_first_return(steps)} comes twice or too late",
             "Count a global step through all epochs, global_step += 1 after every batch; the batch number begins anew "
             "with each epoch.",
         )

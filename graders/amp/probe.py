@@ -14,6 +14,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -22,6 +23,8 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.data import DataLoader
 
+from lockstep.sandbox.cells import read_cells
+from lockstep.sandbox.device import emulated_gpus, home
 from lockstep.sandbox.probing import Inputs, Observation, Student, StudentMistake, kind, plain, plain_tensor
 from lockstep.wire import Array, Json
 
@@ -140,9 +143,7 @@ def _home(value: object) -> object:
     """A tensor of an emulated GPU as a plain one; anything else as it is."""
     if not isinstance(value, torch.Tensor) or value.device.type == "cpu":
         return value
-    from lockstep.sandbox.device import home
-
-    return home(value)
+    return cast(object, home(value))
 
 
 class Loss(nn.CrossEntropyLoss):
@@ -165,8 +166,6 @@ def _device(inputs: Inputs) -> Iterator[torch.device]:
     if inputs.values.get("gpu") is not True:
         yield torch.device("cpu")
         return
-    from lockstep.sandbox.device import emulated_gpus
-
     with emulated_gpus(1):
         yield torch.device("cuda", 0)
 
@@ -523,15 +522,21 @@ def _run(student: Student, inputs: Inputs) -> tuple[int, dict[str, Json]]:
         student.load(MODULE)  # says what is missing
     with open(path, encoding="utf-8", errors="replace") as file:
         text = file.read()
-    if is_notebook(text):
+    if student.is_notebook(MODULE):
         if accumulation is not None:
             options = {**options, "accumulation": accumulation}
-        with student.calling(f"reading the constants of {MODULE}"):
-            text = with_constants(text, options)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-        can = accumulation is not None and "accum" in text.lower()
-        return student.run_script(f"{MODULE}.py"), {"notebook": True, "accumulates": can}
+        with student.calling("reading the constants of amp_train.ipynb"):
+            tagged = any(cell.is_parameters for cell in read_cells(text) or ())
+            if not tagged:
+                text = _tagged(text, options)
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(text)
+            chosen = constants(text, options)
+        run = student.run_notebook(MODULE, chosen)
+        if run.error is not None:
+            raise run.error
+        can = any(_option(name) == "accumulation" for name in chosen)
+        return 0, {"notebook": True, "accumulates": can, "tagged": tagged}
     words = command_line(options)
     flag = re.search(r"""["'](--[\w-]*accum[\w-]*)["']""", text)
     can = accumulation is not None and flag is not None
@@ -554,71 +559,35 @@ def command_line(options: dict[str, Json]) -> list[str]:
     return words
 
 
-# How intake marks the cells of a notebook that it made a script of.
-_CELL = re.compile(r"# %% cell \d+( \[parameters\])?$")
+def constants(source: str, options: dict[str, Json]) -> dict[str, Any]:
+    """The judge's values for the constants that a notebook's `parameters` cell defines, by their names there."""
+    found: dict[str, Any] = {}
+    lines = source.split("\n")
+    for cell in read_cells(source) or ():
+        if not cell.is_parameters:
+            continue
+        start = cell.first_line - 1
+        for statement in ast.parse("\n".join(lines[start : start + cell.lines])).body:
+            targets = statement.targets if isinstance(statement, ast.Assign) else []
+            if isinstance(statement, ast.AnnAssign):
+                targets = [statement.target]
+            for target in targets:
+                if isinstance(target, ast.Name) and _option(target.id) in options:
+                    value = options[_option(target.id)]
+                    is_path = "Path(" in ast.unparse(statement)
+                    found[target.id] = Path(value) if is_path and isinstance(value, str) else value
+    return found
 
 
-def is_notebook(text: str) -> bool:
-    """Whether a source was handed in as a notebook."""
-    return any(_CELL.match(line) for line in text.split("\n"))
-
-
-def with_constants(text: str, options: dict[str, Json]) -> str:
-    """A notebook's source with the judge's values for its constants, line by line where they were.
-
-    They stand in the cell tagged `parameters`, or at the top level of any cell where none is tagged: as
-    assignments, in a class, in a dict or as arguments of a Namespace.
-    """
-    lines = text.split("\n")
-    cells = [number for number, line in enumerate(lines, 1) if _CELL.match(line)]
-    tagged = [number for number in cells if "[parameters]" in lines[number - 1]]
-    first = tagged[0] if tagged else 0
-    last = (
-        min((number for number in cells if number > first), default=len(lines) + 1)
-        if tagged
-        else len(lines) + 1
-    )
-    places: list[tuple[int, int, int, int, str]] = []
-    for statement in ast.parse(text).body:
-        if first <= statement.lineno < last:
-            for name, value in _constants(statement):
-                option = _option(name)
-                if option in options and value.end_lineno is not None and value.end_col_offset is not None:
-                    new = repr(options[option])
-                    if "Path(" in ast.unparse(value):
-                        new = f"__import__('pathlib').Path({new})"
-                    where = (value.lineno, value.col_offset, value.end_lineno, value.end_col_offset)
-                    places.append((*where, new))
-    encoded = [line.encode() for line in lines]
-    # From the end, so that what comes before keeps its place; line breaks stay, so that lines keep their numbers.
-    for line, column, end_line, end_column, new in sorted(places, reverse=True):
-        after = encoded[end_line - 1][end_column:]
-        encoded[line - 1] = (
-            encoded[line - 1][:column] + b"(" + new.encode() + b"\n" * (end_line - line) + b")"
-        )
-        encoded[line - 1] += after
-        del encoded[line:end_line]
-    return "\n".join(line.decode() for line in encoded)
-
-
-def _constants(statement: ast.stmt) -> Iterator[tuple[str, ast.expr]]:
-    if isinstance(statement, ast.ClassDef):
-        for inner in statement.body:
-            yield from _constants(inner)
-    if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name) and statement.value:
-        yield statement.target.id, statement.value
-    if not isinstance(statement, ast.Assign):
-        return
-    value = statement.value
-    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name | ast.Attribute):
-        yield from ((word.arg, word.value) for word in value.keywords if word.arg is not None)
-    if isinstance(value, ast.Dict):
-        for key, item in zip(value.keys, value.values, strict=True):
-            if isinstance(key, ast.Constant) and isinstance(key.value, str):
-                yield key.value, item
-    for target in statement.targets:
-        if isinstance(target, ast.Name) and not isinstance(value, ast.Dict):
-            yield target.id, value
+def _tagged(source: str, options: dict[str, Json]) -> str:
+    """A notebook's source with the tag `parameters` at the first cell that looks like it."""
+    for cell in read_cells(source) or ():
+        lines = source.split("\n")
+        lines[cell.first_line - 2] = lines[cell.first_line - 2].replace(" lines)", " lines) [parameters]", 1)
+        candidate = "\n".join(lines)
+        if len(constants(candidate, options)) >= 3:
+            return candidate
+    return source
 
 
 def _option(name: str) -> str:
