@@ -6,6 +6,7 @@ import errno
 import os
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -18,7 +19,7 @@ import pytest
 from lockstep.exercise import Server
 from lockstep.sandbox import bubblewrap
 from lockstep.sandbox.box import Box
-from lockstep.sandbox.limits import MIB, Limits, open_cgroup
+from lockstep.sandbox.limits import MIB, Limits, _own_groups, open_cgroup, remove_forgotten_groups
 from lockstep.sandbox.outcome import Outcome
 from lockstep.verdict import Crashed, GraderFault, Hung, LimitExceeded, Verdict
 from tests.sandboxed import (
@@ -83,6 +84,16 @@ def test_each_server_has_what_those_before_it_have_and_no_threads(last: Server) 
 
 
 # What it can see
+
+
+def test_packages_are_those_pinned_here_and_no_others(box: Box) -> None:
+    source = """
+        import sys
+
+        def main():
+            return [folder for folder in sys.path if folder.endswith("-packages")]
+    """
+    assert seen(box, source) == [bubblewrap.PACKAGES]
 
 
 def test_it_sees_no_process_but_its_own(box: Box) -> None:
@@ -637,6 +648,26 @@ def test_threads_are_limited_without_control_groups(box: Box, monkeypatch: pytes
     assert isinstance(problem, LimitExceeded), problem
     assert "more than the 40 processes and threads" in str(problem)
     box.settle()  # and the one that is prepared now has none
+
+
+@pytest.mark.skipif(not _has_groups(), reason="no control groups here")
+def test_groups_of_a_killed_lockstep_are_removed_by_the_next() -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    parent = _own_groups()["pids"] if "pids" in _own_groups() else _own_groups()[""]
+    dead, busy, own = (
+        parent / f"lockstep-{pid}-{n}" for pid, n in ((ended.pid, 0), (ended.pid, 1), (os.getpid(), "x"))
+    )
+    for group in (dead, busy, own):
+        group.mkdir()
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as survivor:
+        (busy / "cgroup.procs").write_text(str(survivor.pid))
+        remove_forgotten_groups()
+        left = [group.exists() for group in (dead, busy, own)]
+        survivor.kill()
+    for group in (busy, own):
+        group.rmdir()
+    assert left == [False, True, True]
 
 
 # How it ends

@@ -35,7 +35,14 @@ INSIDE_FILES = (
 ).split()
 INSIDE = "/opt/lockstep"
 PROBES = "/opt/probes"
-START = "import sys; sys.path += {path!r}; from lockstep.sandbox.server import main; main(*map(int, sys.argv[1:]))"
+START = """
+import sys
+sys.path[:] = [folder for folder in sys.path if not folder.endswith({hidden!r})] + {path!r}
+from lockstep.sandbox.server import main
+main(*map(int, sys.argv[1:]))
+"""
+# Where the interpreter that a virtual environment was made from keeps packages of its own; not those pinned here.
+FOREIGN_PACKAGES = ("site-packages", "dist-packages")
 END_SECONDS = 10.0
 # A hundred processes that each map torch take seconds to end on a busy machine.
 GONE_SECONDS = 60.0
@@ -108,8 +115,9 @@ class Box:
             "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
         }
         path = [bubblewrap.PACKAGES, INSIDE] if self.isolated else [str(PACKAGE.parent)]
+        hidden = FOREIGN_PACKAGES if self.isolated else ()
         python = bubblewrap.interpreter() if self.isolated else sys.executable
-        server = [python, "-I", "-X", "utf8", "-c", START.format(path=path), *map(str, controls)]
+        server = [python, "-I", "-X", "utf8", "-c", START.format(path=path, hidden=hidden), *map(str, controls)]
         if not self.isolated:
             environment = {
                 **os.environ,

@@ -1,0 +1,61 @@
+"""The demo leaves nothing behind, however it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lockstep.sandbox.limits import _own_groups
+from tests.sandboxed import ROOT, is_alive
+
+
+@pytest.mark.parametrize("to_all", [True, False], ids=["Ctrl-C in a terminal", "kill -INT"])
+def test_an_interrupted_demo_leaves_nothing(to_all: bool, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "fixtures.demo", "--exercise", "scaling", "--jobs", "2"]
+    demo = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert demo.stderr is not None
+        assert demo.stderr.readline().startswith("10 of ")  # by now all processes grade
+        graders = _graders(demo.pid)
+        assert len(graders) == 2
+        assert len([path for path in tmp_path.iterdir() if path.name.startswith("lockstep-demo-")]) == 1
+        (os.killpg if to_all else os.kill)(demo.pid, signal.SIGINT)
+        _, said = demo.communicate(timeout=100)
+    finally:
+        if demo.poll() is None:
+            os.killpg(demo.pid, signal.SIGKILL)
+            demo.wait()
+    assert demo.returncode == 130
+    assert said.splitlines()[-1] == "demo: stopped before there was a result"
+    assert not [pid for pid in graders if is_alive(pid)]
+    assert list(tmp_path.iterdir()) == []
+    left = [
+        group
+        for parent in _own_groups().values()
+        for pid in graders
+        for group in parent.glob(f"lockstep-{pid}-*")
+    ]
+    assert left == []
+
+
+def _graders(pid: int) -> set[int]:
+    """The processes that grade; beside them multiprocessing keeps one that ends some time after the demo."""
+    children = {
+        int(child)
+        for thread in os.listdir(f"/proc/{pid}/task")
+        for child in Path(f"/proc/{pid}/task/{thread}/children").read_text().split()
+    }
+    return {child for child in children if b"spawn_main" in Path(f"/proc/{child}/cmdline").read_bytes()}
