@@ -24,7 +24,7 @@ SAMPLES = build.all_submissions(EXERCISE)
 # What the message or hint of a mistake's own check must say, so that its author knows what to do next.
 WORDS: dict[str, dict[str, Sequence[str]]] = {
     "fixed_port": {"joins_group": ["Two jobs", "MASTER_PORT"]},
-    "rank_as_device": {"joins_group": ["LOCAL_RANK", "expected cuda:0"]},
+    "rank_as_device": {"joins_group": ["LOCAL_RANK", "two nodes with two GPUs", "no such GPU"]},
     "gloo_everywhere": {"joins_group": ["nccl"]},
     "never_wraps": {"weights_in_sync": ["not equal", "wrap_model"]},
     "local_sgd": {"weights_in_sync": ["average the gradients"]},

@@ -91,7 +91,7 @@ def test_packages_are_those_pinned_here_and_no_others(box: Box) -> None:
         import sys
 
         def main():
-            return [folder for folder in sys.path if folder.endswith("-packages")]
+            return [folder for folder in sys.path if folder.endswith("packages")]
     """
     assert seen(box, source) == [bubblewrap.PACKAGES]
 

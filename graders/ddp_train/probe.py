@@ -6,6 +6,7 @@ values came back. The judge compares the ranks with one another and with a train
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
 import os
@@ -22,6 +23,7 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.data import DataLoader, Dataset
 
+from lockstep.sandbox.gpus import gpus
 from lockstep.sandbox.probing import Inputs, Observation, Student, StudentMistake, kind, plain, plain_tensor
 from lockstep.wire import Array, Json
 
@@ -219,8 +221,12 @@ def _wait_for_all(student: Student, inputs: Inputs) -> None:
 
 def join(student: Student, inputs: Inputs) -> Observation:
     """setup(), then one collective of each rank's own number: only a group that works can add them up."""
-    if inputs.values.get("gpus"):
-        _pretend_gpus(cast(int, inputs.values["gpus"]))
+    count = inputs.values.get("gpus")
+    with gpus(cast(int, count)) if count else contextlib.nullcontext():
+        return _join(student, inputs)
+
+
+def _join(student: Student, inputs: Inputs) -> Observation:
     lab = Lab(student)
     chosen = {name: inputs.values[name] for name in ("backend", "init_method") if name in inputs.values}
     shown = ", ".join(f"{name}={value!r}" for name, value in chosen.items())
@@ -228,6 +234,8 @@ def join(student: Student, inputs: Inputs) -> Observation:
     values: dict[str, Json] = {"device": _device(device), "initialized": dist.is_initialized()}
     if dist.is_initialized():
         total = inputs.tensor("number")
+        if dist.get_backend() == "nccl":
+            total = total.cuda()
         with student.calling("adding up one number of each rank after setup()"):
             dist.all_reduce(total)
         values |= {
@@ -235,7 +243,7 @@ def join(student: Student, inputs: Inputs) -> Observation:
             "world_size": dist.get_world_size(),
             "backend": str(dist.get_backend()),
         }
-        return Observation(values, {"total": total})
+        return Observation(values, {"total": total.cpu()})
     return Observation(values)
 
 
@@ -246,27 +254,8 @@ def _device(device: object) -> Json:
     if type(device) is not str:
         return {"type": kind(device)}
     if device == "cuda":
-        return f"cuda:{_current_gpu[0]}"
+        return f"cuda:{torch.cuda.current_device()}"
     return device
-
-
-_current_gpu = [0]
-
-
-def _pretend_gpus(count: int) -> None:
-    """Make this machine look as if it had GPUs, as far as choosing a device and a backend goes."""
-
-    def set_device(device: object) -> None:
-        index = torch.device(cast(Any, device)).index if not isinstance(device, int) else device
-        _current_gpu[0] = index or 0
-
-    torch.cuda.is_available = lambda: True
-    torch.cuda.device_count = lambda: count
-    torch.cuda.set_device = set_device  # type: ignore[assignment]
-    torch.cuda.current_device = lambda: _current_gpu[0]
-    torch.cuda.get_device_name = lambda *_: "a GPU"  # type: ignore[assignment]
-    torch.cuda.manual_seed = torch.cuda.manual_seed_all = lambda *_: None  # type: ignore[assignment]
-    torch.cuda.empty_cache = lambda: None
 
 
 def start(student: Student, inputs: Inputs) -> Observation:

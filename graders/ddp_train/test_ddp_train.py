@@ -21,7 +21,7 @@ from lockstep.check import Check, Inputs
 from lockstep.compare import close, difference, integer, number, shown
 from lockstep.sandbox.limits import MIB, Limits
 from lockstep.sandbox.outcome import Outcome, RankOutcome
-from lockstep.verdict import CheckEnded
+from lockstep.verdict import CheckEnded, Crashed
 from lockstep.wire import Array, Json
 
 # A larger step makes two right trainings drift apart by the rounding alone: at 0.2 a thousandfold in 24 steps.
@@ -31,6 +31,7 @@ CLOSE = {"rtol": 2e-3, "atol": 2e-5}
 SCRIPT_LIMITS = Limits(disk=512 * MIB)  # a checkpoint of ResNet-18 with momentum is 90 MB
 RESNET18_BYTES = 44_000_000
 
+LOCAL_RANK_HINT = "RANK counts over all nodes; the number of a GPU within its node is LOCAL_RANK."
 WRAP_HINT = (
     "wrap_model has to return DistributedDataParallel(model), and train_one_epoch has to call that wrapped "
     "model, not model.module: only its forward prepares the averaging that backward() does."
@@ -104,6 +105,8 @@ def test_joins_group(check: Check) -> None:
             raise
     _joined(check, 2, "with init_method='file:///tmp/meet'", init_method="file:///tmp/meet")
     _two_nodes(check)
+    if check.real_gpus:
+        _on_a_gpu(check)
     _two_jobs(check)
 
 
@@ -156,13 +159,21 @@ def _two_nodes(check: Check) -> None:
     numbers = check.rng.integers(1, 1 << 40, 4)
     nodes = [{"LOCAL_RANK": str(r % 2), "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": str(r // 2),
               "NODE_RANK": str(r // 2), "GROUP_WORLD_SIZE": "2"} for r in range(4)]  # fmt: skip
-    outcome = check.run(
-        "join",
-        ranks=4,
-        values={"gpus": 2},
-        env=nodes,
-        per_rank=[Inputs(arrays={"number": np.array([value])}) for value in numbers],
-    )
+    try:
+        outcome = check.run(
+            "join",
+            ranks=4,
+            values={"gpus": 2},
+            env=nodes,
+            per_rank=[Inputs(arrays={"number": np.array([value])}) for value in numbers],
+        )
+    except Crashed as ended:
+        if "device ordinal" not in ended.feedback.message:
+            raise
+        raise Crashed(
+            f"On two nodes with two GPUs each, where LOCAL_RANK is 0 or 1: {ended.feedback.message}",
+            f"That node has no such GPU. {LOCAL_RANK_HINT}",
+        ) from None
     for rank, seen in enumerate(outcome.ranks):
         call = f"setup() on rank {rank} of 4 on two nodes with two GPUs each (LOCAL_RANK {rank % 2})"
         _in_group(check, seen, rank, 4, int(numbers.sum()), call)
@@ -170,12 +181,29 @@ def _two_nodes(check: Check) -> None:
         check.expect(
             device == f"cuda:{rank % 2}",
             f"{call} returned {shown(device)}, expected cuda:{rank % 2}.",
-            "RANK counts over all nodes; the number of a GPU within its node is LOCAL_RANK.",
+            LOCAL_RANK_HINT,
         )
         check.expect(
             any(event.get("name") == "nccl" for event in seen.events),
             f"{call} did not ask for the nccl backend.",
             "With GPUs the backend is nccl, without them gloo, unless setup is given another.",
+        )
+
+
+def _on_a_gpu(check: Check) -> None:
+    """One rank on a real GPU: nccl refuses two on the same."""
+    number = check.rng.integers(1, 1 << 40, 1)
+    env = {"CUDA_VISIBLE_DEVICES": "0"}
+    (seen,) = check.run(
+        "join", ranks=1, values={"gpus": 1}, arrays={"number": number}, env=env, seconds=60.0
+    ).ranks
+    call = "setup() on one rank with a real GPU"
+    _in_group(check, seen, 0, 1, int(number[0]), call)
+    for what, wanted in (("device", "cuda:0"), ("backend", "nccl")):
+        check.expect(
+            seen.values.get(what) == wanted,
+            f"{call}: {what} is {shown(seen.values.get(what))}, expected {wanted}.",
+            "With a GPU the device is cuda:LOCAL_RANK and the backend nccl.",
         )
 
 

@@ -117,7 +117,15 @@ class Box:
         path = [bubblewrap.PACKAGES, INSIDE] if self.isolated else [str(PACKAGE.parent)]
         hidden = FOREIGN_PACKAGES if self.isolated else ()
         python = bubblewrap.interpreter() if self.isolated else sys.executable
-        server = [python, "-I", "-X", "utf8", "-c", START.format(path=path, hidden=hidden), *map(str, controls)]
+        server = [
+            python,
+            "-I",
+            "-X",
+            "utf8",
+            "-c",
+            START.format(path=path, hidden=hidden),
+            *map(str, controls),
+        ]
         if not self.isolated:
             environment = {
                 **os.environ,
