@@ -75,6 +75,15 @@ def test_a_correct_sample_is_its_folder_without_the_description(root: Path, tmp_
     assert "exec" in (tmp_path / "sub" / "task.sh").read_text()
 
 
+def test_a_notebook_takes_the_place_of_the_file_and_finds_what_is_given(root: Path, tmp_path: Path) -> None:
+    notebook = root / "fixtures/submissions/task/correct/cells"
+    notebook.mkdir()
+    (notebook / "about.toml").write_text('why = "in cells"\nbase = "given"\n')
+    (notebook / "task.ipynb").write_text("{}")
+    cells, *_ = all_submissions("task", root)
+    assert names(build(cells, tmp_path / "out")) == {"task.ipynb", "given.py"}
+
+
 def test_a_mistake_may_start_from_a_correct_sample(root: Path, tmp_path: Path) -> None:
     text = MISTAKE.replace("reference", "correct/odd").replace('"a + b"', '"b + a"')
     add_mistake(root, text)
