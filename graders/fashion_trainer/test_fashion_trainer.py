@@ -27,13 +27,14 @@ BATCH_SIZE = 8
 # Half precision on a GPU is fine, and so are other ways to round an accuracy; the mistakes differ by more.
 CLOSE_LOGITS = {"rtol": 0.05, "atol": 0.05}
 ACCURACY_ROUNDING = 0.0051
-# The emptiest answers are 10 % right and any optimizer leaves 20 % of the first loss or less: see the tests.
+# Of the first loss Adam leaves 1 %, plain SGD 20 %, the slowest optimizers 65 %: see the tests.
 LEAST_FALL = 0.8
 # A GPU is told to be missing in many words; all of them name CUDA.
 NEEDS_GPU = re.compile(r"cuda|nvidia", re.IGNORECASE)
 REPORT = "fashion.json"
 NO_GPUS = {"CUDA_VISIBLE_DEVICES": ""}
 
+DEVICE_LINE = "return torch.device('cuda' if torch.cuda.is_available() else 'cpu')"
 GUARD_HINT = (
     "Ask first: torch.cuda.is_available() says whether there is a GPU. Send things to `device` with .to(device) "
     "instead of .cuda(), and call torch.cuda functions only where device.type is 'cuda'."
@@ -297,7 +298,7 @@ def _asks_for_gpu(check: Check) -> None:
     check.expect(
         isinstance(device, str) and device in ("cuda", "cuda:0"),
         f"get_device() on a machine with a GPU returned {_device(device, kind)}, expected torch.device('cuda').",
-        "torch.device('cuda' if torch.cuda.is_available() else 'cpu')",
+        DEVICE_LINE,
     )
     if kind != "a torch.device":
         check.note(
@@ -327,9 +328,9 @@ def _works_on_gpu(
             "Work on the device that is handed in: images.to(device), and no .cpu() around the model.",
         )
     trained = expected.state(seen, "trained", weights)
-    if trained is None or all(np.array_equal(trained[name], weights[name]) for name in weights):
+    if trained is None:
         check.fail(
-            "train on a machine with a GPU: afterwards the model's weights are what they were before, or no numbers.",
+            "train on a machine with a GPU: the model's weights are no longer finite numbers.",
             "Train the model that is handed in, and make the optimizer for its parameters on the device.",
         )
     evaluated = expected.calls(seen, "test")
@@ -430,7 +431,7 @@ def test_no_cuda_needed(check: Check) -> None:
         check.expect(
             isinstance(device, str) and device == "cpu",
             f"get_device() on a machine without a GPU returned {_device(device, kind)}, expected torch.device('cpu').",
-            "torch.device('cuda' if torch.cuda.is_available() else 'cpu')",
+            DEVICE_LINE,
         )
         seen = check.run(
             "script",
@@ -508,7 +509,7 @@ def test_eval_mode(check: Check) -> None:
         in_training == 0,
         f"{call}: dropout and batch norm were in training mode in {in_training} of them"
         + (", and gradients were recorded." if with_grad else "."),
-        "Call model.eval() first. " + (no_grad if with_grad else ""),
+        f"Call model.eval() first. {no_grad}" if with_grad else "Call model.eval() first.",
         points=0.0 if with_grad else check.points / 2,
     )
     wrong = difference(
@@ -561,11 +562,13 @@ def test_returns_mean_loss(check: Check) -> None:
     epochs = 3
     patterns = Patterns(check.rng)
     tail = int(check.rng.integers(1, 3))
-    # Wrong labels at the end: the loss of the short last batch is far from the others'.
-    train = patterns.draw(6 * BATCH_SIZE + tail, mislabelled=0.1, tail=tail)
-    test = patterns.draw(BATCH_SIZE)
+    train = patterns.draw(6 * BATCH_SIZE + tail)
     shape = expected.make_shape(check.rng)
     weights = expected.make_weights(check.rng, shape)
+    # The short last batch has the wrong labels that the untrained network takes for least likely: its loss is far
+    # from the others', before the training and after.
+    train = expected.mislabelled_last(train, tail, expected.logits_of(shape, weights, train.images[-tail:]))
+    test = patterns.draw(BATCH_SIZE)
     seen = look(
         check,
         "train_and_evaluate",
@@ -650,7 +653,7 @@ def _matches(check: Check, call: str, values: Sequence[float], ways: Mapping[str
             return
     for kind in kinds:
         for epochs in (ways[kind], ways[f"{kind}softmax"]):
-            for hint, candidate in _mistaken(epochs).items():
+            for hint, candidate in _mistaken(epochs):
                 if _same(values, candidate):
                     _unlike(check, call, values, epochs, hint)
     _unlike(
@@ -680,34 +683,27 @@ def _means(epochs: Sequence[Epoch]) -> list[float]:
     return [float(np.concatenate(batches).mean()) for batches in epochs]
 
 
-def _mistaken(epochs: Sequence[Epoch]) -> dict[str, list[float]]:
-    """What the usual slips return, by what to do about them."""
+def _mistaken(epochs: Sequence[Epoch]) -> list[tuple[str, list[float]]]:
+    """What to do about the usual slips, and what they return."""
     means = [[float(batch.mean()) for batch in batches] for batches in epochs]
     sums = [sum(one) for one in means]
     items = [float(np.concatenate(batches).sum()) for batches in epochs]
-    running = [float(value) for value in np.cumsum(sums)]
-    n, n_batches = sum(len(batch) for batch in epochs[0]), len(epochs[0])
-    last = "That is the loss of the last batch alone: add up over the epoch."
-    total = "That is the sum over the batches: divide by the number of pictures, with every batch's loss times its size."
-    unweighted = (
-        "That is the mean over the batches, in which the pictures of the short last batch count more than the others: "
-        "weight each batch's loss with len(labels)."
-    )
+    n, n_batches, full = sum(len(batch) for batch in epochs[0]), len(epochs[0]), len(epochs[0][0])
+    unweighted = "the pictures of the short last batch count more than the others: weight each batch's loss with len(labels)."
     reset = "The sum goes on from epoch to epoch: set it to zero at the start of each."
-    return {
-        last: [one[-1] for one in means],
-        total: sums,
-        unweighted: [value / n_batches for value in sums],
-        "That is the sum over the pictures: divide by their number.": items,
-        "The batches' mean losses are added up as they are and divided by the number of pictures: multiply each by "
-        "len(labels) first.": [value / n for value in sums],
-        reset: running,
-        f"{reset} ": [value / n_batches for value in running],
-        f"{reset}  ": [value / n for value in np.cumsum(items)],
-        "That is one number for each batch: one for each epoch is asked for.": [
-            x for one in means for x in one
-        ],
-    }
+    return [
+        ("That is the loss of the last batch alone: add up over the epoch.", [one[-1] for one in means]),
+        ("That is the sum over the batches: divide by the number of pictures, with every batch's loss times its size.", sums),
+        (f"That is the mean over the batches: {unweighted}", [value / n_batches for value in sums]),
+        (f"Every batch is weighted as a full one: {unweighted}", [value * full / n for value in sums]),
+        ("That is the sum over the pictures: divide by their number.", items),
+        ("The batches' means are added up and divided by the number of pictures: multiply each by len(labels) first.",
+         [value / n for value in sums]),
+        (reset, [float(value) for value in np.cumsum(sums)]),
+        (reset, [float(value) / n_batches for value in np.cumsum(sums)]),
+        (reset, [float(value) / n for value in np.cumsum(items)]),
+        ("That is one number for each batch: one for each epoch is asked for.", [x for one in means for x in one]),
+    ]  # fmt: skip
 
 
 def _same(values: Sequence[float], wanted: Sequence[float]) -> bool:
