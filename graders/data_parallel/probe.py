@@ -116,12 +116,28 @@ def forward(student: Student, inputs: Inputs) -> Observation:
             batch = inputs.tensor(name)
             what = f"calling the wrapped model {_on(gpus)} for a batch of {len(batch)}"
             with student.calling(what), torch.no_grad():
-                output = wrapped(batch)
+                output = _called(wrapped, batch)
             kinds[name] = kind(output)
             parts[name] = cast(Json, sorted(model.parts, key=str))
             if isinstance(output, torch.Tensor):
                 arrays[name] = home(output)
     return Observation({**values, "kinds": kinds, "parts": parts}, arrays)
+
+
+def _called(wrapped: nn.DataParallel, batch: torch.Tensor) -> Any:
+    """The outputs. What is raised in a replica's thread comes with that thread's traceback in its message."""
+    try:
+        return wrapped(batch)
+    except Exception as error:
+        caught, found, original = str(error).partition("Original Traceback (most recent call last):")
+        if not found:
+            raise
+        raised = original.strip().splitlines()[-1]
+        raise ReplicaError(f"{caught.strip().rstrip('.')}: {raised}") from None
+
+
+class ReplicaError(Exception):
+    """What was raised in the thread of one replica."""
 
 
 def _on(gpus: Machine | None) -> str:
@@ -146,7 +162,7 @@ def _described(wrapped: object, model: nn.Module) -> dict[str, Json]:
     elif isinstance(inner, nn.DataParallel):
         what = "a DataParallel"
     else:
-        what = kind(inner)
+        what = "another model of the same class" if type(inner) is type(model) else kind(inner)
     devices = wrapped.device_ids
     numbers = [plain(number) for number in devices[:16]] if isinstance(devices, list | tuple) else []
     return {"parallel": True, "inner": what, "device_ids": cast(Json, numbers)}

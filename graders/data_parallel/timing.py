@@ -83,8 +83,8 @@ def parse_readings(kind: Json, value: Json, n_reps: int) -> list[float] | Compla
     what = kind[:80] if isinstance(kind, str) else "something else"
     asked = f"time_inference(model, batch, {n_reps})"
     hint = (
-        f"Return a list with one float for each of the {n_reps} calls, in seconds: what is made of them, a mean or an "
-        "error bar, is decided later."
+        "Return a list with one float, in seconds, for each of the calls: what is made of them, a mean or an error "
+        "bar, is decided later."
     )
     if not isinstance(value, list):
         return Complaint(f"{asked} returned {what}, expected a list of {n_reps} floats.", hint)
@@ -118,7 +118,7 @@ def complaints(session: Session, readings: Sequence[float]) -> list[Complaint]:
     if any(call.rows != session.rows for call in timed):
         found.append(
             Complaint(
-                f"The timed calls saw {min(call.rows for call in timed)} images of a batch of {session.rows}.",
+                f"The timed calls saw {min(call.rows for call in timed)} of the {session.rows} images of the batch.",
                 "Time the batch as it is given: what it holds decides how long a call takes.",
             )
         )
@@ -173,7 +173,8 @@ def _unsound(session: Session, readings: Sequence[float], chosen: Sequence[int])
     one = f"time_inference {session.where}, with a model whose calls each take another time: "
     if np.ptp(readings) < SLACK < np.ptp(least) and readings[0] > min(least) / 2:
         return Complaint(
-            f"{one}all {n_reps} readings are {readings[0]:.4f} s, but the calls took from {min(least):.4f} s up.",
+            f"{one}all {n_reps} readings are {readings[0]:.4f} s, but the calls took from {min(least):.4f} to "
+            f"{max(least):.4f} s.",
             "Read the clock before and after every single call. A total divided by n_reps hides what the spread tells.",
         )
     if short:
@@ -190,7 +191,7 @@ def _unsound(session: Session, readings: Sequence[float], chosen: Sequence[int])
     i = long[0]
     return Complaint(
         f"{one}reading {i + 1} of {n_reps} is {readings[i]:.4f}, but that call can have taken at most {most[i]:.4f} s.",
-        _why_long(session, readings, most, long),
+        _why_long(session, readings, least, most, long),
     )
 
 
@@ -204,8 +205,15 @@ def _most(session: Session, number_of_call: int) -> float:
     return max(after, calls[number_of_call].done) - calls[number_of_call - 1].done
 
 
-def _why_long(session: Session, readings: Sequence[float], most: Sequence[float], long: Sequence[int]) -> str:
-    if all(_at_most(reading / 1000, upper) for reading, upper in zip(readings, most, strict=True)):
+def _why_long(
+    session: Session,
+    readings: Sequence[float],
+    least: Sequence[float],
+    most: Sequence[float],
+    long: Sequence[int],
+) -> str:
+    seconds = [reading / 1000 for reading in readings]
+    if all(_at_most(*pair) for pair in [*zip(least, seconds, strict=True), *zip(seconds, most, strict=True)]):
         return "These look like milliseconds; seconds are asked for (torch.cuda.Event.elapsed_time gives milliseconds)."
     if long == [0]:
         return (

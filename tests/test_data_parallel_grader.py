@@ -1,0 +1,337 @@
+"""The grader of exercise 3: the points of the reference, the template and all samples, and odd ones out."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fixtures import build, expect
+from graders.data_parallel import expected, timing
+from graders.data_parallel.timing import Call, Complaint, Session
+from lockstep.compare import difference
+from lockstep.sandbox.box import Box
+from lockstep.verdict import Verdict
+from lockstep.wire import Json
+from tests.samples import graded, surprises
+
+EXERCISE = "data_parallel"
+REFERENCE = build.ROOT / "reference"
+SAMPLES = build.all_submissions(EXERCISE)
+
+# What the message or hint of a mistake's own check must say, so that its author knows what to do next.
+WORDS: dict[str, dict[str, Sequence[str]]] = {
+    "distributed_instead": {"is_data_parallel": ["DistributedDataParallel is another exercise"]},
+    "bare_model": {"is_data_parallel": ["the bare model", "nn.DataParallel(model"]},
+    "wraps_twice": {"is_data_parallel": ["One nn.DataParallel is enough"]},
+    "class_for_instance": {"is_data_parallel": ["`.module` is a class"]},
+    "wraps_a_copy": {"is_data_parallel": ["another model of the same class"]},
+    "device_ids_written_out": {"is_data_parallel": ["[0, 1], expected [0, 1, 2]", "written out"]},
+    "wraps_on_gpus_only": {"is_data_parallel": ["needs no `if`"]},
+    "batch_size_written_out": {"same_output": ["any size", "data_parallel.py, line"]},
+    "squeezes_a_batch_of_one": {"same_output": ["batch of 1 ", "squeezed"]},
+    "patched_forward": {"splits_like_devices": ["same device", "replica 1", "replaced `forward`"]},
+    "features_kept_in_forward": {"splits_like_devices": ["keeps in `self` is lost"]},
+    "list_of_parts": {"splits_like_devices": ["returned a list"]},
+    "parts_collected_in_a_list": {"splits_like_devices": ["order of the parts"]},
+    "calls_the_inner_model": {"splits_like_devices": ["was not split"]},
+    "splits_the_features": {"splits_like_devices": ["2 GPUs"]},
+    "no_synchronise": {"timing_is_sound": ["kept the GPU busy", "torch.cuda.synchronize()"]},
+    "no_synchronise_class": {"timing_is_sound": ["torch.cuda.synchronize()"]},
+    "no_synchronise_notebook": {"timing_is_sound": ["torch.cuda.synchronize()"]},
+    "synchronises_at_the_end_only": {"timing_is_sound": ["holds work of the warm-up"]},
+    "events_never_waited_for": {"timing_is_sound": ["before Event.elapsed_time"]},
+    "times_the_first_call": {"timing_is_sound": ["the first call", "a few times before"]},
+    "gradients_on": {"timing_is_sound": ["torch.no_grad()"]},
+    "in_training_mode": {"timing_is_sound": ["model.eval()"]},
+    "mean_only": {"timing_is_sound": ["returned a float"]},
+    "mean_repeated": {"timing_is_sound": ["A total divided by n_reps"]},
+    "milliseconds": {"timing_is_sound": ["look like milliseconds"]},
+    "process_time": {"timing_is_sound": ["time.process_time()"]},
+    "start_never_reset": {"timing_is_sound": ["anew for every call"]},
+    "synchronises_without_a_gpu": {"timing_is_sound": ["On a GPU time_inference works", "only where there is one"]},
+    "returns_an_array": {"timing_is_sound": ["a NumPy array", "Return a list"]},
+    "needs_a_gpu": {"report": ["torch.cuda.is_available()"]},
+    "no_report": {"report": ["left no reports/data_parallel.json"]},
+    "seconds_as_numbers": {"report": ["`runs[0].wall_s` is a number, expected text"]},
+    "report_of_another_kind": {"report": ['expected "dp_inference"']},
+    "not_a_number_in_the_report": {"report": ["NaN"]},
+    "pretends_two_devices": {"report": ["without a GPU", "not_available"]},
+    "silent_about_what_is_missing": {"report": ["not_available"]},
+    "old_readings": {"report": ["not taken in that run"]},
+}  # fmt: skip
+
+
+def test_the_reference_earns_every_point(box: Box) -> None:
+    assert expect.reference_surprises(graded(REFERENCE, EXERCISE, box)) == []
+
+
+def test_the_template_earns_nothing(box: Box) -> None:
+    assert expect.template_surprises(graded(build.ROOT / "student_template", EXERCISE, box)) == []
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+def test_samples_score_what_they_must(sample: build.Sample, tmp_path: Path, box: Box) -> None:
+    assert surprises(sample, tmp_path, box, WORDS.get(sample.name)) == []
+
+
+def test_words_are_of_samples_that_exist() -> None:
+    assert WORDS.keys() <= {sample.name for sample in SAMPLES}
+
+
+@pytest.mark.parametrize(
+    ("sample", "check", "points"),
+    [
+        ("device_ids_written_out", "is_data_parallel", 1),
+        ("wraps_on_gpus_only", "is_data_parallel", 1),
+        ("times_the_first_call", "timing_is_sound", 2),
+        ("synchronises_without_a_gpu", "timing_is_sound", 2),
+        ("returns_an_array", "timing_is_sound", 2),
+        ("no_synchronise", "timing_is_sound", 0),
+        ("silent_about_what_is_missing", "report", 0.5),
+    ],
+)
+def test_what_is_half_right_keeps_a_part_of_the_points(
+    sample: str, check: str, points: float, tmp_path: Path, box: Box
+) -> None:
+    (found,) = [candidate for candidate in SAMPLES if candidate.name == sample]
+    (exercise,) = graded(build.build(found, tmp_path / sample), EXERCISE, box, checks=[check]).exercises
+    assert [c.points for c in exercise.checks if c.id == check] == [points]
+
+
+FORGED = """
+from lockstep.sandbox import probing
+made = probing.Observation.__init__
+
+def forging(self, values, arrays=None):
+    made(self, {{name: {odd} for name in values}}, {{name: {odd_array} for name in arrays or {{}}}})
+
+probing.Observation.__init__ = forging
+"""
+
+
+@pytest.mark.parametrize(
+    ("odd", "odd_array"),
+    [
+        ("None", "torch.zeros(0)"),
+        ("True", "torch.zeros(3, 3)"),
+        ("-1", "torch.full((5, 10), float('nan'))"),
+        ("[-1, None, 'x', {'kind': 3}]", "torch.tensor(3)"),
+        ("[[0, 0, True, True, 1]] * 9", "torch.ones(3, dtype=torch.uint8)"),
+        ("{'parallel': True, 'inner': 'the model', 'device_ids': [0, 0, 'x']}", "torch.ones(3, 3).bool()"),
+    ],
+)
+def test_forged_answers_earn_nothing_and_break_nothing(
+    odd: str, odd_array: str, tmp_path: Path, box: Box
+) -> None:
+    shutil.copy(REFERENCE / "perf_report.py", tmp_path)
+    source = (REFERENCE / "data_parallel.py").read_text()
+    forged = source.replace(
+        "import torch\n", "import torch\n" + FORGED.format(odd=odd, odd_array=odd_array), 1
+    )
+    (tmp_path / "data_parallel.py").write_text(forged)
+    (exercise,) = graded(tmp_path, EXERCISE, box).exercises
+    assert [
+        (c.id, c.verdict, c.message) for c in exercise.checks if c.verdict is Verdict.FAULT or c.points
+    ] == []
+
+
+FAKE_CLOCK = """
+_real = time.perf_counter
+_skipped = [0.0]
+
+def _sleep(seconds):
+    _skipped[0] += seconds
+
+time.sleep = _sleep
+time.perf_counter = lambda: _real() + _skipped[0]
+"""
+
+
+def test_a_stopped_clock_is_seen_from_outside(tmp_path: Path, box: Box) -> None:
+    shutil.copy(REFERENCE / "perf_report.py", tmp_path)
+    source = (REFERENCE / "data_parallel.py").read_text()
+    (tmp_path / "data_parallel.py").write_text(
+        source.replace("BATCH_SIZES =", FAKE_CLOCK + "\nBATCH_SIZES =", 1)
+    )
+    (exercise,) = graded(tmp_path, EXERCISE, box, checks=["timing_is_sound"]).exercises
+    (check,) = [check for check in exercise.checks if check.id == "timing_is_sound"]
+    assert (check.verdict, check.points) == (Verdict.FAILED, 0)
+
+
+# The judge's arithmetic alone, on simulated clocks
+
+
+class Simulation:
+    """A machine on which anything may take longer at any time, and a model on it whose calls take known times."""
+
+    def __init__(self, seed: int, *, on_gpu: bool) -> None:
+        self.rng = np.random.default_rng(seed)
+        self.on_gpu, self.now, self.done = on_gpu, 100.0, 0.0
+        self.delays = [0.17, *self.rng.uniform(0.02, 0.06, 63).tolist()]
+        self.calls: list[Call] = []
+
+    def stall(self) -> None:
+        """Another process has the core: mostly for microseconds, at times for long."""
+        self.now += float(self.rng.choice([1e-6, 1e-5, 1e-4, 0.3], p=[0.5, 0.3, 0.15, 0.05]))
+
+    def call(self) -> None:
+        """One call of the model."""
+        self.stall()
+        start, delay = self.now, self.delays[len(self.calls)]
+        self.done = max(self.now, self.done) + delay
+        if not self.on_gpu:
+            self.now = self.done
+            self.stall()
+            self.done = self.now
+        self.calls.append(Call(start, self.done, training=False, grad=False, rows=4))
+        self.stall()
+
+    def wait(self) -> None:
+        """Synchronise."""
+        self.now = max(self.now, self.done)
+        self.stall()
+
+    def read(self) -> float:
+        """Read the clock."""
+        self.stall()
+        return self.now
+
+    def complaints(self, readings: Sequence[float]) -> list[Complaint]:
+        """What the judge says."""
+        self.stall()
+        session = Session(len(readings), 4, self.delays, self.on_gpu, self.calls, self.now)
+        return timing.complaints(session, readings)
+
+
+def sound(machine: Simulation, n_reps: int) -> Iterator[float]:
+    machine.call()
+    machine.call()
+    for _ in range(n_reps):
+        machine.wait()
+        start = machine.read()
+        machine.call()
+        machine.wait()
+        yield machine.read() - start
+
+
+def warm_up_before_each(machine: Simulation, n_reps: int) -> Iterator[float]:
+    for _ in range(n_reps):
+        machine.call()
+        machine.wait()
+        start = machine.read()
+        machine.call()
+        machine.wait()
+        yield machine.read() - start
+
+
+def rounded(machine: Simulation, n_reps: int) -> Iterator[float]:
+    return (round(reading, 3) for reading in sound(machine, n_reps))
+
+
+def events(machine: Simulation, n_reps: int) -> Iterator[float]:
+    machine.call()
+    for _ in range(n_reps):
+        start = max(machine.now, machine.done)
+        machine.call()
+        yield machine.done - start
+
+
+def no_wait(machine: Simulation, n_reps: int) -> Iterator[float]:
+    machine.call()
+    machine.wait()
+    for _ in range(n_reps):
+        start = machine.read()
+        machine.call()
+        yield machine.read() - start
+
+
+def mean(machine: Simulation, n_reps: int) -> Iterator[float]:
+    readings = list(sound(machine, n_reps))
+    return iter([float(np.mean(readings))] * n_reps)
+
+
+def milliseconds(machine: Simulation, n_reps: int) -> Iterator[float]:
+    return (1000 * reading for reading in sound(machine, n_reps))
+
+
+def guessed(machine: Simulation, n_reps: int) -> Iterator[float]:
+    list(sound(machine, n_reps))
+    return iter(machine.rng.uniform(0.02, 0.06, n_reps).tolist())
+
+
+Timer = Callable[[Simulation, int], Iterator[float]]
+
+
+@pytest.mark.parametrize(
+    ("timer", "on_gpu"),
+    [(timer, on_gpu) for timer in (sound, warm_up_before_each, rounded) for on_gpu in (True, False)]
+    + [(events, True)],
+)
+def test_a_sound_timer_is_never_suspected_however_busy_the_machine(timer: Timer, on_gpu: bool) -> None:
+    for seed in range(300):
+        machine = Simulation(seed, on_gpu=on_gpu)
+        assert machine.complaints(list(timer(machine, 5))) == [], seed
+
+
+@pytest.mark.parametrize("timer", [no_wait, mean, milliseconds, guessed])
+def test_an_unsound_timer_is_caught_with_any_delays(timer: Timer) -> None:
+    for seed in range(300):
+        machine = Simulation(seed, on_gpu=True)
+        machine.stall = lambda: None  # type: ignore[method-assign]
+        told = machine.complaints(list(timer(machine, 5)))
+        assert [complaint.share for complaint in told][:1] == [1.0], seed
+
+
+def test_calls_of_one_timer_do_not_overlap() -> None:
+    machine = Simulation(0, on_gpu=False)
+    list(sound(machine, 5))
+    assert all(before.done <= after.start for before, after in pairwise(machine.calls))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [None, 3, [3], [[1, 2, 3]], [[1.0, 0.5, True, True, 1]], [[0, 1, 0, True, 1]], [[0, 1, True, None, 1]],
+     [["0", 1, True, True, 1]], [[0, 1, True, True, 1.5]]],
+)  # fmt: skip
+def test_forged_calls_are_no_calls(value: Json) -> None:
+    assert timing.parse_calls(value) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "words"),
+    [
+        ("a float", None, "returned a float"),
+        ("a list", [0.1, None, 0.1], "something else than numbers"),
+        ("a list", [0.1, {"type": "NaN"}, 0.1], "something else than numbers"),
+        ("a list", [True, 0.1, 0.1], "something else than numbers"),
+        ("a list", [0.1], "1 numbers"),
+        (3, [0.1], "something else"),
+    ],
+)
+def test_readings_that_are_none_are_named(kind: Json, value: Json, words: str) -> None:
+    found = timing.parse_readings(kind, value, 3)
+    assert isinstance(found, Complaint)
+    assert words in found.message
+
+
+def test_the_hidden_network_has_head_room() -> None:
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        shape = expected.make_shape(rng)
+        weights = expected.make_weights(rng, shape)
+        (batch,) = expected.make_batches(rng, shape, [7]).values()
+        right = expected.outputs(shape, weights, batch)
+        twin = expected.build_model(shape, weights).double()
+        with torch.no_grad():
+            exact = twin(torch.from_numpy(batch).double()).float().numpy()
+            parts = [expected.outputs(shape, weights, part) for part in (batch[:1], batch[1:4], batch[4:])]
+        # Rounding stays a good way below what is allowed.
+        assert difference(right, exact, rtol=2e-6, atol=5e-7) is None, seed
+        assert difference(np.concatenate(parts), right, rtol=2e-6, atol=5e-7) is None, seed
+        assert np.ptp(right, axis=0).min() > 0.01, seed
