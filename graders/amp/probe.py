@@ -286,8 +286,10 @@ def built(student: Student, inputs: Inputs) -> Observation:
     if not isinstance(model, nn.Module):
         raise StudentMistake(f"build_model returned {kind(model)} instead of a model")
     types = sorted({str(value.dtype) for value in model.parameters()})
-    with student.calling("calling the model of build_model on two images"), torch.no_grad():
-        answer = plain_tensor(model.eval()(torch.zeros(2, 3, 32, 32)))
+    answer = None
+    if types == ["torch.float32"]:
+        with student.calling("calling the model of build_model on two images"), torch.no_grad():
+            answer = plain_tensor(model.eval()(torch.zeros(2, 3, 32, 32)))
     return Observation({"types": cast(Json, types), "shape": None if answer is None else list(answer.shape)})
 
 
@@ -508,6 +510,7 @@ def _run(student: Student, inputs: Inputs) -> tuple[int, dict[str, Json]]:
     Returns its exit status, and whether it was a notebook and could be told to accumulate gradients.
     """
     _small_resnets()
+    _hold_events_back()
     DataLoader.__init__ = _without_workers(DataLoader.__init__)  # type: ignore[method-assign]
     os.environ.update(
         {
@@ -610,6 +613,28 @@ def _option(name: str) -> str:
     if "log" in word or word in ("runs", "runsdir", "tensorboarddir", "tbdir"):
         return "logdir"
     return "training_data" if "data" in word or word in ("root", "cinic", "cinic10") else ""
+
+
+def _hold_events_back() -> None:
+    """Write no event before flush or close: TensorBoard may leave them in its queue for as long as two minutes."""
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+    add_event = EventFileWriter.add_event
+
+    def hold(writer: Any, event: Any) -> None:
+        writer.__dict__.setdefault("held_back", []).append(event)
+
+    def first_writing(original: Callable[[Any], None]) -> Callable[[Any], None]:
+        def release(writer: Any) -> None:
+            for event in writer.__dict__.pop("held_back", []):
+                add_event(writer, event)
+            original(writer)
+
+        return release
+
+    EventFileWriter.add_event = hold
+    EventFileWriter.flush = first_writing(EventFileWriter.flush)
+    EventFileWriter.close = first_writing(EventFileWriter.close)
 
 
 def _without_workers(original: Callable[..., None]) -> Callable[..., None]:
