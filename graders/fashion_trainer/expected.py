@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -197,11 +197,6 @@ def right_answers(logits: Array, labels: Array) -> tuple[int, int]:
     others[np.arange(len(labels)), labels] = -np.inf
     ahead = own - others.max(axis=1)
     return int(np.count_nonzero(ahead > 1e-4)), int(np.count_nonzero(ahead > -1e-4))
-
-
-def by_batch(losses: Array, sizes: Sequence[int]) -> list[Array]:
-    """The losses of items, cut into batches."""
-    return np.split(losses, np.cumsum(sizes)[:-1])
 
 
 def recognised(rows: Array, pictures: Array) -> Array:

@@ -1,7 +1,7 @@
 """Calls the functions of `fashion_trainer.py` and records what reaches the model; it knows no right answer.
 
-Where the judge asks for GPUs, everything happens on emulated ones: `torch.cuda` reports them, tensors on
-them hold real values, and mixing devices raises what torch raises.
+Where the judge asks for GPUs and there are none, everything happens on emulated ones: `torch.cuda` reports
+them, tensors on them hold real values, and mixing devices raises what torch raises.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
+from lockstep.sandbox.gpus import gpus
 from lockstep.sandbox.probing import Inputs, Observation, Student, kind, plain, plain_tensor
 from lockstep.wire import Array, Json
 
@@ -86,14 +87,18 @@ def _loader(inputs: Inputs, part: str) -> DataLoader[Any]:
 @contextlib.contextmanager
 def _machine(inputs: Inputs) -> Iterator[Home]:
     """A machine with as many GPUs as the judge asks for; gives what brings a tensor's values back to the CPU."""
-    gpus = cast(int, inputs.values["gpus"])
-    if not gpus:
+    wanted = cast(int, inputs.values["gpus"])
+    if not wanted:
         yield lambda value: value
         return
-    from lockstep.sandbox.device import emulated_gpus, home
+    from lockstep.sandbox.device import home
 
-    with emulated_gpus(gpus):
-        yield home
+    def to_cpu(value: Any) -> Any:
+        value = home(value)
+        return value.cpu() if isinstance(value, torch.Tensor) else value
+
+    with gpus(wanted):
+        yield to_cpu
 
 
 class Recorder:

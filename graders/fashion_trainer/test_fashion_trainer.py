@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from fixtures import fashion_mnist
-from graders.fashion_trainer import expected
+from graders.fashion_trainer import expected, losses
 from graders.fashion_trainer.expected import Calls, Data, Patterns, Shape
 from lockstep.check import Check
 from lockstep.compare import difference, integer, number, shown
@@ -32,7 +32,6 @@ LEAST_FALL = 0.8
 # A GPU is told to be missing in many words; all of them name CUDA.
 NEEDS_GPU = re.compile(r"cuda|nvidia", re.IGNORECASE)
 REPORT = "fashion.json"
-NO_GPUS = {"CUDA_VISIBLE_DEVICES": ""}
 
 DEVICE_LINE = "return torch.device('cuda' if torch.cuda.is_available() else 'cpu')"
 GUARD_HINT = (
@@ -61,7 +60,7 @@ def wants_gpu(ended: CheckEnded) -> bool:
 
 
 def look(check: Check, call: str, values: Mapping[str, Json], arrays: Mapping[str, Array]) -> RankOutcome:
-    """Run without a GPU, or on an emulated one what cannot do without: this check is not about devices."""
+    """Run without a GPU, or on one what cannot do without: the check that looks is not about devices."""
     try:
         return check.run(call, values=values, arrays=arrays).ranks[0]
     except CheckEnded as ended:
@@ -71,7 +70,7 @@ def look(check: Check, call: str, values: Mapping[str, Json], arrays: Mapping[st
             seen = check.run(call, values={**values, **ON_GPU}, arrays=arrays).ranks[0]
         except CheckEnded:
             raise ended from None
-        check.note(f"Looked at on an emulated GPU, because without one: {ended.feedback.message}")
+        check.note(f"Looked at on a GPU, because without one: {ended.feedback.message}")
         return seen
 
 
@@ -112,7 +111,7 @@ def test_trains_on_cpu(check: Check) -> None:
     except CheckEnded as ended:
         if not wants_gpu(ended):
             raise
-        # The other checks have something to look at all the same, on an emulated GPU.
+        # Others look at it on a GPU, so this is no reason to leave them out.
         raise Crashed(f"On a machine without a GPU: {ended.feedback.message}", GUARD_HINT) from None
     calls_of(check, seen, "train", "train")
     trained = _learned(check, seen, shape, weights, train)
@@ -238,7 +237,6 @@ def _parts_kept_apart(check: Check, tree: Mapping[str, bytes]) -> None:
         "script",
         values={"arguments": arguments, "report": REPORT, "gpus": 0},
         data={"fashion": tree},
-        env=NO_GPUS,
         expect=False,
     )
     seen = outcome.ranks[0]
@@ -382,8 +380,11 @@ def _script_uses_gpu(check: Check, tree: Mapping[str, bytes]) -> None:
         return
     # A call of the new network on zeros, to learn a size, may well happen before it is moved.
     pictures = np.concatenate([_pictures(tree, part) for part in ("train", "t10k")])
-    shows = expected.by_batch(expected.recognised(found.rows, pictures) >= 0, [c.size for c in found.calls])
-    working = [call for call, known in zip(found.calls, shows, strict=True) if call.trained or known.any()]
+    known = expected.recognised(found.rows, pictures) >= 0
+    shows = np.split(known, np.cumsum([call.size for call in found.calls])[:-1])
+    working = [
+        call for call, any_known in zip(found.calls, shows, strict=True) if call.trained or any_known.any()
+    ]
     on_cpu = sum(call.device == "cpu" for call in working)
     check.expect(
         on_cpu == 0,
@@ -426,7 +427,7 @@ def test_no_cuda_needed(check: Check) -> None:
     arguments = ["--data", "/data/fashion", "--epochs", "1", "--batch-size", "16", "--device", "auto"]
     arguments += ["--report", REPORT]
     try:
-        seen = check.run("ask_device", values={"gpus": 0}, env=NO_GPUS).ranks[0]
+        seen = check.run("ask_device", values={"gpus": 0}).ranks[0]
         device, kind = seen.values.get("device"), seen.values.get("kind")
         check.expect(
             isinstance(device, str) and device == "cpu",
@@ -437,7 +438,6 @@ def test_no_cuda_needed(check: Check) -> None:
             "script",
             values={"arguments": arguments, "report": REPORT, "gpus": 0, "help": True},
             data={"fashion": tree},
-            env=NO_GPUS,
         ).ranks[0]
     except CheckEnded as ended:
         if not wants_gpu(ended):
@@ -577,139 +577,48 @@ def test_returns_mean_loss(check: Check) -> None:
     )
     found = calls_of(check, seen, "train", "train")
     call = f"train(..., epochs={epochs}) on {len(train.labels)} pictures in batches of {BATCH_SIZE}"
-    losses, kind = seen.values.get("losses"), seen.values.get("losses_kind")
-    returned = [number(one) for one in losses] if isinstance(losses, list) else None
-    if returned is None or None in returned:
-        inner = (
-            next((one for one in losses if number(one) is None), None) if isinstance(losses, list) else None
+    values = _returned(check, seen, call, epochs)
+    ways = losses.passes(found, train, epochs)
+    check.expect(
+        len(ways) > 0,
+        f"{call}: the model was not called with every picture once per epoch "
+        f"({sum(one.size for one in found.calls)} pictures in all).",
+        "Every epoch is one pass over the whole loader.",
+    )
+    if any(losses.agree(values, own) for own in ways):
+        return
+    if any(losses.same(values, losses.means(own.softmax)) for own in ways):
+        check.note(
+            "The loss is computed on softmax(logits). CrossEntropyLoss takes logits and does the softmax itself: with "
+            "one too many the loss cannot get near 0, and the training is slower."
         )
-        check.fail(
-            f"{call} returned {_worded(kind)}{f' that holds {shown(inner)}' if isinstance(losses, list) else ''}. "
-            f"Expected a list of {epochs} numbers, the mean loss of each epoch.",
-            "Append one float per epoch to a list, and return the list.",
-        )
-    values = [one for one in returned if one is not None]
-    epochs_seen = _epochs(found, train, epochs)
-    if epochs_seen is None:
-        check.fail(
-            f"{call}: the model was not called with every picture once per epoch "
-            f"({sum(one.size for one in found.calls)} pictures in all).",
-            "Every epoch is one pass over the whole loader.",
-        )
-    _matches(check, call, values, epochs_seen)
-    if kind != "a list":
-        check.note(f"train returned {_worded(kind)}; the exercise asks for a list of floats.")
-
-
-Epoch = list[Array]
-"""The losses of one epoch's pictures, batch by batch."""
-
-
-def _epochs(found: Calls, train: Data, epochs: int) -> dict[str, list[Epoch]] | None:
-    """Every way to read the epochs' losses from what the network answered; None where passes are not whole."""
-    n = len(train.labels)
-    ways: dict[str, list[Epoch]] = {}
-    for trained in (True, False):
-        own = found.only(trained=trained)
-        sizes = [call.size for call in own.calls]
-        if sum(sizes) != epochs * n:
-            continue
-        ends = {int(end) for end in np.cumsum(sizes)}
-        if not all(n * (epoch + 1) in ends for epoch in range(epochs)):
-            continue
-        # Pictures that were changed on the way are taken to come in the loader's order.
-        labels = train.labels_of(own.rows)
-        labels = np.tile(train.labels, epochs) if labels is None else labels
-        for name, losses in (
-            ("", expected.cross_entropy(own.logits, labels)),
-            ("softmax", expected.cross_entropy(expected.softmax(own.logits), labels)),
-            ("uniform", expected.uniform_cross_entropy(own.logits)),
-        ):
-            kind = "trained" if trained else "evaluated"
-            ways[f"{kind}{name}"] = _grouped(expected.by_batch(losses, sizes), n)
-    return ways or None
-
-
-def _grouped(batches: Sequence[Array], n: int) -> list[Epoch]:
-    epochs: list[Epoch] = [[]]
-    for batch in batches:
-        if sum(len(one) for one in epochs[-1]) == n:
-            epochs.append([])
-        epochs[-1].append(batch)
-    return epochs
-
-
-def _matches(check: Check, call: str, values: Sequence[float], ways: Mapping[str, list[Epoch]]) -> None:
-    kinds = [kind for kind in ("trained", "evaluated") if kind in ways]
-    for kind in kinds:
-        means = _means(ways[kind])
-        if _same(values, means) or _smoothed(values, means, _means(ways[f"{kind}uniform"])):
-            return
-        if _same(values, _means(ways[f"{kind}softmax"])):
-            check.note(
-                "The loss is computed on softmax(logits). CrossEntropyLoss takes logits and does the softmax itself; "
-                "with one too many the training is slower."
-            )
-            return
-    for kind in kinds:
-        for epochs in (ways[kind], ways[f"{kind}softmax"]):
-            for hint, candidate in _mistaken(epochs):
-                if _same(values, candidate):
-                    _unlike(check, call, values, epochs, hint)
-    _unlike(
-        check, call, values, ways[kinds[0]],
-        "Add up loss.item() * len(labels) over the batches of an epoch and divide by the number of its pictures.",
-    )  # fmt: skip
-
-
-def _smoothed(values: Sequence[float], means: Sequence[float], uniform: Sequence[float]) -> bool:
-    """Whether the losses are those of some label smoothing: a mixture of two, the same in every epoch."""
-    share = (values[0] - means[0]) / (uniform[0] - means[0]) if uniform[0] > means[0] else 0.0
-    mixed = [(1 - share) * mean + share * other for mean, other in zip(means, uniform, strict=True)]
-    return 0 < share < 0.5 and _same(values, mixed)
-
-
-def _unlike(check: Check, call: str, values: Sequence[float], epochs: Sequence[Epoch], hint: str) -> None:
+        return
+    hints = [(losses.hint(values, own), own) for own in ways]
+    hint, own = next((pair for pair in hints if pair[0] != losses.HINT), hints[0])
     told = ", ".join(f"{value:.4g}" for value in values[:6]) + (", ..." if len(values) > 6 else "")
-    means = ", ".join(f"{mean:.4g}" for mean in _means(epochs))
     check.fail(
         f"{call} returned {len(values)} numbers ({told}). Worked out from what the model answered, the epochs' mean "
-        f"cross-entropies were {means}.",
+        f"cross-entropies were {', '.join(f'{mean:.4g}' for mean in losses.means(own.logits))}.",
         hint,
     )
 
 
-def _means(epochs: Sequence[Epoch]) -> list[float]:
-    return [float(np.concatenate(batches).mean()) for batches in epochs]
-
-
-def _mistaken(epochs: Sequence[Epoch]) -> list[tuple[str, list[float]]]:
-    """What to do about the usual slips, and what they return."""
-    means = [[float(batch.mean()) for batch in batches] for batches in epochs]
-    sums = [sum(one) for one in means]
-    items = [float(np.concatenate(batches).sum()) for batches in epochs]
-    n, n_batches, full = sum(len(batch) for batch in epochs[0]), len(epochs[0]), len(epochs[0][0])
-    unweighted = "the pictures of the short last batch count more than the others: weight each batch's loss with len(labels)."
-    reset = "The sum goes on from epoch to epoch: set it to zero at the start of each."
-    return [
-        ("That is the loss of the last batch alone: add up over the epoch.", [one[-1] for one in means]),
-        ("That is the sum over the batches: divide by the number of pictures, with every batch's loss times its size.", sums),
-        (f"That is the mean over the batches: {unweighted}", [value / n_batches for value in sums]),
-        (f"Every batch is weighted as a full one: {unweighted}", [value * full / n for value in sums]),
-        ("That is the sum over the pictures: divide by their number.", items),
-        ("The batches' means are added up and divided by the number of pictures: multiply each by len(labels) first.",
-         [value / n for value in sums]),
-        (reset, [float(value) for value in np.cumsum(sums)]),
-        (reset, [float(value) / n_batches for value in np.cumsum(sums)]),
-        (reset, [float(value) / n for value in np.cumsum(items)]),
-        ("That is one number for each batch: one for each epoch is asked for.", [x for one in means for x in one]),
-    ]  # fmt: skip
-
-
-def _same(values: Sequence[float], wanted: Sequence[float]) -> bool:
-    # Half precision and rounding to four digits are fine; the usual slips differ by several percent.
-    if len(values) != len(wanted):
-        return False
-    return all(
-        abs(value - want) <= 1e-3 + 3e-3 * abs(want) for value, want in zip(values, wanted, strict=True)
-    )
+def _returned(check: Check, seen: RankOutcome, call: str, epochs: int) -> list[float]:
+    """The numbers that train returned; ends the check where it is something else."""
+    returned, kind = seen.values.get("losses"), seen.values.get("losses_kind")
+    values = [number(one) for one in returned] if isinstance(returned, list) else []
+    numbers = [value for value in values if value is not None]
+    if not isinstance(returned, list) or len(numbers) < len(values):
+        held = (
+            next((one for one in returned if number(one) is None), None)
+            if isinstance(returned, list)
+            else None
+        )
+        check.fail(
+            f"{call} returned {_worded(kind)}{f' that holds {shown(held)}' if isinstance(returned, list) else ''}. "
+            f"Expected a list of {epochs} numbers, the mean loss of each epoch.",
+            "Append one float per epoch to a list, and return the list.",
+        )
+    if kind != "a list":
+        check.note(f"train returned {_worded(kind)}; the exercise asks for a list of floats.")
+    return numbers

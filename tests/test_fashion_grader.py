@@ -1,0 +1,305 @@
+"""The grader of exercise 2: the points of the reference, the template and all samples, and odd ones out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from fixtures import build, expect, fashion_mnist
+from graders.fashion_trainer import expected, losses
+from graders.fashion_trainer.expected import Call, Calls, Data, Shape
+from graders.fashion_trainer.probe import build_model
+from graders.fashion_trainer.test_fashion_trainer import BATCH_SIZE, LEAST_FALL, LR
+from lockstep.result import CheckResult
+from lockstep.sandbox.box import Box
+from lockstep.sandbox.outcome import RankOutcome
+from lockstep.verdict import Verdict
+from lockstep.wire import Array, Json
+from tests.samples import graded, surprises
+
+EXERCISE = "fashion_trainer"
+REFERENCE = build.ROOT / "reference"
+SAMPLES = build.all_submissions(EXERCISE)
+
+# What the message or hint of a mistake's own check must say, so that its author knows what to do next.
+WORDS: dict[str, dict[str, Sequence[str]]] = {
+    "no_optimizer_step": {"trains_on_cpu": ["weights are what they were", "optimizer.step()"]},
+    "no_zero_grad": {"trains_on_cpu": ["gradients of earlier batches", "zero_grad"]},
+    "optimizes_another_model": {"trains_on_cpu": ["parameters of the model that train is called with"]},
+    "evaluates_on_training_set": {"trains_on_cpu": ["on no test picture"]},
+    "train_set_overwritten": {"trains_on_cpu": ["trained on 20 of the 20 test pictures"]},
+    "accuracy_in_percent": {"trains_on_cpu": ["in percent"]},
+    "accuracy_is_a_count": {"trains_on_cpu": ["the number of right answers: divide"]},
+    "mean_of_batch_accuracies": {"trains_on_cpu": ["short last batch"]},
+    "evaluates_remembered_loader": {"trains_on_cpu": ["on the training pictures"]},
+    "labels_left_on_cpu": {
+        "device_agnostic": ["cpu", "cuda:0", "fashion_trainer.py, line", "labels.to(device)"]
+    },
+    "images_left_on_cpu": {
+        "device_agnostic": ["cpu", "cuda:0", "fashion_trainer.py, line", "assign the result"]
+    },
+    "model_left_on_cpu": {"device_agnostic": ["cpu", "cuda:0", "the script does not", "model.to(device)"]},
+    "model_left_on_cpu_notebook": {"device_agnostic": ["cpu", "cuda:0", "fashion_trainer.ipynb, cell"]},
+    "cuda_hard_coded": {
+        "device_agnostic": ["without one", ".to(device)"],
+        "no_cuda_needed": ["is_available()"],
+    },
+    "cuda_hard_coded_class": {"device_agnostic": ["engine.py, line", ".to(device)"]},
+    "cuda_hard_coded_notebook": {"device_agnostic": ["fashion_trainer.ipynb, cell", ".to(device)"]},
+    "new_tensor_in_forward": {"device_agnostic": ["cpu", "cuda:0", "in forward", "for a new tensor"]},
+    "numpy_without_cpu": {"device_agnostic": ["can't convert cuda:0", ".cpu() before .numpy()"]},
+    "never_uses_gpu": {"device_agnostic": ["returned cpu", "is_available()"]},
+    "script_ignores_get_device": {"device_agnostic": ["--device auto", "on the CPU"]},
+    "device_name_at_import": {"no_cuda_needed": ["line", "is_available()"]},
+    "device_always_cuda": {"no_cuda_needed": ["returned cuda"]},
+    "isinstance_of_one": {"no_cuda_needed": ["TypeError", "isinstance"]},
+    "no_device_option": {"no_cuda_needed": ["status 2", "--device"]},
+    "no_report": {"no_cuda_needed": ["no JSON"]},
+    "stays_in_train_mode": {"eval_mode": ["training mode", "model.eval()"]},
+    "gradients_on": {"eval_mode": ["gradients were recorded", "torch.no_grad()"]},
+    "neither_eval_nor_no_grad": {"eval_mode": ["model.eval()", "torch.no_grad()"]},
+    "falls_asleep_after_first_epoch": {"eval_mode": ["switched off", "model.train()"]},
+    "last_batch_loss": {"returns_mean_loss": ["last batch alone"]},
+    "sum_of_batch_losses": {"returns_mean_loss": ["sum over the batches"]},
+    "mean_of_batch_losses": {"returns_mean_loss": ["mean over the batches", "len(labels)"]},
+    "times_batch_size": {"returns_mean_loss": ["weighted as a full one"]},
+    "sum_never_reset": {"returns_mean_loss": ["set it to zero"]},
+    "one_loss_per_batch": {"returns_mean_loss": ["one number for each batch"]},
+    "returns_last_epoch_only": {"returns_mean_loss": ["returned a float"]},
+    "returns_nothing": {"returns_mean_loss": ["returned None"]},
+}
+
+
+def test_the_reference_earns_every_point(box: Box) -> None:
+    assert expect.reference_surprises(graded(REFERENCE, EXERCISE, box)) == []
+
+
+def test_the_template_earns_nothing(box: Box) -> None:
+    assert expect.template_surprises(graded(build.ROOT / "student_template", EXERCISE, box)) == []
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+def test_samples_score_what_they_must(sample: build.Sample, tmp_path: Path, box: Box) -> None:
+    assert surprises(sample, tmp_path, box, WORDS.get(sample.name)) == []
+
+
+def test_words_are_of_samples_that_exist() -> None:
+    assert WORDS.keys() <= {sample.name for sample in SAMPLES}
+
+
+def changed(folder: Path, *edits: tuple[str, str]) -> Path:
+    """The reference with a few words replaced, each of which occurs once."""
+    text = (REFERENCE / "fashion_trainer.py").read_text()
+    for find, replace in edits:
+        assert text.count(find) == 1
+        text = text.replace(find, replace)
+    (folder / "fashion_trainer.py").write_text(text)
+    return folder
+
+
+def checks_of(folder: Path, box: Box) -> dict[str, CheckResult]:
+    """Every check of one submission, by id."""
+    (exercise,) = graded(folder, EXERCISE, box).exercises
+    return {check.id: check for check in exercise.checks}
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("criterion(model(images), labels)", "criterion(model(images).softmax(dim=1), labels)"),
+        ("criterion(model(images), labels)", "criterion(torch.softmax(model(images), 1), labels)"),
+    ],
+)
+def test_a_softmax_before_the_loss_is_told_and_costs_nothing(
+    edit: tuple[str, str], tmp_path: Path, box: Box
+) -> None:
+    checks = checks_of(changed(tmp_path, edit), box)
+    assert [check.id for check in checks.values() if check.points < check.max_points] == []
+    assert "CrossEntropyLoss takes logits" in checks["returns_mean_loss"].message
+
+
+@pytest.mark.parametrize(
+    "replace",
+    [
+        "criterion(model(images).log_softmax(dim=1), labels)",
+        "nn.functional.cross_entropy(model(images), labels)",
+    ],
+)
+def test_a_log_softmax_before_the_loss_is_not_worth_a_word(replace: str, tmp_path: Path, box: Box) -> None:
+    checks = checks_of(changed(tmp_path, ("criterion(model(images), labels)", replace)), box)
+    assert [check.id for check in checks.values() if check.points < check.max_points or check.message] == []
+
+
+def test_a_guarded_cuda_call_is_told_and_costs_nothing(tmp_path: Path, box: Box) -> None:
+    (sample,) = (sample for sample in SAMPLES if sample.name == "old_fashioned")
+    checks = checks_of(build.build(sample, tmp_path), box)
+    assert ".to(device) goes where it is told" in checks["device_agnostic"].message
+
+
+def test_train_may_leave_a_model_in_evaluation_mode_at_no_cost(tmp_path: Path, box: Box) -> None:
+    checks = checks_of(changed(tmp_path, ("        model.train()\n", "")), box)
+    assert checks["eval_mode"].verdict is Verdict.PASSED
+    assert "model.train()" in checks["eval_mode"].message
+
+
+def test_a_file_that_cannot_be_read_is_told_once(tmp_path: Path, box: Box) -> None:
+    checks = checks_of(changed(tmp_path, ("import argparse\n", "import argparse,\n")), box)
+    assert checks.pop("trains_on_cpu").verdict is Verdict.CRASHED
+    assert {check.verdict for check in checks.values()} == {Verdict.NOT_CHECKED}
+
+
+FORGED = """
+from lockstep.sandbox import probing
+made = probing.Observation.__init__
+
+def forging(self, values, arrays=None):
+    if "device" not in values:
+        values, arrays = {{name: {odd} for name in values}}, {{name: {odd_array} for name in arrays or {{}}}}
+    made(self, values, arrays or {{}})
+
+probing.Observation.__init__ = forging
+"""
+
+
+@pytest.mark.parametrize(
+    ("odd", "odd_array"),
+    [
+        ("None", "torch.zeros(0)"),
+        ("-1", "torch.zeros(20, 784)"),
+        ("0", "torch.zeros(20, 10)"),
+        ("[-1, None, 'x']", "torch.full((20, 784), float('nan'))"),
+        ("[[0]]", "torch.ones(3, 3, 3, dtype=torch.int64)"),
+        (
+            "[{'size': 20, 'device': 'cuda:0', 'training': False, 'grad': False, 'trained': True}]",
+            "torch.zeros(20, 784)",
+        ),
+    ],
+)
+def test_forged_answers_earn_nothing_and_break_nothing(
+    odd: str, odd_array: str, tmp_path: Path, box: Box
+) -> None:
+    forged = FORGED.format(odd=odd, odd_array=odd_array)
+    checks = checks_of(
+        changed(tmp_path, ("import argparse\n", f"import argparse\nimport torch\n{forged}")), box
+    )
+    assert [
+        (c.id, c.verdict, c.message) for c in checks.values() if c.verdict is Verdict.FAULT or c.points
+    ] == []
+
+
+GOOD: dict[str, Json] = {"size": 2, "device": "cpu", "training": True, "grad": True, "trained": True}
+
+
+@pytest.mark.parametrize(
+    "noted",
+    [
+        None, "x", {}, [None], [[]], [{}], [{**GOOD, "size": 0}], [{**GOOD, "size": True}], [{**GOOD, "size": 1 << 62}],
+        [{**GOOD, "size": 2.0}], [{**GOOD, "device": 0}], [{**GOOD, "training": 1}], [{**GOOD, "trained": None}],
+        [GOOD, GOOD],
+    ],
+)  # fmt: skip
+def test_forged_calls_are_no_calls(noted: Json) -> None:
+    arrays = {"a/rows": np.zeros((2, 784), np.float32), "a/logits": np.zeros((2, 10), np.float32)}
+    assert expected.calls(RankOutcome(True, {"a/calls": [GOOD]}, arrays), "a") is not None
+    assert expected.calls(RankOutcome(True, {"a/calls": noted}, arrays), "a") is None
+
+
+@pytest.mark.parametrize(
+    ("name", "odd"),
+    [
+        ("rows", np.zeros((2, 783), np.float32)),
+        ("rows", np.zeros(2, np.float32)),
+        ("rows", np.zeros((2, 784))),
+        ("logits", np.zeros((3, 10), np.float32)),
+        ("logits", np.zeros((2, 10), np.int64)),
+        ("logits", np.full((2, 10), np.nan, np.float32)),
+    ],
+)
+def test_forged_arrays_are_no_calls(name: str, odd: Array) -> None:
+    arrays = {
+        "a/rows": np.zeros((2, 784), np.float32),
+        "a/logits": np.zeros((2, 10), np.float32),
+        f"a/{name}": odd,
+    }
+    assert expected.calls(RankOutcome(True, {"a/calls": [GOOD]}, arrays), "a") is None
+
+
+def test_pictures_are_recognised_whatever_the_normalisation() -> None:
+    tree = fashion_mnist.make_idx(np.random.default_rng(0), 40, 20)
+    raw = tree[f"{fashion_mnist.FOLDER}/train-images-idx3-ubyte"]
+    pictures = np.frombuffer(raw, np.uint8, offset=16).reshape(-1, 784)
+    shown = np.concatenate([pictures / 255 * 2 - 1, (pictures / 255 - 0.286) / 0.353]).astype(np.float32)
+    assert expected.recognised(shown, pictures).tolist() == [*range(40), *range(40)]
+    other = np.random.default_rng(1).standard_normal((5, 784)).astype(np.float32)
+    assert set(expected.recognised(other, pictures).tolist()) == {-1}
+    assert set(expected.recognised(np.full((2, 784), np.nan, np.float32), pictures).tolist()) == {-1}
+    assert expected.recognised(np.zeros((0, 784), np.float32), pictures).tolist() == []
+
+
+# Whatever optimizer a student takes, and the usual slip before the loss.
+Make = Callable[[Iterable[torch.nn.Parameter]], torch.optim.Optimizer]
+OPTIMIZERS: dict[str, Make] = {
+    "Adam": lambda parameters: torch.optim.Adam(parameters, lr=LR),
+    "Adam, a rate of its own": lambda parameters: torch.optim.Adam(parameters, lr=1e-3),
+    "SGD": lambda parameters: torch.optim.SGD(parameters, lr=LR),
+    "SGD with momentum": lambda parameters: torch.optim.SGD(parameters, lr=LR, momentum=0.9),
+    "RMSprop": lambda parameters: torch.optim.RMSprop(parameters, lr=LR),
+    "Adadelta": lambda parameters: torch.optim.Adadelta(parameters, lr=LR),
+}
+
+
+def trained(
+    make: Make, data: Data, shape: Shape, weights: dict[str, Array], epochs: int, softmax: bool
+) -> tuple[dict[str, Array], Calls]:
+    """The weights after a training like the reference's, and what the network answered in it."""
+    model = build_model(shape, weights)
+    optimizer = make(model.parameters())
+    logits, sizes = [], []
+    for _ in range(epochs):
+        for start in range(0, len(data.labels), BATCH_SIZE):
+            batch = slice(start, start + BATCH_SIZE)
+            answers = model(torch.from_numpy(data.images[batch]))
+            optimizer.zero_grad()
+            cross_entropy(
+                answers.softmax(1) if softmax else answers, torch.from_numpy(data.labels[batch])
+            ).backward()
+            optimizer.step()
+            logits.append(answers.detach().numpy())
+            sizes.append(len(answers))
+    rows = np.tile(data.images.reshape(len(data.images), -1), (epochs, 1))
+    calls = tuple(Call(size, "cpu", True, True, True) for size in sizes)
+    return {n: v.numpy().copy() for n, v in model.state_dict().items()}, Calls(
+        calls, rows, np.concatenate(logits)
+    )
+
+
+@pytest.mark.parametrize("softmax", [False, True], ids=["logits", "softmax"])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_any_optimizer_learns_enough_and_no_slip_returns_the_mean(name: str, softmax: bool) -> None:
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        patterns, shape = expected.Patterns(rng), expected.make_shape(rng)
+        weights = expected.make_weights(rng, shape)
+        data = patterns.draw(12 * BATCH_SIZE + 2)
+        after, _ = trained(OPTIMIZERS[name], data, shape, weights, 4, softmax)
+        fall = [
+            expected.cross_entropy(expected.logits_of(shape, held, data.images), data.labels).mean()
+            for held in (weights, after)
+        ]
+        assert fall[1] < 0.9 * LEAST_FALL * fall[0]
+
+        tail = 1 + seed % 2
+        data = patterns.draw(6 * BATCH_SIZE + tail)
+        data = expected.mislabelled_last(data, tail, expected.logits_of(shape, weights, data.images[-tail:]))
+        (own,) = losses.passes(trained(OPTIMIZERS[name], data, shape, weights, 3, softmax)[1], data, 3)
+        assert losses.agree(losses.means(own.logits), own)
+        for wrong in [losses.means(own.softmax), *(values for _, values in losses.slips(own.logits))]:
+            assert not losses.agree(wrong, own)
+        for values in ([], [1.0], [float("inf")] * 3, [-1e308] * 3):
+            assert not losses.agree(values, own)
+            assert losses.hint(values, own) == losses.HINT
