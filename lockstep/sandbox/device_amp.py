@@ -11,9 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import overrides
+from torch.overrides import TorchFunctionMode
 
 from lockstep.sandbox.device_machine import Machine
-from lockstep.sandbox.device_marks import index_of
+from lockstep.sandbox.device_marks import index_of, tensors_in
 
 _KEY = "AutocastCUDA"
 _HALF = frozenset(
@@ -49,6 +51,8 @@ class Autocast:
             if args[0] == "cuda" or len(args) == 1:
                 self._install()
             real_enable(*args)
+            if args[0] == "cpu":
+                _spare_gpus(bool(args[-1]))
             if args[0] == "cuda" or len(args) == 1:
                 # Tensors of real GPUs bring the key along, those of the CPU do not.
                 torch._C._dispatch_tls_set_dispatch_key_included(_KEY, bool(args[-1]))
@@ -142,6 +146,32 @@ class Autocast:
         if found is None or found[1].dtype != dtype:
             found = self._cast_weights[id(tensor)] = (tensor, tensor.to(dtype))
         return found[1]
+
+
+class _SpareGpus(TorchFunctionMode):
+    """`torch.autocast("cpu")` leaves tensors of GPUs alone, which torch's own kernels take for the CPU's."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if not any(index_of(tensor) >= 0 for tensor in tensors_in((args, list(kwargs.values())))):
+            return func(*args, **kwargs)
+        with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)):
+            return func(*args, **kwargs)
+
+
+def _spare_gpus(enabled: bool) -> None:
+    """Start or end sparing the GPUs in this thread, whatever other modes lie above."""
+    modes: Any = overrides
+    above = []
+    while torch._C._len_torch_function_stack():
+        mode = modes._pop_mode()
+        if isinstance(mode, _SpareGpus):
+            break
+        above.append(mode)
+    for mode in reversed(above):
+        modes._push_mode(mode)
+    if enabled:
+        modes._push_mode(_SpareGpus())
 
 
 def _low(value: Any) -> bool:

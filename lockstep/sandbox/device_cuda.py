@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import types
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,11 @@ from lockstep.sandbox.device_streams import generator_class, stream_and_event
 
 NAME = "Emulated GPU"
 CAPABILITY = (8, 0)
+CLOCK = 1.41e9
+# Questions that need no GPU to be answered.
+_HARMLESS = re.compile(
+    r"tunableop|llocator|nabled|Version|etadata|BadFork|ArchFlags|Capturing|ublas|debug|cudnn|conv"
+)
 _SEED = 67280421310721
 
 
@@ -67,7 +73,7 @@ def _devices(machine: Machine) -> dict[str, Any]:
             name=NAME,
             major=major,
             minor=minor,
-            total_memory=machine.memory.total,
+            total_memory=machine.memory.limit,
             multi_processor_count=108,
             is_integrated=0,
             is_multi_gpu_board=0,
@@ -98,6 +104,11 @@ def _devices(machine: Machine) -> dict[str, Any]:
         "get_device_properties": properties,
         "get_device_name": get_device_name,
         "get_device_capability": capability,
+        "_sleep": lambda cycles: machine.enqueue(cycles / CLOCK),
+        "CUDAGraph": _refuse,
+        "graph": _refuse,
+        "make_graphed_callables": _refuse,
+        "cudart": _refuse,
         "can_device_access_peer": lambda device, peer_device: device != peer_device,
         "get_arch_list": lambda: ["sm_80"],
         "synchronize": synchronize,
@@ -129,7 +140,7 @@ def _memory(machine: Machine) -> dict[str, Any]:
 
     def info(device: Any = None) -> tuple[int, int]:
         index = machine.index(device)
-        return max(0, memory.total - memory.live[index]), memory.total
+        return max(0, memory.limit - memory.live[index]), memory.limit
 
     def stats(device: Any = None) -> dict[str, int]:
         index = machine.index(device)
@@ -218,6 +229,11 @@ def _patch_accelerator(machine: Machine, answers: dict[str, Any]) -> None:
         machine.clock.wait(machine.index(index), "torch.accelerator.synchronize", explicit=True)
 
     c: dict[str, Any] = {
+        **{
+            name: _refuse
+            for name in vars(torch._C)
+            if name.startswith("_cuda_") and not _HARMLESS.search(name)
+        },
         "_accelerator_getAccelerator": lambda: torch.device("cuda"),
         "_accelerator_getDeviceIndex": answers["current_device"],
         "_accelerator_setDeviceIndex": answers["set_device"],
@@ -247,6 +263,8 @@ def _patch_accelerator(machine: Machine, answers: dict[str, Any]) -> None:
         if hasattr(torch._C, name):
             # Every name has a function of its own: torch._dynamo, imported in here, wants it so.
             machine.patches.set(torch._C, name, functools.partial(answer))
+    for name in ("start", "stop"):
+        machine.patches.set(torch.cuda.profiler, name, lambda: None)
     accelerator = torch.accelerator
     machine.patches.set(accelerator, "device_count", functools.partial(answers["device_count"]))
     machine.patches.set(accelerator, "is_available", functools.partial(answers["is_available"]))

@@ -6,7 +6,6 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,7 +87,7 @@ class Machine:
     def __init__(self, count: int, memory: int | None) -> None:
         self.count = count
         self.clock = Clock(count)
-        self.memory = Memory(count, memory, memory or DEFAULT_MEMORY)
+        self.memory = Memory(count, memory or DEFAULT_MEMORY)
         self.patches = Patches()
         self.devices = [torch.device("cuda", index) for index in range(count)]
         self.cpu = torch.device("cpu")
@@ -171,13 +170,11 @@ class Machine:
         put(tensor, index, self.memory)
         return tensor
 
-    def move(
-        self, tensor: torch.Tensor, index: int, *, blocking: bool = True, copy: bool = False
-    ) -> torch.Tensor:
+    def move(self, tensor: torch.Tensor, index: int, *, blocking: bool = True) -> torch.Tensor:
         """A tensor on another device; gradients find their way back. The tensor itself when it is there already."""
         source = max(index_of(tensor), CPU)
         if source == index:
-            return tensor.clone() if copy else tensor
+            return tensor
         if source >= 0 and index == CPU and blocking:
             self.clock.wait(source, "cpu", explicit=False)
         if tensor.requires_grad and torch.is_grad_enabled():
@@ -195,15 +192,19 @@ class Machine:
 class _ToCopy(torch.autograd.Function):
     """A copy between devices whose gradient is copied the other way."""
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, machine: Machine, source: int, index: int) -> torch.Tensor:
-        ctx.machine, ctx.way = machine, (source, index)
+    def forward(tensor: torch.Tensor, machine: Machine, source: int, index: int) -> torch.Tensor:
         return machine.copy(tensor, index)
 
     @staticmethod
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        _, ctx.machine, ctx.source, _ = inputs
+
+    @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        source, _ = ctx.way
-        return ctx.machine.move(grads[0], source, blocking=False), None, None, None
+        return ctx.machine.move(grads[0], ctx.source, blocking=False), None, None, None
 
 
 class DeviceMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -237,7 +238,12 @@ class DeviceMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         machine = self._machine
         if common >= 0 and func in _FETCHING:
             machine.clock.wait(common, func.overloadpacket.__name__, explicit=False)
-        result = _run(func, args, kwargs)
+        try:
+            result = _run(func, args, kwargs)
+        except RuntimeError as error:
+            if common >= 0:
+                machine.memory.explain(error, common)
+            raise
         if loose and common != LOOSE:
             for tensor in tensors:
                 if index_of(tensor) == LOOSE:
@@ -292,5 +298,3 @@ _FETCHING = frozenset(
 )
 # Their second result stays on the CPU.
 _PARTLY_CPU = frozenset([_aten._pack_padded_sequence.default])
-
-Handler = Callable[..., Any]

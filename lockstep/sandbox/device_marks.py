@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,8 @@ CPU = -1
 # Made inside torch's own C++ with the options of some input: it belongs to whatever it meets first.
 LOOSE = -2
 _MARK = "_lockstep_mark"
+# Sparse, lazy and wrapped tensors answer so when they are asked for their storage.
+_NO_STORAGE = (NotImplementedError, RuntimeError, ValueError)
 
 
 class Mark:
@@ -31,25 +34,34 @@ class Mark:
 class Memory:
     """The emulated allocator of all GPUs: bytes of the storages that live, and their limit per GPU."""
 
-    def __init__(self, count: int, limit: int | None, total: int) -> None:
+    def __init__(self, count: int, limit: int) -> None:
         self.limit = limit
-        self.total = total
         self.live = [0] * count
         self.peak = [0] * count
 
     def take(self, index: int, size: int) -> None:
         """Count a new storage. Raises torch.OutOfMemoryError where a GPU of this size would."""
-        if self.limit is not None and self.live[index] + size > self.limit:
-            raise torch.OutOfMemoryError(self._refusal(index, size))
+        self.check(index, size)
         self.live[index] += size
         self.peak[index] = max(self.peak[index], self.live[index])
+
+    def check(self, index: int, size: int) -> None:
+        """Raise torch.OutOfMemoryError when so many bytes more do not fit."""
+        if self.live[index] + size > self.limit:
+            raise torch.OutOfMemoryError(self._refusal(index, size))
+
+    def explain(self, error: RuntimeError, index: int) -> None:
+        """Raise torch.OutOfMemoryError in place of what torch says when this computer's own memory is too small."""
+        found = re.search(r"you tried to allocate (\d+) bytes", str(error))
+        if found is not None:
+            raise torch.OutOfMemoryError(self._refusal(index, int(found[1]))) from None
 
     def free(self, index: int, size: int) -> None:
         """A storage is gone."""
         self.live[index] -= size
 
     def _refusal(self, index: int, size: int) -> str:
-        live, total = self.live[index], self.total
+        live, total = self.live[index], self.limit
         return (
             f"CUDA out of memory. Tried to allocate {_amount(size)}. GPU {index} has a total capacity of "
             f"{_amount(total)} of which {_amount(max(0, total - live))} is free. Including non-PyTorch memory, "
@@ -73,10 +85,19 @@ def index_of(tensor: torch.Tensor) -> int:
     """The GPU that holds a tensor, or CPU or LOOSE."""
     try:
         mark = getattr(tensor.untyped_storage(), _MARK, None)
-    except (NotImplementedError, RuntimeError, ValueError):
-        # Sparse and lazy tensors have no storage to show; the tensor itself is marked.
-        mark = tensor.__dict__.get(_MARK)
+    except _NO_STORAGE:
+        mark = _holder(tensor).get(_MARK)
     return CPU if mark is None else mark.index
+
+
+def _holder(tensor: torch.Tensor) -> dict[str, Any]:
+    """What carries the mark of a tensor that has no storage to show: one inside it, or itself when it is sparse."""
+    while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        tensor = torch._C._functorch.get_unwrapped(tensor)
+    try:
+        return tensor.untyped_storage().__dict__
+    except _NO_STORAGE:
+        return tensor.__dict__
 
 
 def storage_index(storage: torch.UntypedStorage) -> int:
@@ -98,18 +119,17 @@ def mark_storage(storage: torch.UntypedStorage, index: int, memory: Memory) -> N
 def put(tensor: torch.Tensor, index: int, memory: Memory) -> None:
     """Say that a tensor and all that shares its storage is on a GPU, the CPU or LOOSE."""
     try:
-        holder: dict[str, Any] = tensor.untyped_storage().__dict__
-        size = tensor.untyped_storage().nbytes() if index >= 0 else 0
-    except (NotImplementedError, RuntimeError, ValueError):
-        holder, size = tensor.__dict__, 0
+        storage = tensor.untyped_storage()
+        holder, size = storage.__dict__, storage.nbytes()
+    except _NO_STORAGE:
+        holder, size = _holder(tensor), 0
     if index == CPU:
         holder.pop(_MARK, None)
-        return
-    if index == LOOSE:
+    elif index == LOOSE:
         holder[_MARK] = _LOOSE
-        return
-    memory.take(index, size)
-    holder[_MARK] = Mark(index, size, memory)
+    else:
+        memory.take(index, size)
+        holder[_MARK] = Mark(index, size, memory)
 
 
 def give(result: object, index: int, memory: Memory) -> None:

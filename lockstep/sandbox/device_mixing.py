@@ -20,8 +20,10 @@ _INDEXING = frozenset("index index_put index_put_ _index_put_impl_ _unsafe_index
 _ELEMENTWISE = frozenset(
     "where lerp lerp_ mse_loss smooth_l1_loss binary_cross_entropy fill_ fill clamp clamp_ addcmul addcdiv "
     "addcmul_ addcdiv_ masked_fill masked_fill_ isin xlogy copysign normal bernoulli bernoulli_ "
-    "mse_loss_backward smooth_l1_loss_backward binary_cross_entropy_backward _assert_async".split()
+    "mse_loss_backward smooth_l1_loss_backward binary_cross_entropy_backward _assert_async allclose isclose".split()
 )
+# Lengths, which CUDA's kernels want on the CPU or bring there themselves.
+_ANYWHERE = frozenset("input_lengths target_lengths lengths batch_sizes".split())
 _STRICT = frozenset(
     "cat stack index_select embedding gather nll_loss_forward nll_loss2d_forward addmm".split()
 )
@@ -59,6 +61,8 @@ def common_device(func: Any, args: Sequence[object], kwargs: dict[str, object]) 
         _refuse_convolution(named)
     if name in ("masked_fill", "masked_fill_"):
         _refuse_mask(named)
+    if not named:
+        return CPU
     elementwise = name in _ELEMENTWISE or torch.Tag.pointwise in func.tags
     if elementwise:
         return _elementwise(func, named)
@@ -87,6 +91,8 @@ def _named(func: Any, args: Sequence[object], kwargs: dict[str, object]) -> list
     found: list[tuple[str, torch.Tensor]] = []
     names = [argument.name for argument in func._schema.arguments]
     for name, value in [*zip(names, args, strict=False), *kwargs.items()]:
+        if name in _ANYWHERE:
+            continue
         found += [(name, tensor) for tensor in tensors_in([value]) if index_of(tensor) != LOOSE]
     return found
 

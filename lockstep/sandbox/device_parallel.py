@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import distributed, nn
 from torch.cuda import comm as cuda_comm
 from torch.nn.parallel import comm
 
@@ -19,6 +20,7 @@ def patch_parallel(machine: Machine) -> None:
     """Replace the copies that `nn.DataParallel` makes, and let threads see the emulated GPUs."""
     _patch_copies(machine)
     _patch_threads(machine)
+    _patch_groups(machine)
 
 
 def _patch_copies(machine: Machine) -> None:
@@ -98,6 +100,24 @@ def _patch_threads(machine: Machine) -> None:
             start(self)
 
     machine.patches.set(threading.Thread, "_bootstrap_inner", bootstrap)
+
+
+def _patch_groups(machine: Machine) -> None:
+    """Process groups with gloo in place of NCCL, which needs real GPUs."""
+    for name in ("init_process_group", "new_group"):
+        real: Any = getattr(distributed, name)
+
+        def through(*args: Any, real: Any = real, **kwargs: Any) -> Any:
+            changed = [_without_nccl(arg) for arg in args]
+            if isinstance(kwargs.get("device_id"), torch.device):
+                del kwargs["device_id"]
+            return real(*changed, **{key: _without_nccl(value) for key, value in kwargs.items()})
+
+        machine.patches.set(distributed, name, functools.wraps(real)(through))
+
+
+def _without_nccl(word: Any) -> Any:
+    return "gloo" if isinstance(word, str) and "nccl" in word.lower() and "://" not in word else word
 
 
 def slow_forwards(machine: Machine, lag: float) -> Callable[[], None]:

@@ -135,7 +135,7 @@ def _patch_moves(machine: Machine) -> None:
 
 
 def _patch_values(machine: Machine) -> None:
-    base = torch._C.TensorBase
+    base: Any = torch._C.TensorBase
     real_numpy, real_tolist = base.numpy, base.tolist
 
     def numpy(self: torch.Tensor, *, force: bool = False) -> Any:
@@ -154,8 +154,35 @@ def _patch_values(machine: Machine) -> None:
             machine.clock.wait(index, "tolist", explicit=False)
         return real_tolist(self)
 
+    real_set, real_grad = base.__setitem__, base.grad
+
+    def set_item(self: torch.Tensor, key: Any, value: Any) -> None:
+        real_set(self, _on_device_of(machine, self, key), value)
+
+    def set_grad(self: torch.Tensor, grad: Any) -> None:
+        if isinstance(grad, torch.Tensor) and max(index_of(grad), CPU) != max(index_of(self), CPU):
+            raise RuntimeError("assigned grad has data located on a different device")
+        real_grad.__set__(self, grad)
+
+    grad = property(real_grad.__get__, set_grad, real_grad.__delete__)
+    machine.patches.set(torch.Tensor, "__setitem__", set_item)
+    machine.patches.set(torch.Tensor, "grad", grad)
     machine.patches.set(torch.Tensor, "numpy", numpy)
     machine.patches.set(torch.Tensor, "tolist", tolist)
+
+
+def _on_device_of(machine: Machine, tensor: torch.Tensor, key: Any) -> Any:
+    """An index with its masks where the tensor is; CUDA takes those of the CPU, too."""
+    if isinstance(key, tuple):
+        return tuple(_on_device_of(machine, tensor, part) for part in key)
+    if not isinstance(key, torch.Tensor):
+        return key
+    here, index = max(index_of(tensor), CPU), max(index_of(key), CPU)
+    if index not in (CPU, here):
+        raise RuntimeError(
+            f"indices should be either on cpu or on the same device as the indexed tensor ({tensor.device})"
+        )
+    return machine.move(key, here) if index != here and key.dim() else key
 
 
 def _patch_storages(machine: Machine) -> None:
@@ -230,7 +257,12 @@ def make(machine: Machine, func: Callable[..., Any], device: Any, args: Any, kwa
         machine.touch()
     kwargs = {key: value for key, value in kwargs.items() if key != "device"}
     pinned = kwargs.pop("pin_memory", False)
-    made = func(*args, **kwargs)
+    try:
+        made = func(*args, **kwargs)
+    except RuntimeError as error:
+        if index >= 0:
+            machine.memory.explain(error, index)
+        raise
     if func in _TAKING_DATA:
         return machine.move(made, index)
     if max(index_of(made), CPU) != index or index_of(made) == LOOSE:

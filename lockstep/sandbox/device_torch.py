@@ -10,7 +10,7 @@ from torch import nn
 from torch.optim import optimizer
 
 from lockstep.sandbox.device_machine import Machine
-from lockstep.sandbox.device_marks import index_of
+from lockstep.sandbox.device_marks import CPU, index_of
 
 _NAMES = "Float Double Half BFloat16 Byte Char Short Int Long Bool".split()
 
@@ -25,6 +25,7 @@ def patch_torch(machine: Machine) -> None:
         machine.patches.set(torch.cuda, f"{name}Tensor", _legacy_type(machine, f"{name}Tensor"))
     for kind in (nn.RNNBase, nn.LSTM):
         machine.patches.set(kind, "check_forward_args", _same_device(kind.check_forward_args))
+    machine.patches.set(torch, "ctc_loss", _with_lengths_of_cpu(machine, torch.ctc_loss))
     real = torch.set_default_tensor_type
 
     def set_default_tensor_type(kind: Any) -> None:
@@ -55,6 +56,17 @@ def _same_device(real: Callable[..., None]) -> Callable[..., None]:
         real(self, data, hidden, batch_sizes)
 
     return check_forward_args
+
+
+def _with_lengths_of_cpu(machine: Machine, real: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """`torch.ctc_loss`, which takes lengths from anywhere."""
+
+    def ctc_loss(log_probs: torch.Tensor, targets: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
+        here = max(index_of(log_probs), CPU)
+        lengths = [machine.move(part, here) if isinstance(part, torch.Tensor) else part for part in rest[:2]]
+        return real(log_probs, targets, *lengths, *rest[2:], **named)
+
+    return ctc_loss
 
 
 def _not_compiled(model: Callable[..., Any] | None = None, **_: Any) -> Any:
