@@ -281,7 +281,7 @@ def trained(
 @pytest.mark.parametrize("softmax", [False, True], ids=["logits", "softmax"])
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_any_optimizer_learns_enough_and_no_slip_returns_the_mean(name: str, softmax: bool) -> None:
-    for seed in range(4):
+    for seed in range(2):
         rng = np.random.default_rng(seed)
         patterns, shape = expected.Patterns(rng), expected.make_shape(rng)
         weights = expected.make_weights(rng, shape)
