@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import multiprocessing
+import pickle
 import sys
 import threading
 import time
@@ -457,6 +458,23 @@ MIXED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: torch.randn(2, generator=torch.Generator(), **X),
         "Expected a 'cuda' device type for generator but found 'cpu'",
     ),
+    "lengths of packed sequences": (
+        lambda: nn.utils.rnn.pack_padded_sequence(torch.zeros(2, 1, 3, **X), torch.tensor([2], **X)),
+        "'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:0 Long tensor",
+    ),
+    "a gradient of another device": (
+        lambda: setattr(torch.zeros(2, requires_grad=True, **X), "grad", torch.zeros(2)),
+        "assigned grad has data located on a different device",
+    ),
+    "a CPU tensor written by a GPU mask": (
+        lambda: torch.zeros(2).__setitem__(torch.ones(2, dtype=torch.bool, **X), 1.0),
+        "indices should be either on cpu or on the same device as the indexed tensor (cpu)",
+    ),
+    "allclose": (lambda: torch.allclose(torch.zeros(2, **X), torch.zeros(2)), _pair()),
+    "metric on the CPU": (
+        lambda: torch.zeros(3, 3).index_put_((torch.tensor([1], **X),), torch.ones(3), accumulate=True),
+        "indices should be either on cpu or on the same device as the indexed tensor (cpu)",
+    ),
     "a GPU that is not there": (lambda: torch.zeros(1, device="cuda:3"), "CUDA error: invalid device ordinal"),
 }  # fmt: skip
 
@@ -510,8 +528,19 @@ ALLOWED: dict[str, Callable[[], Any]] = {
     "a slice written from the CPU": lambda: torch.zeros(3, **X).__setitem__(slice(0, 2), torch.ones(2)) or torch.ones(1, **X),
     "a CPU scalar written by index": lambda: torch.zeros(3, **X).index_put_((torch.tensor([1], **X),), torch.tensor(1.0)),
     "clamp by a CPU scalar": lambda: torch.ones(3, **X).clamp(max=torch.tensor(0.5)),
+    "written by a CPU mask": lambda: _written(torch.tensor([True, False, True]), 1.0),
+    "read by a CPU mask": lambda: torch.ones(3, **X)[torch.tensor([True, False, True])],
+    "CTC with lengths on the CPU": lambda: F.ctc_loss(
+        torch.zeros(5, 2, 4, **X), torch.ones(2, 2, dtype=torch.long, **X), torch.tensor([5, 5]), torch.tensor([2, 2])
+    ),
     "moved from a GPU to another": lambda: torch.ones(3, device="cuda:1").to("cuda:0"),
 }  # fmt: skip
+
+
+def _written(key: Any, value: Any) -> torch.Tensor:
+    tensor = torch.zeros(3, device="cuda")
+    tensor[key] = value
+    return tensor
 
 
 @pytest.mark.parametrize("name", ALLOWED)
@@ -576,6 +605,15 @@ PLACED: dict[str, Callable[[], torch.Tensor]] = {
     "a buffer": lambda: nn.BatchNorm1d(2).to("cuda:1").running_mean,
     "a gradient": lambda: (w := nn.Linear(2, 2).to("cuda:1"), w(torch.ones(1, 2, device="cuda:1")).sum().backward())[0].weight.grad,
     "a copy of a model": lambda: copy.deepcopy(nn.Linear(2, 2).to("cuda:1")).weight,
+    "moved inside vmap": lambda: torch.func.vmap(lambda x: x.to("cuda:1") + 1)(torch.ones(3)),
+    "made inside a functional gradient": lambda: torch.func.grad(
+        lambda w: (w * torch.ones(2).to("cuda:1")).sum()
+    )(torch.ones(2, device="cuda:1")),
+    "traced": lambda: torch.jit.trace(nn.Linear(2, 2).to("cuda:1"), torch.ones(1, 2, device="cuda:1"))(torch.ones(1, 2, device="cuda:1")),
+    "sparse": lambda: torch.eye(2, device="cuda:1").to_sparse().coalesce(),
+    "from meta": lambda: nn.Linear(2, 2, device="meta").to_empty(device="cuda:1").weight,
+    "set data": lambda: _with_data(nn.Parameter(torch.ones(2))),
+    "pickled": lambda: pickle.loads(pickle.dumps(torch.ones(2, device="cuda:1"))),
     "a state dict": lambda: nn.Linear(2, 2).to("cuda:1").state_dict()["weight"],
     "one hot": lambda: F.one_hot(torch.tensor([1], device="cuda:1")),
     "a loss module's weight": lambda: nn.CrossEntropyLoss(weight=torch.ones(2)).to("cuda:1").weight,
@@ -583,11 +621,17 @@ PLACED: dict[str, Callable[[], torch.Tensor]] = {
 }  # fmt: skip
 
 
+def _with_data(parameter: nn.Parameter) -> torch.Tensor:
+    parameter.data = parameter.data.to("cuda:1")
+    return parameter
+
+
 def _in_block() -> torch.Tensor:
     with torch.device("cuda:1"):
         return nn.Linear(2, 2)(torch.ones(1, 2))
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit:FutureWarning")
 @pytest.mark.parametrize("name", PLACED)
 def test_a_tensor_is_where_it_was_put(name: str, gpus: Machine) -> None:
     found = PLACED[name]()
@@ -845,6 +889,15 @@ def test_data_parallel_wants_its_module_on_the_first_device() -> None:
         assert other(torch.zeros(3, 2)).device == torch.device("cuda:0")
 
 
+def test_replicas_draw_the_same_random_numbers_every_time() -> None:
+    def output() -> list[float]:
+        torch.manual_seed(0)
+        return home(nn.DataParallel(nn.Dropout(0.5))(torch.ones(30))).tolist()  # type: ignore[no-any-return]
+
+    with emulated_gpus(3):
+        assert output() == output()
+
+
 def test_a_fault_in_a_replica_is_raised() -> None:
     with emulated_gpus(2):
         model = _in_forward(lambda x: x + torch.zeros(1, 6)).cuda()
@@ -906,6 +959,14 @@ def test_recurrent_and_attention_layers_run_under_autocast(gpus: Machine) -> Non
         out, _ = nn.MultiheadAttention(4, 2).cuda()(data, data, data)
         assert out.dtype == torch.bfloat16
     out.float().sum().backward()
+
+
+def test_autocast_of_the_cpu_leaves_gpus_alone(gpus: Machine) -> None:
+    on_gpu, on_cpu = torch.ones(2, 2, device="cuda"), torch.ones(2, 2)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert (on_gpu @ on_gpu).dtype == F.linear(on_gpu, on_gpu).dtype == torch.float32
+        assert (on_cpu @ on_cpu).dtype == torch.bfloat16
+    assert torch._C._len_torch_function_stack() == 0
 
 
 @pytest.mark.parametrize(
@@ -1112,6 +1173,16 @@ def test_the_emulation_is_not_nested() -> None:
         pass
 
 
+def test_without_gpus_there_are_none() -> None:
+    with emulated_gpus(0):
+        assert not torch.cuda.is_available()
+        assert torch.cuda.device_count() == 0
+        assert torch.accelerator.current_accelerator() is None
+        with pytest.raises(RuntimeError, match="No CUDA GPUs are available"):
+            torch.zeros(1).cuda()
+        assert nn.DataParallel(nn.Linear(2, 2))(torch.ones(3, 2)).device.type == "cpu"
+
+
 def test_home_brings_everything_to_the_cpu(gpus: Machine) -> None:
     value = {"a": [torch.ones(1, device="cuda:1")], "b": (nn.Linear(2, 2).cuda(), 3, "x"), "c": None}
     found = home(value)
@@ -1149,6 +1220,33 @@ STUDENT = """
             loss.backward()
             return [str(loss.device), str(model.weight.grad.device), home(model.weight.grad).sum().item()]
 """
+
+
+RANKS = """
+    import os, torch, torch.distributed as dist
+    from torch.nn.parallel import DistributedDataParallel
+
+    def main():
+        from lockstep.sandbox.device import emulated_gpus, home
+        with emulated_gpus(2):
+            device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+            torch.cuda.set_device(device)
+            dist.init_process_group("nccl", device_id=device)
+            model = DistributedDataParallel(torch.nn.Linear(3, 1).to(device), device_ids=[device.index])
+            model(torch.full((1, 3), float(dist.get_rank()), device=device)).sum().backward()
+            seen = torch.ones(1, device=device)
+            dist.all_reduce(seen)
+            dist.destroy_process_group()
+            return [str(device), seen.item(), home(model.module.weight.grad).tolist()]
+"""
+
+
+def test_ranks_train_on_a_gpu_each(box: Box) -> None:
+    outcome = run(box, RANKS, ranks=2)
+    assert [rank.values.get("seen") for rank in outcome.ranks] == [
+        ["cuda:0", 2.0, [[0.5, 0.5, 0.5]]],
+        ["cuda:1", 2.0, [[0.5, 0.5, 0.5]]],
+    ]
 
 
 def test_it_works_in_the_sandbox(box: Box) -> None:

@@ -29,7 +29,7 @@ __all__ = ["Machine", "emulated_gpus", "home"]
 def emulated_gpus(
     count: int = 1, *, lag: float | None = None, memory: int | None = None
 ) -> Iterator[Machine]:
-    """Give this process `count` GPUs until the block ends.
+    """Give this process `count` GPUs until the block ends; 0 takes away even those that it has.
 
     `lag`: every call of an outermost module keeps its GPU busy for that many seconds more, which only a
     synchronise or a value fetched to the CPU waits for. `memory`: bytes that fit on each GPU; more raises

@@ -234,7 +234,7 @@ def _patch_accelerator(machine: Machine, answers: dict[str, Any]) -> None:
             for name in vars(torch._C)
             if name.startswith("_cuda_") and not _HARMLESS.search(name)
         },
-        "_accelerator_getAccelerator": lambda: torch.device("cuda"),
+        "_accelerator_getAccelerator": lambda: torch.device("cuda") if machine.count else None,
         "_accelerator_getDeviceIndex": answers["current_device"],
         "_accelerator_setDeviceIndex": answers["set_device"],
         "_accelerator_exchangeDevice": answers["_exchange_device"],

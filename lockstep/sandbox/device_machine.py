@@ -13,7 +13,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from lockstep.sandbox.device_marks import CPU, LOOSE, Memory, give, index_of, put, tensors_in
-from lockstep.sandbox.device_mixing import common_device
+from lockstep.sandbox.device_mixing import common_device, refuse_lengths
 
 DEFAULT_MEMORY = 16 << 30
 MAX_RECORDS = 100_000
@@ -131,7 +131,7 @@ class Machine:
         Raises torch.AcceleratorError when there is no such GPU.
         """
         if device is None:
-            return self.current
+            device = self.current
         if isinstance(device, str):
             device = torch.device(device)
         if isinstance(device, torch.device):
@@ -144,6 +144,8 @@ class Machine:
             number = int(device)
             if number < 0:
                 return self.current
+        if not self.count:
+            raise RuntimeError("No CUDA GPUs are available")
         if not 0 <= number < self.count:
             raise torch.AcceleratorError(
                 "CUDA error: invalid device ordinal\n"
@@ -255,6 +257,7 @@ class DeviceMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
             pass
         elif common >= 0:
             if func in _PARTLY_CPU:
+                refuse_lengths(args[1])
                 give(result[0], common, machine.memory)
             elif isinstance(result, list | tuple) and func.overloadpacket.__name__.startswith("_foreach_"):
                 for made, given in zip(result, tensors_in([args[0]]), strict=False):

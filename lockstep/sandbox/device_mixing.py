@@ -157,6 +157,14 @@ def _indexing(args: Sequence[object]) -> int:
     return target
 
 
+def refuse_lengths(lengths: torch.Tensor) -> None:
+    """Lengths of sequences that are packed belong on the CPU."""
+    if index_of(lengths) >= 0:
+        raise RuntimeError(
+            f"'lengths' argument should be a 1D CPU int64 tensor, but got {lengths.dim()}D {lengths.device} Long tensor"
+        )
+
+
 def type_name(tensor: torch.Tensor) -> str:
     """`torch.cuda.FloatTensor` and its like, as torch's messages write a tensor's type."""
     name = _TYPES.get(tensor.dtype, "FloatTensor")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import sys
 import threading
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -91,8 +93,20 @@ def _patch_copies(machine: Machine) -> None:
     machine.patches.set(nn.parallel._functions, "_streams", None)
 
 
+class _InTurn(threading.Thread):
+    """A thread that is done when it has started."""
+
+    def start(self) -> None:
+        super().start()
+        self.join()
+
+
 def _patch_threads(machine: Machine) -> None:
-    """A dispatch mode belongs to one thread: others that start meanwhile get their own."""
+    """A dispatch mode belongs to one thread: others that start meanwhile get their own.
+
+    The replicas of `nn.DataParallel` run in threads of their own as ever, but one after the other, so that
+    random numbers and whatever else they share come out the same every time.
+    """
     start = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 
     def bootstrap(self: threading.Thread) -> None:
@@ -100,6 +114,8 @@ def _patch_threads(machine: Machine) -> None:
             start(self)
 
     machine.patches.set(threading.Thread, "_bootstrap_inner", bootstrap)
+    replicas = types.SimpleNamespace(Thread=_InTurn, Lock=threading.Lock)
+    machine.patches.set(sys.modules["torch.nn.parallel.parallel_apply"], "threading", replicas)
 
 
 def _patch_groups(machine: Machine) -> None:
