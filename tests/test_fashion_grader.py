@@ -108,17 +108,32 @@ def checks_of(folder: Path, box: Box) -> dict[str, CheckResult]:
     return {check.id: check for check in exercise.checks}
 
 
-@pytest.mark.parametrize(
-    "edit",
-    [
-        ("criterion(model(images), labels)", "criterion(model(images).softmax(dim=1), labels)"),
-        ("criterion(model(images), labels)", "criterion(torch.softmax(model(images), 1), labels)"),
-    ],
-)
-def test_a_softmax_before_the_loss_is_told_and_costs_nothing(
-    edit: tuple[str, str], tmp_path: Path, box: Box
-) -> None:
-    checks = checks_of(changed(tmp_path, edit), box)
+# A function, a class and a notebook.
+SOFTMAX = {
+    "closures": ("fashion_trainer.py", [("loss_fn(model(x), y)", "loss_fn(torch.softmax(model(x), 1), y)")]),
+    "trainer_class": (
+        "engine.py",
+        [
+            ("self.criterion(logits, y)", "self.criterion(logits.softmax(1), y)"),
+            ("nn.CrossEntropyLoss(label_smoothing=smoothing)", "nn.CrossEntropyLoss()"),
+        ],
+    ),
+    "notebook": (
+        "fashion_trainer.ipynb",
+        [("F.cross_entropy(model(x), y)", "F.cross_entropy(F.softmax(model(x), dim=1), y)")],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SOFTMAX)
+def test_a_softmax_before_the_loss_is_told_and_costs_nothing(name: str, tmp_path: Path, box: Box) -> None:
+    (sample,) = (sample for sample in SAMPLES if sample.name == name)
+    file, edits = SOFTMAX[name]
+    path = build.build(sample, tmp_path) / file
+    for find, replace in edits:
+        assert path.read_text().count(find) == 1
+        path.write_text(path.read_text().replace(find, replace))
+    checks = checks_of(tmp_path, box)
     assert [check.id for check in checks.values() if check.points < check.max_points] == []
     assert "CrossEntropyLoss takes logits" in checks["returns_mean_loss"].message
 
