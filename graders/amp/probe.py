@@ -60,6 +60,10 @@ def build_net(shape: dict[str, Json], weights: dict[str, Array] | None = None) -
 # One training step
 
 
+class SeenEnough(BaseException):
+    """Ends a script once the check has seen what it came for."""
+
+
 class Recorder:
     """What happened, in order: [kind, details ...]."""
 
@@ -177,6 +181,8 @@ def steps(student: Student, inputs: Inputs) -> Observation:
     arrays: dict[str, Array | torch.Tensor] = {}
     with _device(inputs) as device:
         recorder.install()
+        if inputs.values.get("forward_only") is True:
+            _stop_after_backward()
         module = student.load(MODULE)
         train_step = student.get(module, "train_step")
         for number, scenario in enumerate(cast(list[dict[str, Any]], inputs.values["scenarios"])):
@@ -210,10 +216,14 @@ def _scenario(
     for number, batch in enumerate(_batches(inputs, scenario)):
         recorder.note("call")
         poison = _poison(model) if number == scenario["overflow"] else None
-        with student.calling(f"calling train_step({shown}), call {number + 1}"):
-            result = train_step(
-                model, batch, Loss(recorder), optimizer, scaler, device, amp=amp, grad_clip=grad_clip
-            )
+        result: object = None
+        try:
+            with student.calling(f"calling train_step({shown}), call {number + 1}"):
+                result = train_step(
+                    model, batch, Loss(recorder), optimizer, scaler, device, amp=amp, grad_clip=grad_clip
+                )
+        except SeenEnough:
+            student.phase = ""
         if poison is not None:
             poison.remove()
         returned.append(_returned(result))
@@ -233,6 +243,18 @@ def _scenario(
         "parameters": sorted({str(value.dtype) for value in model.parameters()}),
     }
     return told, kept
+
+
+def _stop_after_backward() -> None:
+    """What a scaler or an optimizer does afterwards is not looked at, nor may it get in the way."""
+    for owner in (torch.Tensor, torch.autograd):
+        original = owner.backward
+
+        def backward(*args: Any, original: Any = original, **kwargs: Any) -> None:
+            original(*args, **kwargs)
+            raise SeenEnough
+
+        owner.backward = backward
 
 
 def _model(inputs: Inputs) -> Net:
@@ -294,10 +316,6 @@ def built(student: Student, inputs: Inputs) -> Observation:
 
 
 # The script
-
-
-class SeenEnough(BaseException):
-    """Ends a script once the check has seen what it came for."""
 
 
 class Training(Recorder):

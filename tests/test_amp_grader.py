@@ -1,0 +1,345 @@
+"""The grader of exercise 6: the points of the reference, the template and all samples, and odd ones out."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from fixtures import build, expect
+from graders.amp import curves, expected, probe
+from graders.amp.curves import Batch, Series
+from graders.amp.expected import Scenario
+from lockstep.sandbox.box import Box
+from lockstep.sandbox.outcome import RankOutcome
+from lockstep.verdict import Verdict
+from lockstep.wire import Json
+from tests.samples import graded, surprises
+
+EXERCISE = "amp"
+REFERENCE = build.ROOT / "reference"
+SAMPLES = build.all_submissions(EXERCISE)
+
+# What the message or hint of a mistake's own check must say, so that its author knows what to do next.
+WORDS: dict[str, dict[str, Sequence[str]]] = {
+    "never_autocasts": {"autocast_on": ["float32", "torch.autocast(device.type"]},
+    "backward_within_autocast": {"autocast_on": ["backward() was called within autocast"]},
+    "loss_in_low_precision": {"autocast_on": ["loss was computed in bfloat16"]},
+    "half_model": {"params_fp32": ["float16", ".half()"]},
+    "half_model_in_trainer": {"params_fp32": ["Leave the model in fp32"]},
+    "half_model_in_notebook": {"params_fp32": ["float16", ".half()"]},
+    "bf16_build_model": {"params_fp32": ["build_model", "bfloat16"]},
+    "forgets_update": {"scaler_order": ["scaler.update() has to follow"]},
+    "backward_and_no_step": {"scaler_order": ["scaler.step(optimizer) was called 0 times"]},
+    "optimizer_steps_itself": {"scaler_order": ["scaler.step(optimizer)", "optimizer.step"]},
+    "fp16_without_scaler": {"scaler_order": ["scaler.scale(loss) was called 0 times"]},
+    "derives_the_unscaled_loss": {"scaler_order": ["scaler.scale(loss).backward()"]},
+    "clips_scaled_gradients": {"clip_is_unscaled": ["multiplied by the scale", "scaler.unscale_(optimizer)"]},
+    "trainer_clips_scaled_gradients": {"clip_is_unscaled": ["multiplied by the scale", "unscale_"]},
+    "notebook_clips_scaled_gradients": {"clip_is_unscaled": ["multiplied by the scale", "unscale_"]},
+    "never_clips": {"clip_is_unscaled": ["not clipped"]},
+    "clips_with_amp_only": {"clip_is_unscaled": ["amp=False", "not clipped"]},
+    "replaces_infinities": {"overflow_skipped": ["the weights changed"]},
+    "skips_by_hand": {"overflow_skipped": ["half of what it was", "scaler.update()"]},
+    "never_zeroes_gradients": {"matches_fp32": ["optimizer.zero_grad()"]},
+    "returns_scaled_loss": {"matches_fp32": ["loss times the scale"]},
+    "amp_cannot_be_turned_off": {"off_is_fp32": ["enabled=amp"]},
+    "script_ignores_no_amp": {"off_is_fp32": ["--no-amp"]},
+    "acc5_below_acc1": {"accuracy_topk": ["acc5 is less than acc1"]},
+    "counts_for_percent": {"accuracy_topk": ["Those are counts"]},
+    "accumulates_sums": {"accumulation": ["expected 0.5"]},
+    "zeroes_every_batch": {"accumulation": ["set to zero between"]},
+    "doubles_only": {"find_batch": ["bisect"]},
+    "dies_of_out_of_memory": {"find_batch": ["OutOfMemoryError"]},
+    "catches_and_prints_nothing": {"find_batch": ["did not print"]},
+    "global_step_restarts": {"tensorboard": ["do not rise", "global_step += 1"]},
+    "logs_once_per_epoch": {"tensorboard": ["only the last batch of each epoch"]},
+    "last_batch_never_logged": {"tensorboard": ["the last batch of each epoch is never logged"]},
+    "trainer_never_logs_the_last_batch": {"tensorboard": ["the last batch of each epoch is never logged"]},
+    "notebook_never_logs_the_last_batch": {"tensorboard": ["the last batch of each epoch is never logged"]},
+    "writer_never_closed": {"tensorboard": ["without a single value", "writer.close()"]},
+    "running_mean": {"tensorboard": ["mean over the epoch so far"]},
+    "a_batch_late": {"tensorboard": ["a batch late"]},
+    "wandb_always_disabled": {"wandb": ["no offline run", 'mode="offline"']},
+    "lr_not_in_wandb": {"wandb": ["no curve named lr"]},
+    "lr_after_the_scheduler": {"lr_logged": ["a step ahead", "before scheduler.step()"]},
+    "logs_the_first_lr": {"lr_logged": ["stays at"]},
+    "scheduler_before_optimizer": {"lr_logged": ["before the first optimizer.step()"]},
+    "validates_with_gradients": {"eval_no_grad": ["torch.no_grad()"]},
+    "validates_in_training_mode": {"eval_no_grad": ["model.eval()"]},
+    "cells_out_of_order": {"notebook": ["NameError", "amp_train.ipynb, cell"]},
+    "no_report": {"notebook": ["wrote no report"]},
+    "invented_seconds": {"notebook": ["outside clock"]},
+}
+
+
+def test_the_reference_earns_every_point(box: Box) -> None:
+    assert expect.reference_surprises(graded(REFERENCE, EXERCISE, box)) == []
+
+
+def test_the_template_earns_nothing(box: Box) -> None:
+    assert expect.template_surprises(graded(build.ROOT / "student_template", EXERCISE, box)) == []
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+def test_samples_score_what_they_must(sample: build.Sample, tmp_path: Path, box: Box) -> None:
+    assert surprises(sample, tmp_path, box, WORDS.get(sample.name)) == []
+
+
+def test_words_are_of_samples_that_exist() -> None:
+    assert WORDS.keys() <= {sample.name for sample in SAMPLES}
+
+
+def test_every_check_has_a_mistake_of_its_own() -> None:
+    checks = {check["id"] for check in build.exercise_toml(EXERCISE)["check"]}
+    assert {sample.fails[0] for sample in SAMPLES if sample.kind == "mistake"} == checks
+
+
+FORGED = """
+from lockstep.sandbox import probing
+made = probing.Observation.__init__
+
+def forging(self, values, arrays=None):
+    values, arrays = {{name: {odd} for name in values}}, {{name: {odd_array} for name in arrays or {{}}}}
+    made(self, values, arrays)
+
+probing.Observation.__init__ = forging
+"""
+
+
+@pytest.mark.parametrize(
+    ("odd", "odd_array"),
+    [
+        ("None", "torch.zeros(0)"),
+        ("0", "torch.zeros(8, 10, dtype=torch.float64)"),
+        (
+            "[['loss'], ['backward', 1, 2], ['optimizer', True, 'x'], ['call'], 7]",
+            "torch.full((4, 108), torch.nan)",
+        ),
+        (
+            "{'events': [['call'], ['scale', 1], []], 'types': ['torch.bfloat16'], 'returned': [None], 'scales': [{}]}",
+            "torch.ones(3, 3, 3, dtype=torch.int64)",
+        ),
+    ],
+)
+def test_forged_answers_earn_nothing_and_break_nothing(
+    odd: str, odd_array: str, tmp_path: Path, box: Box
+) -> None:
+    for name in ("amp_train.py", "perf_report.py"):
+        shutil.copy(REFERENCE / name, tmp_path / name)
+    source = tmp_path / "amp_train.py"
+    forgery = FORGED.format(odd=odd, odd_array=odd_array)
+    source.write_text(source.read_text().replace("import argparse\n", f"import argparse\n{forgery}", 1))
+    (exercise,) = graded(tmp_path, EXERCISE, box).exercises
+    assert [
+        (check.id, check.verdict, check.message)
+        for check in exercise.checks
+        if check.verdict is Verdict.FAULT or check.points
+    ] == []
+
+
+# What the judge holds against the student's work
+
+
+def test_low_precision_stays_within_the_tolerance_and_no_training_does_not() -> None:
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        shape = expected.make_shape(rng)
+        weights = expected.make_weights(rng, shape)
+        scenario = Scenario((16,) * 20, momentum=0.9)
+        data = expected.make_data(rng, 320)
+        right = expected.train(shape, weights, data, scenario)[-1].weights
+        model = probe.build_net(shape, weights)
+        velocity: dict[str, torch.Tensor] = {}
+        for batch in data.batches(scenario.sizes):
+            model.zero_grad()
+            with torch.autocast("cpu"):
+                logits = model(torch.from_numpy(batch.images))
+                loss = torch.nn.functional.cross_entropy(logits, torch.from_numpy(batch.labels))
+            loss.backward()
+            with torch.no_grad():
+                for name, value in model.named_parameters():
+                    assert value.grad is not None
+                    velocity[name] = value.grad + (0.9 * velocity[name] if name in velocity else 0)
+                    value -= scenario.lr * velocity[name]
+        way = {name: right[name] - weights[name] for name in right}
+        off = {name: value.detach().numpy() - right[name] for name, value in model.named_parameters()}
+        assert expected.norm(off) < 0.02 * expected.norm(way)
+        assert not expected.is_low_precision(expected.logits(shape, weights, data.images), 7)
+
+
+@pytest.mark.parametrize(("bits", "dtype"), [(7, torch.bfloat16), (10, torch.float16)])
+def test_low_precision_is_told_from_the_values(bits: int, dtype: torch.dtype) -> None:
+    exact = torch.randn(50)
+    assert expected.is_low_precision(exact.to(dtype).float().numpy(), bits)
+    assert not expected.is_low_precision(exact.numpy(), bits)
+    assert not expected.is_low_precision(np.full(3, np.nan, np.float32), bits)
+
+
+def test_an_overflowing_step_is_left_out() -> None:
+    rng = np.random.default_rng(0)
+    shape = expected.make_shape(rng)
+    weights = expected.make_weights(rng, shape)
+    data = expected.make_data(rng, 12)
+    with_it = expected.train(shape, weights, data, Scenario((4, 4, 4), momentum=0.9, overflow=1))
+    assert all(np.array_equal(with_it[0].weights[name], with_it[1].weights[name]) for name in weights)
+    assert not np.array_equal(with_it[1].weights["head.bias"], with_it[2].weights["head.bias"])
+
+
+# The curves
+
+BATCHES = [Batch(2.0 - i / 10, (i / 20, i / 20), (i / 10, i / 10), 0.1 / (i + 1), 4) for i in range(8)]
+LOSSES = [batch.loss for batch in BATCHES]
+
+
+def curve(values: Sequence[float], steps: Sequence[int] | None = None, tag: str = "loss/train") -> Series:
+    return Series(tag, tuple(range(len(values)) if steps is None else steps), tuple(map(float, values)))
+
+
+@pytest.mark.parametrize(
+    ("series", "words"),
+    [
+        (curve(LOSSES), None),
+        (curve([np.float32(value) for value in LOSSES], range(1, 9)), None),
+        (curve(LOSSES[::2], range(0, 8, 2)), None),
+        (curve([LOSSES[1], LOSSES[3], LOSSES[5], LOSSES[7]], (2, 4, 6, 8)), None),
+        (curve(LOSSES, [0, 1, 2, 3, 0, 1, 2, 3]), "do not rise"),
+        (curve(LOSSES, [0, 1, 2, 3, 3, 4, 5, 6]), "do not rise"),
+        (curve([LOSSES[3], LOSSES[7]]), "only the last batch"),
+        (curve(LOSSES[:3] + LOSSES[4:7]), "the last batch of each epoch is never logged"),
+        (curve(LOSSES[:7]), "the last batch of the run is never logged"),
+        (curve(LOSSES[:5]), "5 values for 8"),
+        (curve(LOSSES + LOSSES), "16 values for 8"),
+        (curve([LOSSES[0], *LOSSES[:7]]), "a batch late"),
+        (curve([2.0, 1.95, 1.9, 1.85, 1.6, 1.55, 1.5, 1.45]), "mean over the epoch so far"),
+        (curve([value + 1e-4 for value in LOSSES]), "value 1 of 8"),
+        (curve([float("nan")] * 8), "value 1 of 8"),
+        (curve(LOSSES, tag="loss/valid"), "no curve named loss"),
+    ],
+)
+def test_a_curve_of_losses(series: Series, words: str | None) -> None:
+    found = curves.problem("loss", [series], BATCHES, epochs=2)
+    assert (found is None) if words is None else (found is not None and words in found.message)
+
+
+@pytest.mark.parametrize("unit", [1, 100])
+def test_accuracies_may_be_fractions_or_percent(unit: float) -> None:
+    assert (
+        curves.problem("acc1", [curve([unit * b.acc1[0] for b in BATCHES], tag="acc1")], BATCHES, 2) is None
+    )
+    mixed = [unit * b.acc1[0] if i else 0.5 for i, b in enumerate(BATCHES)]
+    assert curves.problem("acc1", [curve(mixed, tag="acc1")], BATCHES, 2) is not None
+
+
+def test_equal_logits_leave_the_accuracy_open() -> None:
+    logits, labels = np.array([[1.0, 1.0, 0, 0, 0, 0], [3, 1, 1, 1, 1, 1]]), np.array([1, 5])
+    values: dict[str, Json] = {
+        "losses": [1.0], "sizes": [2], "events": [["loss", 1.0], ["backward", False, 1.0], ["optimizer", True, 0.1]],
+    }  # fmt: skip
+    found = curves.training(RankOutcome(True, values, {"logits": logits, "labels": labels}))
+    assert found == [Batch(1.0, (0.0, 0.5), (0.5, 1.0), 0.1, 2)]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"losses": None}, {"losses": [1.0, 2.0]}, {"sizes": [1]}, {"sizes": ["2"]}, {"sizes": [3, -1]}, {"sizes": [True]},
+        {"events": 3}, {"events": []}, {"events": [[], None, ["loss"], ["loss"]]},
+    ],
+)  # fmt: skip
+def test_forged_records_are_no_training(changed: dict[str, Json]) -> None:
+    values: dict[str, Json] = {
+        "losses": [1.0],
+        "sizes": [2],
+        "events": [["loss", 1.0], ["backward"]],
+        **changed,
+    }
+    arrays = {"logits": np.zeros((2, 6)), "labels": np.array([0, 1])}
+    assert not curves.training(RankOutcome(True, values, arrays))
+
+
+def test_a_loss_without_backward_is_no_training_batch() -> None:
+    values: dict[str, Json] = {
+        "losses": [1.0, 2.0], "sizes": [1, 1],
+        "events": [["loss"], ["backward"], ["optimizer", False, 0.5], ["loss"], ["optimizer", False, {}]],
+    }  # fmt: skip
+    arrays = {"logits": np.zeros((2, 6)), "labels": np.array([0, 1])}
+    found = curves.training(RankOutcome(True, values, arrays))
+    assert found is not None
+    assert [(batch.loss, batch.lr) for batch in found] == [(1.0, 0.5)]
+
+
+@pytest.mark.parametrize(
+    ("rates", "words"),
+    [
+        ([batch.lr for batch in BATCHES], None),
+        ([batch.lr for batch in BATCHES[::2]], None),
+        ([*(batch.lr for batch in BATCHES[1:]), 0.01], "a step ahead"),
+        ([0.1] * 8, "stays at 0.1"),
+        ([0.3, *(batch.lr for batch in BATCHES[1:])], "other values"),
+    ],
+)
+def test_learning_rates(rates: list[float], words: str | None) -> None:
+    found = curves.rates([curve(rates, tag="lr")], BATCHES)
+    assert (found is None) if words is None else (found is not None and words in found.message)
+
+
+@pytest.mark.parametrize(
+    ("tag", "name"),
+    [
+        ("Loss/train", "loss"), ("train_loss", "loss"), ("acc1", "acc1"), ("Acc@5/train", "acc5"), ("top5", "acc5"),
+        ("train/accuracy", "acc1"), ("lr", "lr"), ("lr-SGD", "lr"), ("learning_rate", "lr"), ("train/lr", "lr"),
+        ("Loss/val", None), ("valid/acc1", None), ("test_acc5", None), ("clr", None), ("images/s", None),
+    ],
+)  # fmt: skip
+def test_curves_are_known_by_their_names(tag: str, name: str | None) -> None:
+    assert curves.metric(tag) == name
+
+
+# The constants of a notebook
+
+NOTEBOOK = """# %% cell 1 (2 lines)
+import torch
+EPOCHS = 100
+# %% cell 2 (6 lines) [parameters]
+DATA_DIR = Path("~/cinic")
+epochs: int = 3
+BATCH_SIZE = 128; ARCH = "resnet152"
+log_dir = "runs"
+WANDB_PROJECT = "cinic"
+wandb_mode = "online"
+"""
+
+
+def test_constants_are_found_in_the_parameters_cell() -> None:
+    options: dict[str, Json] = {
+        "training_data": "/data",
+        "epochs": 1,
+        "batch_size": 4,
+        "logdir": "x",
+        "wandb": "disabled",
+    }
+    assert probe.constants(NOTEBOOK, options) == {
+        "DATA_DIR": Path("/data"), "epochs": 1, "BATCH_SIZE": 4, "log_dir": "x", "wandb_mode": "disabled",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("output", "answers"),
+    [
+        ("largest batch size: 187\n", {187}),
+        ("Found 96\nepoch 0: loss 2.31, 0.5 s\n", {96, 0}),
+        ("fits: 128\nmax 190, does not fit 191\n", {190, 191}),
+        ("best 7\nx.py:203: UserWarning: the result\n  f(203)\n", {7}),
+        ("nothing\n", set()),
+        ("1.5\n", set()),
+    ],
+)
+def test_the_answer_of_a_search_is_read_from_what_was_printed(output: str, answers: set[int]) -> None:
+    from graders.amp.test_amp import _answers_printed
+
+    assert _answers_printed(output) == answers
