@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import sys
+import types
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +19,10 @@ _LIKE = "empty_like zeros_like ones_like full_like rand_like randn_like randint_
 _NEW = "new_tensor new_zeros new_ones new_full new_empty new_empty_strided new".split()
 _FREE = "normal from_file".split()
 _TAKING_DATA = (torch.as_tensor, torch.asarray)
+_CAPTURING = ("torchmetrics", "torchvision", "lightning", "pytorch_lightning")
+_CAPTURED = frozenset(
+    "tensor as_tensor zeros ones full empty arange linspace eye rand randn randint randperm".split()
+)
 _PINNED = "_lockstep_pinned"
 
 
@@ -164,7 +170,14 @@ def _patch_values(machine: Machine) -> None:
             raise RuntimeError("assigned grad has data located on a different device")
         real_grad.__set__(self, grad)
 
-    grad = property(real_grad.__get__, set_grad, real_grad.__delete__)
+    def get_grad(self: torch.Tensor) -> torch.Tensor | None:
+        found: torch.Tensor | None = real_grad.__get__(self)
+        # Autograd makes zeros of its own for what was not used.
+        if found is not None and index_of(found) == LOOSE:
+            machine.put(found, max(index_of(self), CPU))
+        return found
+
+    grad = property(get_grad, set_grad, real_grad.__delete__)
     machine.patches.set(torch.Tensor, "__setitem__", set_item)
     machine.patches.set(torch.Tensor, "grad", grad)
     machine.patches.set(torch.Tensor, "numpy", numpy)
@@ -224,6 +237,7 @@ def _patch_factories(machine: Machine) -> None:
     names = [function.__name__ for function in constructors]
     for name in [*_FREE, *(name for name in names if getattr(torch, name, None) in constructors)]:
         machine.patches.set(torch, name, _factory(machine, getattr(torch, name)))
+    _patch_captured(machine)
     for name in ("fftfreq", "rfftfreq"):
         machine.patches.set(torch.fft, name, _factory(machine, getattr(torch.fft, name)))
     for name in _LIKE:
@@ -239,6 +253,14 @@ def _patch_factories(machine: Machine) -> None:
         return func(*args, **kwargs)
 
     machine.patches.set(_device.DeviceContext, "__torch_function__", through)
+
+
+def _patch_captured(machine: Machine) -> None:
+    """Libraries that did `from torch import tensor` before now hold torch's own function."""
+    for module in [module for name, module in sys.modules.items() if name.startswith(_CAPTURING)]:
+        for name in _CAPTURED.intersection(vars(module)):
+            if isinstance(getattr(module, name), types.BuiltinFunctionType):
+                machine.patches.set(module, name, getattr(torch, name))
 
 
 def make(machine: Machine, func: Callable[..., Any], device: Any, args: Any, kwargs: Any) -> Any:
