@@ -333,7 +333,7 @@ def _clipped(
         check.fail(
             f"{call}: the weights are not finite afterwards.", "Does unscale_ come before the clipping?"
         )
-    if way.amp and length_used < 20 * limit / way.scale:
+    if way.amp and 0.05 * limit / way.scale < length_used < 20 * limit / way.scale:
         check.fail(
             f"{call}: the optimizer used a gradient of norm {length_used:.3g}. It was clipped while it was still "
             f"multiplied by the scale, and divided by {way.scale:g} afterwards: almost nothing is left.",
