@@ -18,24 +18,34 @@ from lockstep.sandbox.device_machine import Machine
 from lockstep.sandbox.device_marks import index_of, tensors_in
 
 _KEY = "AutocastCUDA"
-_HALF = frozenset(
-    "_convolution convolution conv1d conv2d conv3d conv_tbc conv_transpose1d conv_transpose2d conv_transpose3d "
-    "prelu addmm addmv addr matmul einsum mm mv linalg_vecdot linear addbmm baddbmm bmm chain_matmul "
-    "linalg_multi_dot _thnn_fused_lstm_cell _thnn_fused_gru_cell lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell "
-    "scaled_dot_product_attention _scaled_dot_product_flash_attention".split()
-)
+# The last ones run in half precision as a whole with cuDNN; here they are made of many steps.
+_HALF = (
+    "_convolution _scaled_dot_product_flash_attention _thnn_fused_gru_cell _thnn_fused_lstm_cell "
+    "addbmm addmm addmv addr baddbmm bmm chain_matmul conv1d conv2d conv3d conv_tbc conv_transpose1d "
+    "conv_transpose2d.input conv_transpose3d.input convolution einsum gru_cell linalg_multi_dot "
+    "linalg_vecdot linear lstm_cell matmul mm mv prelu rnn_relu_cell rnn_tanh_cell "
+    "scaled_dot_product_attention lstm.input gru.input rnn_tanh.input rnn_relu.input"
+).split()
+_SINGLE = (
+    "_upsample_bicubic2d_aa _upsample_bilinear2d_aa _upsample_nearest_exact1d "
+    "_upsample_nearest_exact2d _upsample_nearest_exact3d acos asin binary_cross_entropy "
+    "binary_cross_entropy_with_logits cdist cosh cosine_embedding_loss cosine_similarity dist erfinv "
+    "exp expm1 frobenius_norm.dim group_norm hinge_embedding_loss huber_loss kl_div l1_loss "
+    "layer_norm linalg_matrix_sqrth log log10 log1p log2 logsumexp margin_ranking_loss mse_loss "
+    "multi_margin_loss multilabel_margin_loss native_layer_norm nll_loss nll_loss2d norm.Scalar "
+    "norm.ScalarOpt_dim nuclear_norm nuclear_norm.dim pdist poisson_nll_loss pow.Scalar "
+    "pow.Tensor_Scalar pow.Tensor_Tensor reciprocal renorm rms_norm rsqrt sinh smooth_l1_loss "
+    "soft_margin_loss softplus tan triplet_margin_loss upsample_bicubic2d upsample_bilinear2d "
+    "upsample_linear1d upsample_nearest1d upsample_nearest2d upsample_nearest3d upsample_trilinear3d"
+).split()
 # Compute in single precision where no dtype is asked for.
-_SINGLE_BY_DTYPE = frozenset(
-    "prod softmax log_softmax cumprod cumsum linalg_vector_norm linalg_matrix_norm sum".split()
-)
-_WIDEST = frozenset(
-    "addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add".split()
-)
-# cuDNN runs these in half precision; here they are made of many steps, so that the whole is cast.
-_RECURRENT = ("lstm.input", "gru.input", "rnn_tanh.input", "rnn_relu.input")
-_SKIPPED = frozenset(
-    "cudnn_convolution cudnn_convolution_transpose _cudnn_rnn _convolution.deprecated".split()
-)
+_SINGLE_BY_DTYPE = (
+    "cumprod cumsum linalg_matrix_norm linalg_matrix_norm.str_ord linalg_vector_norm log_softmax.int "
+    "prod prod.dim_int softmax.int sum sum.dim_IntList"
+).split()
+_WIDEST = (
+    "addcdiv addcmul atan2 bilinear cross dot grid_sampler index_put scatter_add tensordot vdot"
+).split()
 _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -74,26 +84,19 @@ class Autocast:
         if self._library is not None:
             return
         self._library = torch.library.Library("aten", "IMPL", _KEY)  # type: ignore[no-untyped-call]
-        names = [
-            name.removeprefix("aten::")
-            for name in torch._C._dispatch_get_all_op_names()
-            if name.startswith("aten::") and torch._C._dispatch_has_kernel_for_dispatch_key(name, _KEY)
-        ]
-        for name in [*names, *_RECURRENT]:
-            if name in _SKIPPED:
-                continue
+        for name in (*_HALF, *_SINGLE, *_SINGLE_BY_DTYPE, *_WIDEST):
             packet, _, overload = name.partition(".")
             op = getattr(getattr(torch.ops.aten, packet), overload or "default")
-            self._library.impl(name, self._kernel(packet, op), allow_override=True)
+            self._library.impl(name, self._kernel(name, op), allow_override=True)
 
-    def _kernel(self, packet: str, op: Any) -> Callable[..., Any]:
+    def _kernel(self, name: str, op: Any) -> Callable[..., Any]:
         excluded = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, _KEY))
-        half = packet in _HALF or f"{packet}.input" in _RECURRENT
+        half, widest, by_dtype = name in _HALF, name in _WIDEST, name in _SINGLE_BY_DTYPE
         dtype_at = next((at for at, a in enumerate(op._schema.arguments) if a.name == "dtype"), None)
 
         def kernel(*args: Any, **kwargs: Any) -> Any:
             with torch._C._ExcludeDispatchKeyGuard(excluded):
-                if packet == "binary_cross_entropy" and _low(args):
+                if name == "binary_cross_entropy" and _low(args):
                     raise RuntimeError(
                         "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\n"
                         "Many models use a sigmoid layer right before the binary cross entropy layer.\n"
@@ -101,7 +104,7 @@ class Autocast:
                         "torch.nn.functional.binary_cross_entropy_with_logits\nor torch.nn.BCEWithLogitsLoss.  "
                         "binary_cross_entropy_with_logits and BCEWithLogits are\nsafe to autocast."
                     )
-                if packet in _SINGLE_BY_DTYPE:
+                if by_dtype:
                     if (
                         _low(args)
                         and kwargs.get("dtype") is None
@@ -111,7 +114,7 @@ class Autocast:
                     return op(*args, **kwargs)
                 if half:
                     dtype = torch.get_autocast_dtype("cuda")
-                elif packet in _WIDEST:
+                elif widest:
                     if not _low((args, tuple(kwargs.values()))):
                         return op(*args, **kwargs)
                     dtype = _widest((args, tuple(kwargs.values())))
