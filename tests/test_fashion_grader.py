@@ -33,6 +33,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "optimizes_another_model": {"trains_on_cpu": ["parameters of the model that train is called with"]},
     "evaluates_on_training_set": {"trains_on_cpu": ["on no test picture"]},
     "train_set_overwritten": {"trains_on_cpu": ["trained on 20 of the 20 test pictures"]},
+    "trains_the_last_layer": {"trains_on_cpu": ["first.weight, first.bias", "model.parameters()"]},
     "accuracy_in_percent": {"trains_on_cpu": ["in percent"]},
     "accuracy_is_a_count": {"trains_on_cpu": ["the number of right answers: divide"]},
     "mean_of_batch_accuracies": {"trains_on_cpu": ["short last batch"]},
@@ -59,6 +60,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "device_always_cuda": {"no_cuda_needed": ["returned cuda"]},
     "isinstance_of_one": {"no_cuda_needed": ["TypeError", "isinstance"]},
     "no_device_option": {"no_cuda_needed": ["status 2", "--device"]},
+    "losses_are_tensors": {"no_cuda_needed": ["JSON serializable", ".item()"]},
     "no_report": {"no_cuda_needed": ["no JSON"]},
     "stays_in_train_mode": {"eval_mode": ["training mode", "model.eval()"]},
     "gradients_on": {"eval_mode": ["gradients were recorded", "torch.no_grad()"]},
@@ -68,6 +70,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "sum_of_batch_losses": {"returns_mean_loss": ["sum over the batches"]},
     "mean_of_batch_losses": {"returns_mean_loss": ["mean over the batches", "len(labels)"]},
     "times_batch_size": {"returns_mean_loss": ["weighted as a full one"]},
+    "mean_of_own_losses": {"returns_mean_loss": ["len(labels)"]},
     "sum_never_reset": {"returns_mean_loss": ["set it to zero"]},
     "one_loss_per_batch": {"returns_mean_loss": ["one number for each batch"]},
     "returns_last_epoch_only": {"returns_mean_loss": ["returned a float"]},
@@ -318,3 +321,33 @@ def test_any_optimizer_learns_enough_and_no_slip_returns_the_mean(name: str, sof
         for values in ([], [1.0], [float("inf")] * 3, [-1e308] * 3):
             assert not losses.agree(values, own)
             assert losses.hint(values, own) == losses.HINT
+
+
+@pytest.mark.parametrize(
+    ("loss", "is_own"),
+    [
+        (lambda mean, size: mean + 0.1, True),
+        (lambda mean, size: mean / 4, False),
+        (lambda mean, size: mean * size, False),
+        (lambda mean, size: 65536.0 * mean, False),
+    ],
+    ids=["penalty", "share", "sum", "scaled"],
+)
+def test_a_loss_of_their_own_is_no_multiple_of_the_usual_one(
+    loss: Callable[[float, int], float], is_own: bool
+) -> None:
+    rng = np.random.default_rng(3)
+    sizes = [8, 8, 3] * 2
+    data = Data(rng.standard_normal((19, 1, 28, 28)).astype(np.float32), rng.integers(0, 10, 19))
+    logits = rng.standard_normal((38, 10)).astype(np.float32)
+    entropies = np.split(expected.cross_entropy(logits, np.tile(data.labels, 2)), np.cumsum(sizes)[:-1])
+    noted = [loss(float(batch.mean()), len(batch)) for batch in entropies]
+    calls = tuple(
+        Call(size, "cpu", True, True, True, value) for size, value in zip(sizes, noted, strict=True)
+    )
+    rows = np.tile(data.images.reshape(19, -1), (2, 1))
+    (own,) = losses.passes(Calls(calls, rows, logits), data, 2)
+    means = [float(np.average(noted[i : i + 3], weights=sizes[:3])) for i in (0, 3)]
+    assert (own.backward is not None and losses.same(means, own.backward)) is is_own
+    unseen = tuple(Call(size, "cpu", True, True, True) for size in sizes)
+    assert losses.passes(Calls(unseen, rows, logits), data, 2)[0].backward is None

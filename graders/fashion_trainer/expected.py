@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from graders.fashion_trainer.probe import PIXELS, build_model
-from lockstep.compare import integer
+from lockstep.compare import integer, number
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.wire import Array, Json
 
@@ -39,13 +39,17 @@ class Data:
 
 @dataclass(frozen=True)
 class Call:
-    """One call of the network: how many pictures, where, in which mode, and whether backward came through it."""
+    """One call of the network: how many pictures, where, in which mode, and whether backward came through it.
+
+    `loss` is what that backward pass began at, where it was seen.
+    """
 
     size: int
     device: str
     training: bool
     grad: bool
     trained: bool
+    loss: float | None = None
 
 
 @dataclass(frozen=True)
@@ -153,7 +157,7 @@ def _call(note: Json) -> Call | None:
         return None
     if not all(isinstance(flag, bool) for flag in flags):
         return None
-    return Call(size, device, flags[0] is True, flags[1] is True, flags[2] is True)
+    return Call(size, device, flags[0] is True, flags[1] is True, flags[2] is True, number(note.get("loss")))
 
 
 def logits_of(shape: Shape, weights: Mapping[str, Array], rows: Array) -> Array:

@@ -27,12 +27,15 @@ _RESET = "The sum goes on from epoch to epoch: set it to zero at the start of ea
 class Passes:
     """Whole passes over the data, one for each epoch: the losses on the logits, on their softmax, and without labels.
 
-    `uniform` is the loss if all classes were equally right, which label smoothing mixes in.
+    `uniform` is the loss if all classes were equally right, which label smoothing mixes in. `backward` holds the
+    epochs' means of what the backward passes began at, where that is a loss of the student's own: with a penalty
+    on the weights, with weights for the classes, on mixed pictures.
     """
 
     logits: list[Epoch]
     softmax: list[Epoch]
     uniform: list[Epoch]
+    backward: list[float] | None = None
 
 
 def passes(found: Calls, data: Data, epochs: int) -> list[Passes]:
@@ -57,7 +60,31 @@ def _passes(own: Calls, data: Data, epochs: int) -> Passes | None:
         expected.cross_entropy(expected.softmax(own.logits), labels),
         expected.uniform_cross_entropy(own.logits),
     )
-    return Passes(*(_by_epoch(np.split(losses, np.cumsum(sizes)[:-1]), n) for losses in of_items))
+    batches = [_by_epoch(np.split(losses, np.cumsum(sizes)[:-1]), n) for losses in of_items]
+    return Passes(*batches, _of_their_own(own, batches[0]))
+
+
+def _of_their_own(own: Calls, logits: Sequence[Epoch]) -> list[float] | None:
+    """The epochs' means of the losses that backward began at, weighted by the pictures.
+
+    None where they are the cross-entropy times something, such as a batch's share or its size: that times it has
+    to be undone.
+    """
+    of_batches = [batch for epoch in logits for batch in epoch]
+    found = [call.loss for call in own.calls if call.loss is not None]
+    if len(found) != len(of_batches):
+        return None
+    sizes = np.array([len(batch) for batch in of_batches])
+    entropies = np.array([batch.mean() for batch in of_batches])
+    for usual in (entropies, entropies * sizes):
+        ratios = found / np.maximum(usual, 1e-12)
+        if np.ptp(ratios) <= 4e-3 * abs(ratios.mean()):
+            return None
+    ends = np.cumsum([len(epoch) for epoch in logits])[:-1]
+    return [
+        float(np.average(values, weights=weights))
+        for values, weights in zip(np.split(np.array(found), ends), np.split(sizes, ends), strict=True)
+    ]
 
 
 def _by_epoch(batches: Sequence[Array], n: int) -> list[Epoch]:

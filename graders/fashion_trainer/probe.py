@@ -14,6 +14,8 @@ from typing import Any, cast
 import numpy as np
 import torch
 from torch import nn
+from torch._C import _functorch as functorch
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.utils.data import DataLoader, Dataset
 
 from lockstep.sandbox.gpus import gpus
@@ -118,8 +120,10 @@ class Recorder:
 
     def called(self, module: nn.Module, args: tuple[object, ...], output: object) -> None:
         """Note one call; a network is what turns pictures into ten numbers each."""
-        images = plain_tensor(self._home(args[0])) if args else None
-        logits = plain_tensor(self._home(output))
+        # In a gradient of torch.func everything is wrapped, and whatever is done with it is part of it.
+        with temporarily_clear_interpreter_stack():
+            images = plain_tensor(self._home(_unwrapped(args[0]))) if args else None
+            logits = plain_tensor(self._home(_unwrapped(output)))
         if images is None or logits is None or images.ndim < 2 or logits.shape != (len(images), 10):
             return
         if images.size != len(images) * PIXELS or len(self.calls) >= MAX_CALLS:
@@ -129,15 +133,29 @@ class Recorder:
             "device": str(cast(torch.Tensor, args[0]).device),
             "training": _is_training(module),
             "grad": torch.is_grad_enabled(),
-            "trained": False,
+            # There it comes without a backward pass.
+            "trained": functorch.is_gradtrackingtensor(cast(torch.Tensor, output)),
         }
         self.calls.append(call)
         if self._kept + len(images) <= MAX_ROWS:
             self._kept += len(images)
             self.rows.append(images.reshape(len(images), -1).astype(np.float32))
             self.logits.append(logits.astype(np.float32))
-        if cast(torch.Tensor, output).requires_grad:
+        if not call["trained"] and cast(torch.Tensor, output).requires_grad:
             cast(torch.Tensor, output).register_hook(lambda _: call.update(trained=True))
+
+    def note_losses(self) -> None:
+        """From now on note, at each call that a backward pass comes through, the loss that pass began at."""
+        real = torch.autograd.backward
+
+        def backward(tensors: Any, *args: Any, **kwargs: Any) -> None:
+            before = [call for call in self.calls if not call["trained"]]
+            real(tensors, *args, **kwargs)
+            for call in before:
+                if call["trained"]:
+                    call["loss"] = plain(self._home(tensors))
+
+        torch.autograd.backward = backward
 
     def values(self, prefix: str) -> dict[str, Json]:
         """The calls since the last time this was asked, with `arrays`."""
@@ -152,6 +170,13 @@ class Recorder:
     def restart(self) -> None:
         """Forget everything up to now."""
         self.rows, self.logits, self.calls, self._kept = [], [], [], 0
+
+
+def _unwrapped(value: object) -> object:
+    """The tensor inside of what torch.func hands to a model."""
+    while isinstance(value, torch.Tensor) and functorch.is_functorch_wrapped_tensor(value):
+        value = functorch.get_unwrapped(value)
+    return value
 
 
 def _is_training(model: nn.Module) -> bool:
@@ -228,6 +253,7 @@ def train_and_evaluate(student: Student, inputs: Inputs) -> Observation:
         gradients = {} if inputs.values["gpus"] else _gradient_of_last_bias(model)
         recorder = Recorder(home)
         recorder.watch(model)
+        recorder.note_losses()
         values = lab.train(model, "train", cast(int, inputs.values["epochs"]))
         values |= recorder.values("train")
         arrays = recorder.arrays("train") | lab.state(model, "trained")
