@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import signal
 import socket
 import subprocess
@@ -27,7 +28,6 @@ from tests.sandboxed import (
     PROBE,
     ROOT,
     SHORT,
-    is_alive,
     message,
     processes_of,
     run,
@@ -884,9 +884,12 @@ def test_a_closed_box_leaves_nothing(own_box: Box) -> None:
     seen(own_box, "def main(): return 1")
     pids = processes_of(own_box)
     assert len(pids) > 1
+    watched = [os.pidfd_open(pid) for pid in pids]
     own_box.restart()
-    # The last ones are reaped by the machine's first process, in its own time; they are dead already.
-    assert not any(map(is_alive, pids))
+    # They have let go of everything; to be gone altogether may take the kernel a moment more.
+    for pidfd in watched:
+        assert select.select([pidfd], [], [], 60)[0]
+        os.close(pidfd)
     assert traces(own_box)[2] == before
 
 

@@ -23,6 +23,7 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.data import DataLoader, Dataset
 
+from lockstep.sandbox.device import Machine
 from lockstep.sandbox.gpus import gpus
 from lockstep.sandbox.probing import Inputs, Observation, Student, StudentMistake, kind, plain, plain_tensor
 from lockstep.wire import Array, Json
@@ -222,11 +223,11 @@ def _wait_for_all(student: Student, inputs: Inputs) -> None:
 def join(student: Student, inputs: Inputs) -> Observation:
     """setup(), then one collective of each rank's own number: only a group that works can add them up."""
     count = inputs.values.get("gpus")
-    with gpus(cast(int, count)) if count else contextlib.nullcontext():
-        return _join(student, inputs)
+    with gpus(cast(int, count)) if count else contextlib.nullcontext() as machine:
+        return _join(student, inputs, machine)
 
 
-def _join(student: Student, inputs: Inputs) -> Observation:
+def _join(student: Student, inputs: Inputs, machine: Machine | None) -> Observation:
     lab = Lab(student)
     chosen = {name: inputs.values[name] for name in ("backend", "init_method") if name in inputs.values}
     shown = ", ".join(f"{name}={value!r}" for name, value in chosen.items())
@@ -241,7 +242,8 @@ def _join(student: Student, inputs: Inputs) -> Observation:
         values |= {
             "rank": dist.get_rank(),
             "world_size": dist.get_world_size(),
-            "backend": str(dist.get_backend()),
+            # gloo stands in for nccl on emulated GPUs.
+            "backend": "nccl" if machine is not None and machine.nccl_asked_for else str(dist.get_backend()),
         }
         return Observation(values, {"total": total.cpu()})
     return Observation(values)

@@ -184,7 +184,7 @@ def _two_nodes(check: Check) -> None:
             LOCAL_RANK_HINT,
         )
         check.expect(
-            any(event.get("name") == "nccl" for event in seen.events),
+            seen.values.get("backend") == "nccl",
             f"{call} did not ask for the nccl backend.",
             "With GPUs the backend is nccl, without them gloo, unless setup is given another.",
         )

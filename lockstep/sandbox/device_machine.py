@@ -93,6 +93,7 @@ class Machine:
         self.cpu = torch.device("cpu")
         self.pid = os.getpid()
         self.used = False
+        self.nccl_asked_for = False
         self._local = threading.local()
 
     @property

@@ -124,6 +124,8 @@ def _patch_groups(machine: Machine) -> None:
         real: Any = getattr(distributed, name)
 
         def through(*args: Any, real: Any = real, **kwargs: Any) -> Any:
+            words = [*args, *kwargs.values()]
+            machine.nccl_asked_for = machine.nccl_asked_for or any(map(_is_nccl, words))
             changed = [_without_nccl(arg) for arg in args]
             if isinstance(kwargs.get("device_id"), torch.device):
                 del kwargs["device_id"]
@@ -132,8 +134,12 @@ def _patch_groups(machine: Machine) -> None:
         machine.patches.set(distributed, name, functools.wraps(real)(through))
 
 
+def _is_nccl(word: Any) -> bool:
+    return isinstance(word, str) and "nccl" in word.lower() and "://" not in word
+
+
 def _without_nccl(word: Any) -> Any:
-    return "gloo" if isinstance(word, str) and "nccl" in word.lower() and "://" not in word else word
+    return "gloo" if _is_nccl(word) else word
 
 
 def slow_forwards(machine: Machine, lag: float) -> Callable[[], None]:

@@ -5,27 +5,32 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from lockstep.sandbox.device import Machine
 
 REAL_GPUS = "LOCKSTEP_REAL_GPUS"
 """How many real GPUs this run may use; not set where there are none."""
 
 
 @contextlib.contextmanager
-def gpus(count: int) -> Iterator[None]:
+def gpus(count: int) -> Iterator[Machine | None]:
     """Give this process `count` GPUs until the block ends; before any student code that looks for them.
 
+    What is yielded knows what was done with emulated ones; None stands for real ones.
     CUDA must not have been started in this process.
     """
     if not 0 < count <= int(os.environ.get(REAL_GPUS, "0")):
         from lockstep.sandbox.device import emulated_gpus
 
-        with emulated_gpus(count):
-            yield
+        with emulated_gpus(count) as machine:
+            yield machine
         return
     # Runs see no GPU unless they ask, so that whatever else a check does happens on the CPU.
     hidden = os.environ.pop("CUDA_VISIBLE_DEVICES", None)
     try:
-        yield
+        yield None
     finally:
         if hidden is not None:
             os.environ["CUDA_VISIBLE_DEVICES"] = hidden

@@ -31,11 +31,11 @@ EARLY_MODULES = (
     "multiprocessing.spawn multiprocessing.popen_fork multiprocessing.popen_spawn_posix "
     "multiprocessing.resource_tracker argparse runpy tqdm json csv tempfile glob pathlib"
 ).split()
-# What DDP and optimizers import when they are first used: in every rank anew, if it were not here.
+# What DDP, optimizers and probes import when they are first used: in every rank anew, if it were not here.
 FULL_MODULES = (
     "torch._dynamo torch.distributed torch.nn.parallel torch.utils.data.distributed torch.distributed.run "
     "torch.distributed.elastic.agent.server.local_elastic_agent concurrent.futures.thread "
-    "concurrent.futures.process"
+    "concurrent.futures.process lockstep.sandbox.device"
 ).split()
 
 
