@@ -22,6 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PROBE = Path(__file__).with_name("probes") / "engine.py"
 GENEROUS = Limits(seconds=60)
 SHORT = Limits(seconds=2)
+# Long enough for student code to be reached on a machine that is busy with everything else.
+PATIENT = Limits(seconds=6)
 
 
 def run(
