@@ -149,10 +149,12 @@ def look_at_bad(check: Check, calls: list[Call], seen: list[dict[str, Any]]) -> 
             hint=_hint_for_bad(check.id, wrong),
             points=WITHOUT_ERRORS * check.points,
         )
-    if not all(refuses(answer, ()) for answer in seen):
-        check.note(
-            f"{check.id} raises another error than the ValueError that is asked for on some bad input."
-        )
+    other = next(
+        ((call, answer) for call, answer in zip(calls, seen, strict=True) if not refuses(answer, ())), None
+    )
+    if other is not None:
+        call, answer = other
+        check.note(f"`{call}` {did(answer)}; the exercise asks for a ValueError.")
 
 
 def refuses(answer: dict[str, Any], others: tuple[str, ...]) -> bool:
