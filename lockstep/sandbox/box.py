@@ -29,9 +29,9 @@ INSIDE_FILES = (
     "sandbox/supervisor.py sandbox/ranks.py sandbox/probing.py sandbox/loading.py sandbox/warm.py "
     "sandbox/watch.py sandbox/shims.py sandbox/cells.py sandbox/jupyter.py "
     "sandbox/lightning_names.py sandbox/lightning_spellings.py "
-    "sandbox/device.py sandbox/device_amp.py sandbox/device_cuda.py sandbox/device_machine.py "
-    "sandbox/device_marks.py sandbox/device_mixing.py sandbox/device_parallel.py sandbox/device_streams.py "
-    "sandbox/device_tensors.py sandbox/device_torch.py sandbox/gpus.py"
+    "sandbox/device/__init__.py sandbox/device/amp.py sandbox/device/cuda.py sandbox/device/machine.py "
+    "sandbox/device/marks.py sandbox/device/mixing.py sandbox/device/parallel.py sandbox/device/streams.py "
+    "sandbox/device/tensors.py sandbox/device/compiler.py sandbox/gpus.py"
 ).split()
 INSIDE = "/opt/lockstep"
 PROBES = "/opt/probes"

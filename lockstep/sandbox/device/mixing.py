@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from lockstep.sandbox.device_marks import CPU, LOOSE, index_of, tensors_in
+from lockstep.sandbox.device.marks import CPU, LOOSE, index_of, tensors_in
 
 # Go from any device to any; the result is where the destination is.
 _COPIES = frozenset("copy_ copy _copy_from _copy_from_and_resize set_ resize_as_ _resize_output_".split())

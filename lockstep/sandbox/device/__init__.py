@@ -1,9 +1,9 @@
 """Emulated GPUs: tensors that say `cuda:0`, hold their data on the CPU and refuse to mix with other devices.
 
 Inside `with emulated_gpus(2):` this process has two GPUs as far as torch's Python side can tell. Tensors stay
-plain `torch.Tensor` and `nn.Parameter`; a mark on their storage says where they are (device_marks), a dispatch
-mode watches every operation, in backward too (device_machine, device_mixing), and what would start CUDA inside
-C++ is replaced for the time being (device_tensors, device_cuda, device_parallel, device_amp). Results are those
+plain `torch.Tensor` and `nn.Parameter`; a mark on their storage says where they are (marks), a dispatch
+mode watches every operation, in backward too (machine, mixing), and what would start CUDA inside
+C++ is replaced for the time being (tensors, cuda, parallel, amp). Results are those
 of the CPU, bit by bit. Random numbers come from the CPU's generator, whatever the device.
 """
 
@@ -15,12 +15,12 @@ from typing import Any
 
 import torch
 
-from lockstep.sandbox.device_amp import Autocast
-from lockstep.sandbox.device_cuda import patch_cuda
-from lockstep.sandbox.device_machine import DeviceMode, Machine
-from lockstep.sandbox.device_parallel import patch_parallel, slow_forwards
-from lockstep.sandbox.device_tensors import patch_tensors
-from lockstep.sandbox.device_torch import patch_torch
+from lockstep.sandbox.device.amp import Autocast
+from lockstep.sandbox.device.compiler import patch_torch
+from lockstep.sandbox.device.cuda import patch_cuda
+from lockstep.sandbox.device.machine import DeviceMode, Machine
+from lockstep.sandbox.device.parallel import patch_parallel, slow_forwards
+from lockstep.sandbox.device.tensors import patch_tensors
 
 __all__ = ["Machine", "emulated_gpus", "home"]
 

@@ -14,8 +14,8 @@ from torch import distributed, nn
 from torch.cuda import comm as cuda_comm
 from torch.nn.parallel import comm
 
-from lockstep.sandbox.device_machine import DeviceMode, Machine
-from lockstep.sandbox.device_marks import index_of
+from lockstep.sandbox.device.machine import DeviceMode, Machine
+from lockstep.sandbox.device.marks import index_of
 
 
 def patch_parallel(machine: Machine) -> None:

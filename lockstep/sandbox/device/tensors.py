@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch.utils import _device
 
-from lockstep.sandbox.device_machine import Machine
-from lockstep.sandbox.device_marks import CPU, LOOSE, index_of, mark_storage, storage_index
-from lockstep.sandbox.device_mixing import type_name
+from lockstep.sandbox.device.machine import Machine
+from lockstep.sandbox.device.marks import CPU, LOOSE, index_of, mark_storage, storage_index
+from lockstep.sandbox.device.mixing import type_name
 
 _LIKE = "empty_like zeros_like ones_like full_like rand_like randn_like randint_like".split()
 _NEW = "new_tensor new_zeros new_ones new_full new_empty new_empty_strided new".split()

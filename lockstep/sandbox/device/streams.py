@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from lockstep.sandbox.device_machine import Machine
+from lockstep.sandbox.device.machine import Machine
 
 
 class StreamBase:

@@ -9,8 +9,8 @@ import torch
 from torch import nn
 from torch.optim import optimizer
 
-from lockstep.sandbox.device_machine import Machine
-from lockstep.sandbox.device_marks import CPU, index_of
+from lockstep.sandbox.device.machine import Machine
+from lockstep.sandbox.device.marks import CPU, index_of
 
 _NAMES = "Float Double Half BFloat16 Byte Char Short Int Long Bool".split()
 

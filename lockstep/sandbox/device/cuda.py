@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from lockstep.sandbox.device_machine import Machine
-from lockstep.sandbox.device_streams import generator_class, stream_and_event
+from lockstep.sandbox.device.machine import Machine
+from lockstep.sandbox.device.streams import generator_class, stream_and_event
 
 NAME = "Emulated GPU"
 CAPABILITY = (8, 0)

@@ -14,8 +14,8 @@ import torch
 from torch import overrides
 from torch.overrides import TorchFunctionMode
 
-from lockstep.sandbox.device_machine import Machine
-from lockstep.sandbox.device_marks import index_of, tensors_in
+from lockstep.sandbox.device.machine import Machine
+from lockstep.sandbox.device.marks import index_of, tensors_in
 
 _KEY = "AutocastCUDA"
 # The last ones run in half precision as a whole with cuDNN; here they are made of many steps.

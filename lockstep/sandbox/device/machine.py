@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from lockstep.sandbox.device_marks import CPU, LOOSE, Memory, give, index_of, put, tensors_in
-from lockstep.sandbox.device_mixing import common_device, refuse_lengths
+from lockstep.sandbox.device.marks import CPU, LOOSE, Memory, give, index_of, put, tensors_in
+from lockstep.sandbox.device.mixing import common_device, refuse_lengths
 
 DEFAULT_MEMORY = 16 << 30
 MAX_RECORDS = 100_000
