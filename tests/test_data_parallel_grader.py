@@ -63,6 +63,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "not_a_number_in_the_report": {"report": ["NaN"]},
     "pretends_two_devices": {"report": ["without a GPU", "not_available"]},
     "silent_about_what_is_missing": {"report": ["not_available"]},
+    "pasted_into_the_report": {"report": ["called a model 0 times with"]},
     "old_readings": {"report": ["not taken in that run"]},
 }  # fmt: skip
 

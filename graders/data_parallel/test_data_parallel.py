@@ -16,7 +16,7 @@ from graders.data_parallel.timing import Complaint, Session
 from lockstep import perf_report
 from lockstep.check import Check
 from lockstep.compare import difference, integer, number, shown
-from lockstep.sandbox.outcome import Outcome
+from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.verdict import CheckEnded, Crashed
 from lockstep.wire import Json
 
@@ -208,7 +208,7 @@ def _why_different(gpus: int, rows: int, size: int) -> str:
 
 
 def _rows(parts: Json) -> dict[str, int]:
-    """How many rows each device saw."""
+    """How many rows each device saw, or how many calls each size of a batch got."""
     rows: dict[str, int] = {}
     for part in parts if isinstance(parts, list) else []:
         if isinstance(part, list) and len(part) == 2 and isinstance(part[0], str):
@@ -317,7 +317,23 @@ def test_report(check: Check) -> None:
         f"{call} wrote readings that were not taken in that run, going by their t_start and t_end.",
         "t_start and t_end are time.time() right before and after what is timed; measure anew in each run.",
     )
+    _calls_were_made(check, call, seen, sizes, n_reps)
     _minds_missing_gpus(check, call, report, runs)
+
+
+def _calls_were_made(check: Check, call: str, seen: RankOutcome, sizes: list[int], n_reps: int) -> None:
+    """Behind the readings there are calls of a model; those in processes of the script's own cannot be counted."""
+    made = _rows(seen.values.get("calls"))
+    if seen.values.get("by_children") is True or made.get("0", 0) >= n_reps * len(sizes):
+        return
+    for size in sizes:
+        count = made.get(str(size), 0)
+        check.expect(
+            count >= n_reps,
+            f"{call} wrote at least {n_reps} readings with batch_size {size}, but called a model {count} times with "
+            f"{size} image{'s' * (size > 1)}.",
+            "Every reading is the time of a call that was made in that run.",
+        )
 
 
 def _measured(check: Check, call: str, runs: list[dict[str, Json]], sizes: list[int], n_reps: int) -> None:
