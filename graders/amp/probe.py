@@ -24,7 +24,8 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.data import DataLoader
 
 from lockstep.sandbox.cells import read_cells
-from lockstep.sandbox.device import emulated_gpus, home
+from lockstep.sandbox.device import home
+from lockstep.sandbox.gpus import gpus
 from lockstep.sandbox.probing import Inputs, Observation, Student, StudentMistake, kind, plain, plain_tensor
 from lockstep.wire import Array, Json
 
@@ -166,11 +167,11 @@ class Loss(nn.CrossEntropyLoss):
 
 @contextlib.contextmanager
 def _device(inputs: Inputs) -> Iterator[torch.device]:
-    """The CPU, or a GPU that is emulated."""
+    """The CPU, or a GPU, which is emulated where there is none."""
     if inputs.values.get("gpu") is not True:
         yield torch.device("cpu")
         return
-    with emulated_gpus(1):
+    with gpus(1):
         yield torch.device("cuda", 0)
 
 

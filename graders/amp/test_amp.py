@@ -147,7 +147,7 @@ def test_autocast_on(check: Check) -> None:
     where = "on a CPU"
     if not any(name in LOW_TYPES for name in strings(told(seen).get("types"))):
         seen = case.run(gpu=True, forward_only=True)
-        where = "on a GPU (emulated)"
+        where = "on a GPU"
         if any(name in LOW_TYPES for name in strings(told(seen).get("types"))):
             check.note(
                 "On a CPU nothing is computed in low precision: `torch.autocast(device.type)` works on both, while "
@@ -236,7 +236,7 @@ def test_scaler_order(check: Check) -> None:
     if not any(named(events, "scale") for events in calls(seen)):
         # bf16 needs no scaler; what is done on a GPU is another matter.
         seen = case.run(gpu=True)
-        where = "on a GPU (emulated)"
+        where = "on a GPU"
         if any(named(events, "scale") for events in calls(seen)):
             check.note("On a CPU train_step does without the scaler, which bf16 allows.")
     made = calls(seen)
@@ -361,7 +361,7 @@ def test_overflow_skipped(check: Check) -> None:
     where = "on a CPU"
     if not any(named(events, "scale") for events in calls(seen)):
         seen = case.run(gpu=True)
-        where = "on a GPU (emulated)"
+        where = "on a GPU"
     right = case.steps()
     before, after, last = (case.held(seen, step) for step in range(3))
     call = f"train_step(..., amp=True) {where} on a batch whose gradient is infinite"
