@@ -39,8 +39,10 @@ BATCH_SIZE = 8
 DATA = "/data/fashion"
 # How torch says that a network takes rows where it was given images.
 OTHER_SHAPE = re.compile(
-    r"shapes cannot be multiplied|size mismatch|must match the size|expected .*dim", re.IGNORECASE
+    r"shapes cannot be multiplied|size mismatch|must match the size|expected .*dim|expected input to be",
+    re.IGNORECASE,
 )
+SHAPES = ((1, 28, 28), (784,), (28, 28))
 
 
 class SeenEnough(BaseException):
@@ -99,6 +101,13 @@ class Recorder:
 
     def __init__(self, *, stop_before: int | None = None, stop_after: int | None = None) -> None:
         self.stop_before, self.stop_after = stop_before, stop_after
+        self.in_step = False
+        self.trainer: pl.Trainer | None = None
+        self.model: pl.LightningModule | None = None
+        self.start()
+
+    def start(self) -> None:
+        """Nothing has been seen yet."""
         self.steps: list[Json] = []
         self.arrays: dict[str, Array | torch.Tensor] = {}
         self.hashes: dict[str, list[int]] = {"train": [], "val": []}
@@ -108,9 +117,6 @@ class Recorder:
         self.manual: list[str] = []
         self.logged: list[Json] = []
         self.epochs: list[int] = []
-        self.in_step = False
-        self.trainer: pl.Trainer | None = None
-        self.model: pl.LightningModule | None = None
         self.facts: dict[str, Json] = {}
 
     # The steps
@@ -349,6 +355,8 @@ def _tolerate_gpu_calls(student: Student) -> list[str]:
     def names_gpu(value: object) -> bool:
         if isinstance(value, torch.device):
             return value.type == "cuda"
+        if isinstance(value, int) and not isinstance(value, bool):
+            return True  # the number of a GPU
         return isinstance(value, str) and value.split(":")[0] == "cuda"
 
     def without(original: Callable[..., Any], name: str) -> Callable[..., Any]:
@@ -473,18 +481,25 @@ def train(student: Student, inputs: Inputs) -> Observation:
     recorder.watch_loop()
     Files(DATA)
     module = _module(student)
-    for shape in ((1, 28, 28), (784,), (28, 28)):
-        model = _model(student, module)
-        try:
-            _fit(student, inputs, recorder, model, shape)
-            break
-        except RuntimeError as error:
-            # Networks that take pictures as rows or planes are as good: their own data comes that way.
-            if recorder.steps or not OTHER_SHAPE.search(str(error)) or shape == (28, 28):
-                raise
+    _in_some_shape(recorder, lambda shape: _fit(student, inputs, recorder, _model(student, module), shape))
     return Observation(
         {**recorder.values(), "gpu_calls": cast(Json, calls[:10]), **_optimizers(recorder)}, recorder.arrays
     )
+
+
+def _in_some_shape(recorder: Recorder, attempt: Callable[[tuple[int, ...]], None]) -> None:
+    """Networks that take pictures as rows or planes are as good as others: their own data comes that way."""
+    first: Exception | None = None
+    for shape in SHAPES:
+        recorder.start()
+        try:
+            return attempt(shape)
+        except (RuntimeError, ValueError) as error:
+            if recorder.steps or not OTHER_SHAPE.search(str(error)):
+                raise
+            first = first or error
+    assert first is not None
+    raise first
 
 
 def _fit(
@@ -525,7 +540,8 @@ def _optimizers(recorder: Recorder) -> dict[str, Json]:
     for optimizer in trainer.optimizers:
         for group in optimizer.param_groups:
             held += [names.get(id(value), "?") for value in group["params"]]
-            rates.append(plain(group.get("lr")))
+            # A warm-up begins at 0 and says where it goes.
+            rates.append(plain(group.get("initial_lr", group.get("lr"))))
     trainable: list[Json] = [name for name, value in model.named_parameters() if value.requires_grad]
     return {
         "held": held[:2000],
@@ -570,16 +586,15 @@ def flags(student: Student, inputs: Inputs) -> Observation:
             )
         values[f"{name}_precision"] = plain(trainer.precision)
         values[f"{name}_epochs"] = plain(trainer.max_epochs)
-        recorder.counts = {"train": [], "val": []}
-        for shape in ((1, 28, 28), (784,), (28, 28)):
+
+        def fit(
+            shape: tuple[int, ...], trainer: pl.Trainer = trainer, call: str = f"build_trainer({shown})"
+        ) -> None:
             loader = DataLoader(Rows(inputs.tensor("images").reshape(-1, *shape), labels), 2)
-            try:
-                with student.calling(f"training with build_trainer({shown})"):
-                    trainer.fit(model, loader, loader)
-                break
-            except RuntimeError as error:
-                if recorder.steps or not OTHER_SHAPE.search(str(error)) or shape == (28, 28):
-                    raise
+            with student.calling(f"training with {call}"):
+                trainer.fit(model, loader, loader)
+
+        _in_some_shape(recorder, fit)
         values[f"{name}_batches"] = cast(Json, dict(recorder.counts))
     return Observation(values)
 

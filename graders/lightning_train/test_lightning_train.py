@@ -18,7 +18,6 @@ from graders.lightning_train import expected
 from graders.lightning_train.expected import Data, Item
 from lockstep.check import Check
 from lockstep.compare import close, difference, integer, number, shown
-from lockstep.sandbox.lightning_spellings import EXPLAINED
 from lockstep.sandbox.limits import MIB, Limits
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.text import safe
@@ -31,14 +30,6 @@ LOSS_HINT = (
     "training_step has to return the mean cross-entropy of the batch, with its graph: "
     "`return F.cross_entropy(self(images), labels)`."
 )
-# Spellings are explained where they are met first.
-ABOUT_TRAINER = frozenset(
-    (
-        "gpus tpu_cores num_processes accelerator strategy_dp distributed_backend precision progress_bar "
-        "checkpoint_callback weights_summary renamed dropped"
-    ).split()
-)
-ABOUT_SCRIPT = frozenset(("argparse", "train_dataloader"))
 
 
 def train(check: Check, data: Data, *, split: int, **values: Json) -> Outcome:
@@ -51,20 +42,6 @@ def train(check: Check, data: Data, *, split: int, **values: Json) -> Outcome:
         arrays=data.arrays(),
         data={"fashion": fashion_mnist.make_idx(np.random.default_rng(0), 20, 20)},
     )
-
-
-def explain(check: Check, outcome: Outcome, about: frozenset[str] | None = None) -> None:
-    """Say how old spellings that were met are written today; by default those that belong to no other check."""
-    met = {
-        spelling
-        for rank in outcome.ranks
-        for event in rank.events
-        if event.get("kind") == "shim" and isinstance(spelling := event.get("spelling"), str)
-    }
-    for spelling, sentence in EXPLAINED.items():
-        elsewhere = spelling in ABOUT_TRAINER | ABOUT_SCRIPT
-        if spelling in met and (not elsewhere if about is None else spelling in about):
-            check.note(sentence)
 
 
 # The module
@@ -85,7 +62,6 @@ def test_training_step_loss(check: Check) -> None:
     )
     data = expected.make_data(check.rng, 16)
     outcome = train(check, data, split=8, stop_after=1)
-    explain(check, outcome)
     seen = outcome.ranks[0]
     _is_loss(check, _first(check, seen.values.get("steps")))
     labels = data.labels[:8]
@@ -258,7 +234,6 @@ def test_validation_logged(check: Check) -> None:
     data = expected.make_data(check.rng, ranks * batch_size + n_val)
     split = len(data.labels) - n_val
     outcome = train(check, data, split=split, batch_size=batch_size, ranks=ranks)
-    explain(check, outcome, frozenset(("epoch_end",)))
     logged = [_logged(rank) for rank in outcome.ranks]
     call = f"trainer.fit on {ranks} processes with {n_val} pictures for validation"
     check.expect(
@@ -327,7 +302,7 @@ def _right_values(outcome: Outcome, data: Data, split: int, batch_size: int, bat
     ranks = len(outcome.ranks)
     found: list[float] = []
     for index in range(expected.MAX_SEEN):
-        losses, rights = [], []
+        losses, rights, answers, wanted = [], [], [], []
         for rank, seen in enumerate(outcome.ranks):
             own = data.labels[split:][rank::ranks]
             for batch in range(batches):
@@ -335,10 +310,13 @@ def _right_values(outcome: Outcome, data: Data, split: int, batch_size: int, bat
                 logits = expected.seen_in(seen, f"val{batch}", batch_size).get(index)
                 if logits is not None:
                     losses.append(expected.losses(logits, labels))
-                    rights.append(logits.argmax(axis=1) == labels)
+                    answers.append(logits.argmax(axis=1))
+                    wanted.append(labels)
+                    rights.append(answers[-1] == labels)
         if len(losses) == ranks * batches:
-            share = expected.mean_over(rights)
-            found += [expected.mean_over(losses), share, 100 * share, 1 - share, 100 - 100 * share]
+            found.append(expected.mean_over(losses))
+            for share in (expected.mean_over(rights), expected.mean_of_classes(answers, wanted)):
+                found += [share, 100 * share, 1 - share, 100 - 100 * share]
     return found
 
 
@@ -394,7 +372,6 @@ def test_trainer_flags(check: Check) -> None:
         data={"fashion": fashion_mnist.make_idx(np.random.default_rng(0), 20, 20)},
         limits=LIMITS,
     )
-    explain(check, outcome, ABOUT_TRAINER)
     seen = outcome.ranks[0].values
     _defaults(check, seen)
     wanted = batches // 5
@@ -560,7 +537,7 @@ def test_two_ranks(check: Check) -> None:
     _same_weights(check, outcome, call)
     check.expect(
         integer(outcome.ranks[1].values.get("downloads")) == 0,
-        f"Training on two processes works, but rank 1 called for the download of the data as well. Without the data on disk, "
+        "Training on two processes works, but rank 1 called for the download of the data as well. Without the data on disk, "
         "both would write the same files at once.",
         "Put FashionMNIST(..., download=True) into prepare_data, which Lightning calls in one process of each node while "
         "the others wait, and open the data sets in setup or in the loaders, without download.",
@@ -643,7 +620,6 @@ def test_script(check: Check) -> None:
     arguments = ["--devices", "1", "--max-epochs", "2", "--limit-train-batches", "0.5", "--logger", "csv"]
     n_train = 64
     outcome = run_script(check, arguments, n=(n_train, 24))
-    explain(check, outcome, ABOUT_SCRIPT)
     seen = outcome.ranks[0]
     call = "lightning_train.py --max-epochs 2 --limit-train-batches 0.5 --logger csv"
     _fitted(check, seen, call)

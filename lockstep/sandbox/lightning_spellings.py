@@ -117,6 +117,7 @@ DROPPED = frozenset(
 HOW_PROCESSES_WORK = frozenset(("ddp", "ddp_spawn", "ddp_cpu", "ddp_sharded", "dp", "ddp2", "horovod"))
 NO_LONGER = frozenset(("dp", "ddp2", "horovod", "ddp_sharded"))
 OLD_PRECISIONS = (16, "16", "bf16")
+RANK_ZERO = "lightning_utilities.core.rank_zero"
 
 
 def install(note: Note) -> None:
@@ -130,6 +131,8 @@ def install(note: Note) -> None:
 
     sys.meta_path.insert(0, Names(tell, _modernise))
     if PACKAGE in sys.modules:
+        # Lightning reads it when it is imported, which was before this process had one.
+        sys.modules[RANK_ZERO].rank_zero_only.rank = int(os.environ.get("RANK", "0"))
         _modernise(sys.modules[PACKAGE], tell)
 
 
