@@ -46,7 +46,7 @@ def constructs(student: Student, inputs: Inputs) -> Observation:
     """Build the data set from several spellings of a path, and read its first item each time."""
     the_class(student)
     opened = watch_opens()
-    os.chdir(place(student, "/data"))
+    os.chdir(student.data)
     attempts = []
     for path in inputs.values["paths"]:
         opened.clear()
@@ -58,7 +58,7 @@ def constructs(student: Student, inputs: Inputs) -> Observation:
                 first = look(dataset[0])
         except Exception as error:
             problem = describe(student, error)
-        root = place(student, "/data").removesuffix("/data")
+        root = student.data.removesuffix("/data")
         names = [name.removeprefix(root) for name in opened[:100]]
         attempts.append({"made": made, "opened": names, "first": first, "problem": problem})
     return Observation({"attempts": attempts})
@@ -202,7 +202,7 @@ def script(student: Student, inputs: Inputs) -> Observation:
     bars = watch_error_bars()
     status, problem = None, None
     try:
-        arguments = [place(student, word) for word in inputs.values["arguments"]]
+        arguments = inputs.values["arguments"]
         status = student.run_script("lfw_dataset.py", arguments)
     except Exception as error:
         problem = describe(student, error)
@@ -245,11 +245,6 @@ def read_until_end(student: Student, dataset: Any, count: int) -> list[dict[str,
     return found
 
 
-def place(student: Student, path: str) -> str:
-    """Where a path below /data is: there in the sandbox, and without one beside the student's folder."""
-    return os.path.dirname(student.work).rstrip("/") + path if path.startswith("/data") else path
-
-
 def the_class(student: Student) -> Any:
     """The class LFWDataset of the student's file, which is imported once."""
     module = sys.modules.get("lfw_dataset") or student.load("lfw_dataset")
@@ -258,7 +253,6 @@ def the_class(student: Student) -> Any:
 
 def open_dataset(student: Student, path: str | PurePath, given_transform: object) -> Any:
     """`LFWDataset(path, transform)`, positionally as the contract has it."""
-    path = type(path)(place(student, str(path)))
     cls = the_class(student)
     shown = f"Path({str(path)!r})" if isinstance(path, PurePath) else repr(path)
     with student.calling(f"LFWDataset({shown}, transform)"):

@@ -36,7 +36,6 @@ MAX_SEEN = 12  # tensors of one step that could be the logits
 MAX_ROWS = 4_000
 MAX_WEIGHTS = 1 << 20
 BATCH_SIZE = 8
-DATA = "/data/fashion"
 # How torch says that a network takes rows where it was given images.
 OTHER_SHAPE = re.compile(
     r"shapes cannot be multiplied|size mismatch|must match the size|expected .*dim|expected input to be",
@@ -479,7 +478,7 @@ def train(student: Student, inputs: Inputs) -> Observation:
     )
     recorder.attach()
     recorder.watch_loop()
-    Files(DATA)
+    Files(os.path.join(student.data, "fashion"))
     module = _module(student)
     _in_some_shape(recorder, lambda shape: _fit(student, inputs, recorder, _model(student, module), shape))
     return Observation(
@@ -559,7 +558,7 @@ def flags(student: Student, inputs: Inputs) -> Observation:
     _tolerate_gpu_calls(student)
     recorder = Recorder()
     recorder.attach()
-    Files(DATA)
+    Files(os.path.join(student.data, "fashion"))
     module = _module(student)
     build = student.get(module, "build_trainer")
     with student.calling("calling build_trainer()"):
@@ -690,7 +689,7 @@ def imported(student: Student, inputs: Inputs) -> Observation:
     """Import the file as another Python process would; whether that starts a training."""
     _tolerate_gpu_calls(student)
     _small_loaders()
-    files = Files(DATA)
+    files = Files(os.path.join(student.data, "fashion"))
     trainers = _note_fits(files, stop=True)
     with open(f"{MODULE}.py", encoding="utf-8", errors="replace") as file:
         if file.readline().startswith("# %% cell"):

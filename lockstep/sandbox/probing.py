@@ -57,10 +57,11 @@ class CommandResult:
 
 
 class Student:
-    """The student's folder and what is being done with it right now (`phase`)."""
+    """The student's folder, the one beside it that holds `data`, and what is being done right now (`phase`)."""
 
     def __init__(self, work: str, watch: Watch) -> None:
         self.work = work
+        self.data = os.path.join(os.path.dirname(work), "data")
         self.watch = watch
         self.phase = ""
 

@@ -24,6 +24,8 @@ from lockstep.sandbox.watch import Watch
 from lockstep.wire import Json
 
 MAX_TEXT = 300
+# Where judges say that data is.
+DATA = "/data"
 MAX_FRAMES = 8
 # What a fresh torch process starts from; the server's own warm-up has moved it on.
 FRESH_TORCH_SEED = 67280421310721
@@ -173,18 +175,29 @@ def _observe(
 ) -> tuple[dict[str, Json], dict[str, wire.Array]]:
     call = cast(Callable[[probing.Student, probing.Inputs], probing.Observation], getattr(probe, job.call))
     environment = job.environment
+    student = probing.Student(job.work, watch)
     inputs = probing.Inputs(
-        values=dict(frame.values),
+        values={name: _placed(value, student.data) for name, value in frame.values.items()},
         arrays=dict(frame.arrays),
         rank=int(environment.get("RANK", "0")),
         world_size=int(environment.get("WORLD_SIZE", "1")),
     )
-    student = probing.Student(job.work, watch)
     try:
         observation = call(student, inputs)
         return {"values": cast(Json, observation.values)}, probing.as_arrays(observation.arrays)
     except BaseException as error:
         return {"error": _described(error, job.work, student.phase)}, {}
+
+
+def _placed(value: Json, data: str) -> Json:
+    """What the judge sent, with /data where that is: without a sandbox, a folder of the run's own."""
+    if isinstance(value, str):
+        return data + value.removeprefix(DATA) if value == DATA or value.startswith(f"{DATA}/") else value
+    if isinstance(value, list):
+        return [_placed(item, data) for item in value]
+    if isinstance(value, dict):
+        return {key: _placed(item, data) for key, item in value.items()}
+    return value
 
 
 def _described(error: BaseException, work: str, phase: str) -> Json:
