@@ -235,6 +235,16 @@ def rounded(machine: Simulation, n_reps: int) -> Iterator[float]:
     return (round(reading, 3) for reading in sound(machine, n_reps))
 
 
+def in_order_of_size(machine: Simulation, n_reps: int) -> Iterator[float]:
+    return iter(sorted(sound(machine, n_reps), reverse=n_reps % 2 == 0))
+
+
+def calls_once_more(machine: Simulation, n_reps: int) -> Iterator[float]:
+    yield from sound(machine, n_reps)
+    machine.call()
+    machine.wait()
+
+
 def events(machine: Simulation, n_reps: int) -> Iterator[float]:
     machine.call()
     for _ in range(n_reps):
@@ -271,13 +281,24 @@ Timer = Callable[[Simulation, int], Iterator[float]]
 
 @pytest.mark.parametrize(
     ("timer", "on_gpu"),
-    [(timer, on_gpu) for timer in (sound, warm_up_before_each, rounded) for on_gpu in (True, False)]
+    [
+        (timer, on_gpu)
+        for timer in (sound, warm_up_before_each, rounded, calls_once_more)
+        for on_gpu in (True, False)
+    ]
     + [(events, True)],
 )
 def test_a_sound_timer_is_never_suspected_however_busy_the_machine(timer: Timer, on_gpu: bool) -> None:
     for seed in range(300):
         machine = Simulation(seed, on_gpu=on_gpu)
         assert machine.complaints(list(timer(machine, 5))) == [], seed
+
+
+@pytest.mark.parametrize("on_gpu", [True, False])
+def test_sorted_readings_are_readings(on_gpu: bool) -> None:
+    for seed in range(300):
+        machine = Simulation(seed, on_gpu=on_gpu)
+        assert machine.complaints(list(in_order_of_size(machine, 4 + seed % 3))) == [], seed
 
 
 @pytest.mark.parametrize("timer", [no_wait, mean, milliseconds, guessed])

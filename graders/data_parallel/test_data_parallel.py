@@ -132,7 +132,7 @@ def test_same_output(check: Check) -> None:
 
 
 def test_splits_like_devices(check: Check) -> None:
-    """On several GPUs every batch is split, and the outputs are those of the model on one."""
+    """On several GPUs (emulated where there are none) every batch is split, and the outputs are the model's own."""
     for gpus in (2, 3):
         sizes = [
             int(size)

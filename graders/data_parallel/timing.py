@@ -122,7 +122,7 @@ def complaints(session: Session, readings: Sequence[float]) -> list[Complaint]:
                 "Time the batch as it is given: what it holds decides how long a call takes.",
             )
         )
-    if chosen[0] == 0:
+    if 0 in chosen:
         found.append(
             Complaint(
                 f"The model was called {n_reps} times for {n_reps} readings: the first call, which takes longer "
@@ -151,14 +151,38 @@ def complaints(session: Session, readings: Sequence[float]) -> list[Complaint]:
     return found
 
 
-def _timed(session: Session, readings: Sequence[float]) -> range:
-    """The calls that were timed: the last ones, or every second, third ... of them where each has its own warm-up."""
+def _timed(session: Session, readings: Sequence[float]) -> Sequence[int]:
+    """The calls that were timed, as their readings are ordered: the last ones, where no others fit.
+
+    Each may have a warm-up of its own, there may be calls after the timed ones, and the readings may be sorted.
+    """
     last, n_reps = len(session.calls) - 1, session.n_reps
-    chosen = [
-        range(last - (n_reps - 1) * step, last + 1, step)
-        for step in range(1, max(last // max(n_reps - 1, 1), 1) + 1)
+    span = max(n_reps - 1, 1)
+    chosen: list[Sequence[int]] = [
+        range(start, start + n_reps * step, step)
+        for step in range(1, max(last // span, 1) + 1)
+        for start in range(last - (n_reps - 1) * step, -1, -1)
     ]
+    rising = list(readings) == sorted(readings)
+    if rising or list(readings) == sorted(readings, reverse=True):
+        sorted_calls = [_by_reading(session, sorted(readings), calls) for calls in chosen]
+        chosen += [calls if rising else calls[::-1] for calls in sorted_calls]
+    # How long the first call took at most is not known: it fits readings of others, too.
+    chosen.sort(key=lambda calls: 0 in calls)
     return next((calls for calls in chosen if _unsound(session, readings, calls) is None), chosen[0])
+
+
+def _by_reading(session: Session, readings: Sequence[float], chosen: Sequence[int]) -> Sequence[int]:
+    """The chosen calls in an order in which they fit rising readings, if there is one."""
+    left, ordered = list(chosen), []
+    for reading in readings:
+        long_enough = [call for call in left if _at_most(session.delay(call), reading)]
+        if not long_enough:
+            return chosen
+        # The others leave more room for the readings that follow.
+        ordered.append(min(long_enough, key=lambda call: _most(session, call)))
+        left.remove(ordered[-1])
+    return ordered
 
 
 def _unsound(session: Session, readings: Sequence[float], chosen: Sequence[int]) -> Complaint | None:
