@@ -70,7 +70,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "sum_of_batch_losses": {"returns_mean_loss": ["sum over the batches"]},
     "mean_of_batch_losses": {"returns_mean_loss": ["mean over the batches", "len(labels)"]},
     "times_batch_size": {"returns_mean_loss": ["weighted as a full one"]},
-    "mean_of_own_losses": {"returns_mean_loss": ["len(labels)"]},
+    "mean_of_own_losses": {"returns_mean_loss": ["losses that backward() was called on", "len(labels)"]},
     "sum_never_reset": {"returns_mean_loss": ["set it to zero"]},
     "one_loss_per_batch": {"returns_mean_loss": ["one number for each batch"]},
     "returns_last_epoch_only": {"returns_mean_loss": ["returned a float"]},

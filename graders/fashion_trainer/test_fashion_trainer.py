@@ -285,7 +285,7 @@ def _pictures(tree: Mapping[str, bytes], part: str) -> Array:
 
 
 def test_device_agnostic(check: Check) -> None:
-    """The same code works on a GPU and on the CPU, each time entirely on the one device that it is given."""
+    """The same code works on a GPU (emulated where there is none) and on the CPU, entirely on the device it is given."""
     patterns = Patterns(check.rng)
     train = patterns.draw(2 * BATCH_SIZE + 3)
     test = patterns.draw(BATCH_SIZE + 3)
@@ -595,7 +595,7 @@ def test_returns_mean_loss(check: Check) -> None:
         len(ways) > 0,
         f"{call}: the model was not called with every picture once per epoch "
         f"({sum(one.size for one in found.calls)} pictures in all).",
-        "Every epoch is one pass over the whole loader.",
+        "Every epoch is one pass over the whole loader, with one call of the model for each batch.",
     )
     if any(losses.agree(values, own) for own in ways):
         return
@@ -609,10 +609,13 @@ def test_returns_mean_loss(check: Check) -> None:
         return
     hints = [(losses.hint(values, own), own) for own in ways]
     hint, own = next((pair for pair in hints if pair[0] != losses.HINT), hints[0])
+    source, means = "the cross-entropy of what the model answered", losses.means(own.logits)
+    if own.backward is not None:
+        source, means = "the losses that backward() was called on", own.backward
     told = ", ".join(f"{value:.4g}" for value in values[:6]) + (", ..." if len(values) > 6 else "")
     check.fail(
-        f"{call} returned {len(values)} numbers ({told}). Worked out from what the model answered, the epochs' mean "
-        f"cross-entropies were {', '.join(f'{mean:.4g}' for mean in losses.means(own.logits))}.",
+        f"{call} returned {len(values)} numbers ({told}). Worked out from {source}, the epochs' means were "
+        f"{', '.join(f'{mean:.4g}' for mean in means)}.",
         hint,
     )
 
