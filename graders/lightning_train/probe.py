@@ -20,6 +20,7 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import ModelSummary, ProgressBar, RichModelSummary
+from pytorch_lightning.core.optimizer import LightningOptimizer
 from pytorch_lightning.loggers.logger import DummyLogger
 from pytorch_lightning.strategies import Strategy
 from torch.optim.optimizer import register_optimizer_step_pre_hook
@@ -27,6 +28,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.data import DataLoader, Dataset
 from torchvision import datasets
 
+from lockstep.sandbox.gpus import gpus
 from lockstep.sandbox.probing import Inputs, Observation, Student, StudentMistake, kind, plain, plain_tensor
 from lockstep.wire import Array, Json
 
@@ -142,16 +144,11 @@ class Recorder:
             try:
                 with seen:
                     output = original(strategy, *args, **kwargs)
-            except Exception:
-                # Lightning refuses some of what is noted here with an error of its own.
-                if recorder.manual and module.automatic_optimization:
-                    raise SeenEnough from None
-                raise
             finally:
                 recorder.in_step = False
             recorder.types |= seen.types
             then(output, seen)
-            return output
+            return _with_graph(module, output) if stage == "train" else output
 
         setattr(Strategy, name, step)
 
@@ -227,34 +224,38 @@ class Recorder:
     # What a loop written by hand does
 
     def watch_loop(self) -> None:
-        """Note backward, step and zero_grad where they are called from within training_step."""
-        for owner, name in (
-            (torch.Tensor, "backward"),
-            (torch.autograd, "backward"),
-            (pl.LightningModule, "manual_backward"),
-            (torch.optim.Optimizer, "zero_grad"),
-            (torch.nn.Module, "zero_grad"),
-        ):
-            self._note_call(owner, name)
-        register_optimizer_step_pre_hook(lambda *_: self._note("optimizer.step()"))
+        """Note backward, step and zero_grad where training_step calls them and Lightning does, too.
 
-    def _note_call(self, owner: Any, name: str) -> None:
+        Once noted they do nothing: one check is about them, and all others would only crash.
+        """
+        for owner in (torch.optim.Optimizer, torch.nn.Module):
+            self._note_call(owner, "zero_grad", "zero_grad()")
+        for owner in (torch.Tensor, torch.autograd):
+            self._note_call(owner, "backward", "loss.backward()")
+        self._note_call(pl.LightningModule, "manual_backward", "self.manual_backward(loss)")
+        self._note_call(LightningOptimizer, "step", "optimizer.step()")
+
+        def before_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+            if self._note("optimizer.step()"):
+                optimizer.zero_grad()
+
+        register_optimizer_step_pre_hook(before_step)
+
+    def _note_call(self, owner: Any, name: str, what: str) -> None:
         original = getattr(owner, name)
 
         @functools.wraps(original)
         def noted(*args: Any, **kwargs: Any) -> Any:
-            self._note(
-                {"backward": "loss.backward()", "manual_backward": "self.manual_backward(loss)"}.get(
-                    name, f"{name}()"
-                )
-            )
-            return original(*args, **kwargs)
+            return None if self._note(what) else original(*args, **kwargs)
 
         setattr(owner, name, noted)
 
-    def _note(self, what: str) -> None:
-        if self.in_step and what not in self.manual:
+    def _note(self, what: str) -> bool:
+        if not self.in_step or self.model is None or not self.model.automatic_optimization:
+            return False
+        if what not in self.manual:
             self.manual.append(what)
+        return True
 
     # To send
 
@@ -274,6 +275,20 @@ class Recorder:
             "metrics": _metrics(trainer),
             **self.facts,
         }
+
+
+def _with_graph(module: pl.LightningModule, output: Any) -> Any:
+    """What training_step returned, or a loss that changes nothing where no gradient could flow from it.
+
+    One check is about the loss; all others would only see that Lightning does not go on.
+    """
+    loss = output.get("loss") if isinstance(output, Mapping) else output
+    parameters = [value for value in module.parameters() if value.requires_grad]
+    if not module.automatic_optimization or not parameters:
+        return output
+    if isinstance(loss, torch.Tensor) and loss.requires_grad:
+        return output
+    return torch.stack([(0 * value).sum() for value in parameters]).sum()
 
 
 def _images(batch: object) -> torch.Tensor | None:
@@ -324,7 +339,7 @@ def _model(student: Student, module: Any) -> pl.LightningModule:
 
 
 def _plain_trainers() -> None:
-    """Without progress bars and tables of layers, which take longer than the small trainings here."""
+    """Without progress bars and tables of layers, and fit for the small trainings here."""
     construct = pl.Trainer.__init__
 
     @functools.wraps(construct)
@@ -335,6 +350,9 @@ def _plain_trainers() -> None:
             kwargs["enable_progress_bar"] = False
         if not any(isinstance(callback, ModelSummary | RichModelSummary) for callback in callbacks):
             kwargs["enable_model_summary"] = False
+        kwargs["log_every_n_steps"] = 1
+        if isinstance(kwargs.get("limit_val_batches"), float):
+            kwargs["limit_val_batches"] = 1.0  # a share could be less than one batch
         construct(self, *args, **kwargs)
 
     pl.Trainer.__init__ = init  # type: ignore[method-assign]
@@ -486,6 +504,18 @@ def train(student: Student, inputs: Inputs) -> Observation:
     )
 
 
+def on_gpu(student: Student, inputs: Inputs) -> Observation:
+    """Fit LitFashion on a GPU: Lightning moves the module and each batch there, all else has to follow."""
+    with gpus(1):
+        Files(os.path.join(student.data, "fashion"))
+        module = _module(student)
+        recorder = Recorder()
+        _in_some_shape(
+            recorder, lambda shape: _fit(student, inputs, recorder, _model(student, module), shape, "gpu")
+        )
+    return Observation({})
+
+
 def _in_some_shape(recorder: Recorder, attempt: Callable[[tuple[int, ...]], None]) -> None:
     """Networks that take pictures as rows or planes are as good as others: their own data comes that way."""
     first: Exception | None = None
@@ -502,7 +532,12 @@ def _in_some_shape(recorder: Recorder, attempt: Callable[[tuple[int, ...]], None
 
 
 def _fit(
-    student: Student, inputs: Inputs, recorder: Recorder, model: pl.LightningModule, shape: tuple[int, ...]
+    student: Student,
+    inputs: Inputs,
+    recorder: Recorder,
+    model: pl.LightningModule,
+    shape: tuple[int, ...],
+    accelerator: str = "cpu",
 ) -> None:
     values = inputs.values
     images = inputs.tensor("images").reshape(-1, *shape)
@@ -515,7 +550,7 @@ def _fit(
     trainer = pl.Trainer(
         max_epochs=cast(int, values["epochs"]),
         limit_train_batches=cast("int | float", values.get("limit", 1.0)),
-        accelerator="cpu",
+        accelerator=accelerator,
         devices=inputs.world_size,
         strategy="ddp" if inputs.world_size > 1 else "auto",
         logger=DummyLogger(),
@@ -558,6 +593,7 @@ def flags(student: Student, inputs: Inputs) -> Observation:
     _tolerate_gpu_calls(student)
     recorder = Recorder()
     recorder.attach()
+    recorder.watch_loop()
     Files(os.path.join(student.data, "fashion"))
     module = _module(student)
     build = student.get(module, "build_trainer")
@@ -607,6 +643,7 @@ def script(student: Student, inputs: Inputs) -> Observation:
     calls = _tolerate_gpu_calls(student)
     recorder = Recorder(stop_before=cast("int | None", values.get("stop_before")))
     recorder.attach()
+    recorder.watch_loop()
     files = Files(None)
     _small_loaders()
     _plain_trainers()

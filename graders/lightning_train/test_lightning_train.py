@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -21,11 +22,13 @@ from lockstep.compare import close, difference, integer, number, shown
 from lockstep.sandbox.limits import MIB, Limits
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.text import safe
-from lockstep.verdict import CheckEnded
+from lockstep.verdict import CheckEnded, Crashed
 from lockstep.wire import Json
 
 LIMITS = Limits(disk=256 * MIB)
 FEW = 8  # items that drop_last may leave out, and the padding of a sampler
+# How torch says that tensors of two devices met.
+DEVICE_FAULT = re.compile(r"same device|should be the same|can't convert cuda|either on cpu or on the same")
 LOSS_HINT = (
     "training_step has to return the mean cross-entropy of the batch, with its graph: "
     "`return F.cross_entropy(self(images), labels)`."
@@ -207,6 +210,22 @@ def test_no_device_calls(check: Check) -> None:
         "Leave the call out: Lightning moves the module and every batch to its device. For a tensor that you make "
         "yourself, say device=self.device.",
     )
+    try:
+        check.run(
+            "on_gpu",
+            values={"batch_size": 8, "epochs": 1, "split": 8},
+            arrays=data.arrays(),
+            data={"fashion": fashion_mnist.make_idx(np.random.default_rng(0), 20, 20)},
+        )
+    except CheckEnded as ended:
+        # What else may go wrong on an emulated GPU did not go wrong without it, and is no fault of this code.
+        if not DEVICE_FAULT.search(ended.feedback.message):
+            return
+        raise Crashed(
+            f"On a machine with a GPU: {ended.feedback.message}",
+            "Lightning moves the module's parameters and buffers, and every batch. A tensor that you make yourself needs "
+            "device=self.device, or self.register_buffer in __init__; .cpu() stands before .numpy().",
+        ) from None
 
 
 def test_no_manual_loop(check: Check) -> None:
