@@ -1,0 +1,278 @@
+"""The grader of exercise 5: the points of the reference, the template and all samples, and odd ones out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+from torchmetrics.functional.classification import multiclass_accuracy
+
+from fixtures import build, expect
+from graders.lightning_train import expected
+from lockstep.result import CheckResult
+from lockstep.sandbox.box import Box
+from lockstep.sandbox.lightning_spellings import EXPLAINED
+from lockstep.sandbox.outcome import RankOutcome
+from lockstep.verdict import Verdict
+from lockstep.wire import Array, Json
+from tests.samples import graded, surprises
+
+EXERCISE = "lightning_train"
+REFERENCE = build.ROOT / "reference"
+SAMPLES = build.all_submissions(EXERCISE)
+
+# What the message or hint of a mistake's own check must say, so that its author knows what to do next.
+WORDS: dict[str, dict[str, Sequence[str]]] = {
+    "returns_none": {"training_step_loss": ["returned None", "no error tells of it", "return loss"]},
+    "returns_item": {"training_step_loss": ["returned a float", "loss.item()"]},
+    "returns_detached_loss": {"training_step_loss": ["without a graph", "detach()"]},
+    "dict_without_loss": {"training_step_loss": ["a dict without 'loss'", "the key 'loss'"]},
+    "rewrapped_loss": {"training_step_loss": ["gave no parameter", "torch.tensor(loss)"]},
+    "softmax_before_loss": {"training_step_loss": ["probabilities", "without softmax"]},
+    "softmax_before_loss_tower": {"training_step_loss": ["probabilities", "without softmax"]},
+    "softmax_before_loss_notebook": {"training_step_loss": ["probabilities", "without softmax"]},
+    "summed_loss": {"training_step_loss": ["the sum over the batch", "reduction='sum'"]},
+    "nll_of_logits": {"training_step_loss": ["not the mean cross-entropy"]},
+    "new_model_each_step": {"training_step_loss": ["gave no parameter of LitFashion a gradient"]},
+    "removed_plugin": {"training_step_loss": ["DDPPlugin was removed", "strategy='ddp'"]},
+    "optimizer_of_one_layer": {"configure_optimizers": ["holds 2 of", "self.parameters()"]},
+    "optimizer_of_a_copy": {"configure_optimizers": ["that are not the module's"]},
+    "parameters_twice": {"configure_optimizers": ["network.7.weight", "more than once"]},
+    "no_optimizer": {"configure_optimizers": ["no optimizer", "return torch.optim"]},
+    "learning_rate_zero": {"configure_optimizers": ["is 0"]},
+    "cuda_in_training_step": {"no_device_calls": [".cuda()", "Lightning moves"]},
+    "cuda_in_class_tower": {"no_device_calls": [".cuda()", "steps.py:"]},
+    "cuda_in_notebook": {"no_device_calls": [".cuda()", "Lightning moves"]},
+    "to_cuda_in_forward": {"no_device_calls": ['.to("cuda")', "self.device"]},
+    "backward_in_training_step": {
+        "no_manual_loop": ["zero_grad(), loss.backward(), optimizer.step()", "done twice", "automatic_optimization"]
+    },
+    "manual_backward": {"no_manual_loop": ["self.manual_backward(loss)", "automatic_optimization = False"]},
+    "validation_never_logged": {"validation_logged": ["nothing was logged", "self.log("]},
+    "straight_to_the_logger": {"validation_logged": ["self.logger.experiment"]},
+    "metrics_not_synced": {"validation_logged": ["own share", "sync_dist=True"]},
+    "accuracy_not_synced": {"validation_logged": ["val_acc", "own share", "sync_dist=True"]},
+    "last_batch_logged": {"validation_logged": ["neither the mean loss nor the accuracy"]},
+    "learning_rate_too_small": {"learns": ["learning rate far too small"]},
+    "stops_at_once": {"learns": ["made 3 training steps, expected 40"]},
+    "twenty_batches": {"trainer_flags": ["a number of batches, not a percentage", "limit_train_batches=0.2"]},
+    "thousand_epochs": {"trainer_flags": ["1000 epochs"]},
+    "no_logger": {"trainer_flags": ["without a logger"]},
+    "overrides_ignored": {"trainer_flags": ["fast_dev_run", "Hand the overrides on"]},
+    "validates_on_training_set": {"data": ["were trained on as well", "train=False"]},
+    "trains_on_test_set": {"data": ["of the test part were trained on"]},
+    "no_validation_loader": {"data": ["was given no picture", "val_dataloader()"]},
+    "downloads_in_init": {"two_ranks": ["rank 1 called for the download", "prepare_data"]},
+    "no_distributed_sampler": {"two_ranks": ["the same", "use_distributed_sampler=True"]},
+    "unseeded_split": {"two_ranks": ["seed_everything"]},
+    "devices_ignored": {"two_ranks": ["world size 1, expected 2", "--devices"]},
+    "precision_ignored": {"precision": ["32-true", "--precision"]},
+    "network_cast_by_hand": {"precision": ["bfloat16", "expected float32"]},
+    "autocast_off": {"precision": ["computed in float32", "autocast"]},
+    "fit_at_import": {"script": ["import lightning_train", "__main__"]},
+    "missing_logger_flag": {"script": ["--logger"]},
+    "epochs_ignored": {"script": ["for 3 epochs, expected 2"]},
+}  # fmt: skip
+
+
+def test_the_reference_earns_every_point(box: Box) -> None:
+    assert expect.reference_surprises(graded(REFERENCE, EXERCISE, box)) == []
+
+
+def test_the_template_earns_nothing(box: Box) -> None:
+    assert expect.template_surprises(graded(build.ROOT / "student_template", EXERCISE, box)) == []
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+def test_samples_score_what_they_must(sample: build.Sample, tmp_path: Path, box: Box) -> None:
+    assert surprises(sample, tmp_path, box, WORDS.get(sample.name)) == []
+
+
+def test_words_are_of_samples_that_exist() -> None:
+    assert WORDS.keys() <= {sample.name for sample in SAMPLES}
+
+
+def changed(folder: Path, *edits: tuple[str, str]) -> Path:
+    """The reference with a few words replaced, each of which occurs once."""
+    text = (REFERENCE / "lightning_train.py").read_text()
+    for find, replace in edits:
+        assert text.count(find) == 1
+        text = text.replace(find, replace)
+    (folder / "lightning_train.py").write_text(text)
+    return folder
+
+
+def checks_of(folder: Path, box: Box, *names: str) -> dict[str, CheckResult]:
+    """The checks of one submission, by id."""
+    (exercise,) = graded(folder, EXERCISE, box, checks=names).exercises
+    return {check.id: check for check in exercise.checks}
+
+
+def test_old_spellings_are_explained_and_cost_nothing(tmp_path: Path, box: Box) -> None:
+    (sample,) = (sample for sample in SAMPLES if sample.name == "old_spellings")
+    checks = checks_of(build.build(sample, tmp_path), box)
+    assert [check.id for check in checks.values() if check.points < check.max_points] == []
+    told = " ".join(check.message for check in checks.values())
+    for key in (
+        "gpus accelerator precision progress_bar checkpoint_callback weights_summary train_dataloader epoch_end "
+        "metrics task hparams moved"
+    ).split():
+        assert told.count(EXPLAINED[key].split(":")[0]) == 1, key
+
+
+@pytest.mark.parametrize(
+    ("argument", "spelling"),
+    [
+        ('"tpu_cores": 8', "tpu_cores"),
+        ('"num_processes": 2', "num_processes"),
+        ('"distributed_backend": "ddp"', "distributed_backend"),
+        ('"auto_lr_find": True, "resume_from_checkpoint": None', "dropped"),
+        ('"replace_sampler_ddp": True', "renamed"),
+    ],
+)
+def test_arguments_of_old_trainers_are_explained(
+    argument: str, spelling: str, tmp_path: Path, box: Box
+) -> None:
+    checks = checks_of(
+        changed(tmp_path, ("    settings = {", "    settings = {" + argument + ", ")), box, "trainer_flags"
+    )
+    assert checks["trainer_flags"].verdict is Verdict.PASSED
+    assert EXPLAINED[spelling] in checks["trainer_flags"].message
+
+
+def test_a_file_that_cannot_be_read_is_told_once(tmp_path: Path, box: Box) -> None:
+    checks = checks_of(changed(tmp_path, ("import argparse\n", "import argparse,\n")), box)
+    assert checks.pop("training_step_loss").verdict is Verdict.CRASHED
+    assert {check.verdict for check in checks.values()} == {Verdict.NOT_CHECKED}
+
+
+def test_a_class_that_is_no_module_is_told_once(tmp_path: Path, box: Box) -> None:
+    edit = ("class LitFashion(pl.LightningModule):", "class LitFashion(nn.Module):")
+    checks = checks_of(changed(tmp_path, edit), box)
+    first = checks.pop("training_step_loss")
+    assert first.verdict is Verdict.FAILED
+    assert "derived from LightningModule" in first.message
+    assert {check.verdict for check in checks.values()} == {Verdict.NOT_CHECKED}
+
+
+FORGED = """
+from lockstep.sandbox import probing
+made = probing.Observation.__init__
+
+def forging(self, values, arrays=None):
+    if "is_class" not in values:
+        values, arrays = {{name: {odd} for name in values}}, {{name: {odd_array} for name in arrays or {{}}}}
+    made(self, values, arrays or {{}})
+
+probing.Observation.__init__ = forging
+"""
+
+
+@pytest.mark.parametrize(
+    ("odd", "odd_array"),
+    [
+        ("None", "torch.zeros(0)"),
+        ("-1", "torch.zeros(8, 10)"),
+        ("1", "torch.zeros(8, 10)"),
+        ("[-1, None, 'x']", "torch.full((8, 10), float('nan'))"),
+        ("[[0]]", "torch.ones(3, 3, 3, dtype=torch.int64)"),
+        ("{'train': [[None]], 'val': ['x'], 'limited': 1}", "torch.full((8, 10), 1e38)"),
+        (
+            "[{'loss': 2.302585, 'output': 'a float32 tensor', 'loss_is': 'a tensor', 'graph': True}]",
+            "torch.ones(8, 10)",
+        ),
+    ],
+)
+def test_forged_answers_earn_nothing_and_break_nothing(
+    odd: str, odd_array: str, tmp_path: Path, box: Box
+) -> None:
+    forged = FORGED.format(odd=odd, odd_array=odd_array)
+    checks = checks_of(
+        changed(tmp_path, ("import argparse\n", f"import argparse\nimport torch\n{forged}")), box
+    )
+    assert [
+        (c.id, c.verdict, c.message) for c in checks.values() if c.verdict is Verdict.FAULT or c.points
+    ] == []
+
+
+def logits(seed: int, n: int = 8) -> tuple[Array, Array]:
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, 10)), rng.integers(0, 10, n)
+
+
+def test_the_loss_is_recognised_in_what_it_was_computed_from() -> None:
+    for seed in range(30):
+        values, labels = logits(seed)
+        right = float(cross_entropy(torch.from_numpy(values), torch.from_numpy(labels)))
+        probabilities = expected.softmax(values)
+        logs = np.log(probabilities)
+        for seen in ({0: values}, {0: values, 1: logs}, {0: logs, 3: probabilities}):
+            found = expected.find(seen, labels, right)
+            assert found.matching
+            assert not found.squashed and not found.summed
+        twice = float(expected.losses(probabilities, labels).mean())
+        assert expected.find({0: values, 1: probabilities}, labels, twice).squashed
+        assert expected.find({0: values}, labels, 8 * right).summed
+        for wrong in (twice, right / 8, right + 0.05, 0.0, -right):
+            assert not expected.find({0: values}, labels, wrong).matching
+
+
+def test_the_gradient_is_torch_s() -> None:
+    values, labels = logits(0)
+    leaf = torch.from_numpy(values).requires_grad_()
+    cross_entropy(leaf, torch.from_numpy(labels)).backward()  # type: ignore[no-untyped-call]
+    assert leaf.grad is not None
+    np.testing.assert_allclose(expected.gradient(values, labels), leaf.grad.numpy(), atol=1e-12)
+
+
+def test_the_mean_over_classes_is_torchmetrics() -> None:
+    for seed in range(20):
+        values, labels = logits(seed, 16)
+        own = multiclass_accuracy(torch.from_numpy(values), torch.from_numpy(labels), num_classes=10)
+        assert expected.mean_of_classes([values.argmax(axis=1)], [labels]) == pytest.approx(float(own))
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        np.zeros((8, 9), np.float32),
+        np.zeros(80, np.float32),
+        np.zeros((8, 10)),
+        np.zeros((8, 10), np.int64),
+        np.full((8, 10), np.inf, np.float32),
+    ],
+)
+def test_forged_arrays_are_no_logits(odd: Array) -> None:
+    good = np.zeros((8, 10), np.float32)
+    rank = RankOutcome(True, {}, {"train0/seen0": good, "train0/seen1": odd})
+    assert list(expected.seen_in(rank, "train0", 8)) == [0]
+
+
+@pytest.mark.parametrize(
+    "odd", [None, 1, "x", [], {}, {"train": None}, {"train": [None, "x", True, -1, 0, 2.5]}]
+)
+def test_forged_sizes_and_pictures_are_none(odd: Json) -> None:
+    assert expected.counts(odd, "train") == []
+    assert expected.items(odd, "train") == []
+    rank = RankOutcome(True, {"items": odd, "sizes": odd, "hashes": None, "steps": odd}, {})
+    assert expected.pictures(rank, "train") == []
+    assert all(loss is None for loss in expected.step_losses(rank))
+
+
+def test_pictures_go_by_number_or_by_content() -> None:
+    rank = RankOutcome(
+        True,
+        {
+            "sizes": {"train": [2]},
+            "items": {"train": [["train", 0], ["test", 1]]},
+            "hashes": {"train": [7, 8]},
+        },
+        {},
+    )
+    assert expected.pictures(rank, "train") == [("train", 0), ("test", 1)]
+    again = RankOutcome(True, {**rank.values, "items": {"train": [["train", 0]]}}, {})
+    assert expected.pictures(again, "train") == [("?", 7), ("?", 8)]
