@@ -262,6 +262,30 @@ def test_forged_records_are_no_training(changed: dict[str, Json]) -> None:
     assert not curves.training(RankOutcome(True, values, arrays))
 
 
+@pytest.mark.parametrize(
+    ("events", "strange"),
+    [
+        ([["forward", 4, True, True], ["loss", 1.0], ["backward"]], 0),
+        ([["forward", 2, True, True], ["forward", 2, True, True], ["loss", 1.0], ["backward"]], 0),
+        ([["forward", 4, False, True], ["loss", 1.0], ["backward"]], 1),
+        ([["forward", 3, True, True], ["loss", 1.0], ["backward"]], 1),
+        ([["loss", 1.0], ["backward"]], 1),
+        ([["forward"], ["forward", {}, True], ["loss"], ["backward"]], 1),
+    ],
+)
+def test_a_loss_needs_the_answers_of_a_model(events: list[list[Json]], strange: int) -> None:
+    assert curves.losses_without_forward(events, [4]) == strange
+
+
+def test_one_learning_rate_an_epoch_is_enough_where_it_changes_between_them_only() -> None:
+    rates = [0.1] * 4 + [0.05] * 4
+    batches = [Batch(b.loss, b.acc1, b.acc5, rate, 4) for b, rate in zip(BATCHES, rates, strict=True)]
+    seldom = [curve([0.1, 0.05], (3, 7), tag="lr")]
+    assert curves.problem("lr", seldom, batches, 2) is None
+    assert curves.rates(seldom, batches) is None
+    assert curves.problem("lr", seldom, BATCHES, 2) is not None
+
+
 def test_a_loss_without_backward_is_no_training_batch() -> None:
     values: dict[str, Json] = {
         "losses": [1.0, 2.0], "sizes": [1, 1],
@@ -293,7 +317,8 @@ def test_learning_rates(rates: list[float], words: str | None) -> None:
     [
         ("Loss/train", "loss"), ("train_loss", "loss"), ("acc1", "acc1"), ("Acc@5/train", "acc5"), ("top5", "acc5"),
         ("train/accuracy", "acc1"), ("lr", "lr"), ("lr-SGD", "lr"), ("learning_rate", "lr"), ("train/lr", "lr"),
-        ("Loss/val", None), ("valid/acc1", None), ("test_acc5", None), ("clr", None), ("images/s", None),
+        ("trainLR", "lr"), ("latest_loss", "loss"), ("loss_value", "loss"), ("top_50", "acc1"), ("Acc@5", "acc5"),
+        ("valLoss", None), ("test/top5", None), ("dev_loss", None), ("Loss/val", None), ("valid/acc1", None), ("test_acc5", None), ("clr", None), ("images/s", None),
     ],
 )  # fmt: skip
 def test_curves_are_known_by_their_names(tag: str, name: str | None) -> None:
@@ -335,6 +360,8 @@ def test_constants_are_found_in_the_parameters_cell() -> None:
         ("Found 96\nepoch 0: loss 2.31, 0.5 s\n", {96, 0}),
         ("fits: 128\nmax 190, does not fit 191\n", {190, 191}),
         ("best 7\nx.py:203: UserWarning: the result\n  f(203)\n", {7}),
+        ("Using batch_size=187\nepoch 0: loss 2.31\n", {187, 0}),
+        (f"max {' '.join(map(str, range(150, 250)))}\n", set()),
         ("nothing\n", set()),
         ("1.5\n", set()),
     ],

@@ -20,7 +20,8 @@ from lockstep.wire import Array, Json
 METRICS = ("loss", "acc1", "acc5", "lr")
 # TensorBoard keeps float32.
 FLOAT32 = 1e-6
-_NOT_TRAINING = re.compile(r"val|test|eval|dev", re.IGNORECASE)
+# At the beginning of a word: neither "latest_loss" nor "loss_value".
+_NOT_TRAINING = re.compile(r"(?<![a-z])(val(?!ue)|test|eval|dev(?!ice))")
 
 
 @dataclass(frozen=True)
@@ -108,15 +109,37 @@ def _trained(events: Sequence[Json]) -> tuple[list[bool], list[float | None]]:
     return trained, rates
 
 
+def losses_without_forward(events: Sequence[list[Json]], sizes: Sequence[int]) -> int:
+    """How many of the losses that were derived no call of a model on as many images preceded.
+
+    `sizes` are those of their batches; a call under no_grad does not count.
+    """
+    images, derived, seen, strange = 0, 0, False, 0
+    for event in events:
+        if event[0] == "forward" and event[2:3] == [True]:
+            images += integer(event[1]) or 0
+        elif event[0] == "loss":
+            seen = True
+        elif event[0] == "backward" and seen:
+            strange += derived < len(sizes) and images < sizes[derived]
+            images, derived, seen = 0, derived + 1, False
+    return strange
+
+
 def tensorboard(files: Mapping[str, bytes]) -> tuple[list[Series], list[str]]:
-    """The curves of all event files, each with its folder before its tag; and what is wrong with the files."""
+    """The curves of all event files, and what is wrong with the files.
+
+    Folders are called after dates, machines and settings, which say nothing about a curve. Only `add_scalars` puts a
+    part of its name there: `add_scalars("loss", {"train": ...})` writes `loss` into the folder `loss_train`.
+    """
     found, problems = [], []
     for path, data in files.items():
         file = read_scalars(data)
         problems += [f"{safe(path, 80)}: {problem}" for problem in file.problems]
-        folder = path.rpartition("/")[0].partition("/")[2]
+        folder = path.rpartition("/")[0].rpartition("/")[2]
         for tag, points in file.series.items():
-            name = f"{folder}/{tag}" if folder else tag
+            group = f"{tag.replace('/', '_')}_"
+            name = f"{tag}/{folder.removeprefix(group)}" if folder.startswith(group) else tag
             found.append(Series(name, tuple(p.step for p in points), tuple(p.value for p in points)))
     return found, problems
 
@@ -151,7 +174,7 @@ def _flat(row: Mapping[str, Json], before: str = "") -> list[tuple[str, Json]]:
 
 def metric(tag: str) -> str | None:
     """Which of the four a curve of this name shows in training; None for any other curve."""
-    name = tag.lower()
+    name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", tag).lower()
     if _NOT_TRAINING.search(name):
         return None
     if "loss" in name:
@@ -159,7 +182,7 @@ def metric(tag: str) -> str | None:
     if re.search(r"(^|[^a-z])lr([^a-z]|$)|learning|lrate", name):
         return "lr"
     if re.search(r"acc|top|prec", name):
-        return "acc5" if "5" in name else "acc1"
+        return "acc5" if re.search(r"(?<!\d)5(?!\d)", name) else "acc1"
     return None
 
 
@@ -209,6 +232,8 @@ def _compared(name: str, series: Series, batches: Sequence[Batch], epochs: int) 
             if len(chosen) == count and all(agrees(point, place) for point, place in enumerate(chosen)):
                 return None
     last = [min(n, (epoch + 1) * per_epoch) - 1 for epoch in range(epochs)]
+    if name == "lr" and count == epochs and _is_constant_in_epochs(batches, per_epoch):
+        return None
     if count == epochs and all(agrees(point, place) for point, place in enumerate(last)):
         return Problem(
             f"{call}: only the last batch of each epoch is logged",
@@ -225,6 +250,11 @@ def _compared(name: str, series: Series, batches: Sequence[Batch], epochs: int) 
         f"{call}",
         "Log every batch, right after its train_step, and close the log at the end: its buffer is lost otherwise.",
     )
+
+
+def _is_constant_in_epochs(batches: Sequence[Batch], per_epoch: int) -> bool:
+    """Whether the learning rate changes between epochs only, so that one value an epoch says it all."""
+    return all(batch.lr == batches[i - i % per_epoch].lr for i, batch in enumerate(batches))
 
 
 def _thinned(n: int, per_epoch: int, stride: int) -> list[list[int]]:

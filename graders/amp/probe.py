@@ -32,7 +32,9 @@ from lockstep.wire import Array, Json
 MODULE = "amp_train"
 MAX_EVENTS = 4000
 MAX_LOG_BYTES = 4 << 20
-MAX_LOG_FILES = 8
+# add_scalars writes a file for every curve.
+MAX_LOG_FILES = 24
+MAX_MODELS = 8
 
 
 class Net(nn.Module):
@@ -325,6 +327,7 @@ class Training(Recorder):
     def __init__(self) -> None:
         super().__init__()
         self.batches: list[dict[str, Any]] = []
+        self._models: list[tuple[nn.Module, list[torch.Tensor]]] = []
 
     def install(self) -> None:
         """As for one step, and the model's forward, the loss, and the scheduler's steps besides."""
@@ -395,23 +398,40 @@ class Training(Recorder):
         self.note("loss", value)
 
     def _watch_forward(self) -> None:
-        original = nn.Module.__call__
+        from torchvision.models.resnet import ResNet
+
         recorder = self
 
-        def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            image = args[0] if args else None
-            is_image = isinstance(image, torch.Tensor) and image.dim() == 4 and not torch.jit.is_tracing()
-            if not is_image or recorder.inside("forward"):
-                return original(module, *args, **kwargs)
-            with recorder.within("forward"):
-                recorder.forward(module, cast(torch.Tensor, image))
-                return original(module, *args, **kwargs)
+        def watched(original: Any) -> Any:
+            def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+                image = next(iter((*args, *kwargs.values())), None)
+                is_image = isinstance(image, torch.Tensor) and image.dim() == 4 and not torch.jit.is_tracing()
+                if not is_image or recorder.inside("forward"):
+                    return original(module, *args, **kwargs)
+                with recorder.within("forward"):
+                    recorder.forward(module, cast(torch.Tensor, image))
+                    return original(module, *args, **kwargs)
 
-        nn.Module.__call__ = call  # type: ignore[method-assign, assignment]
+            return call
+
+        nn.Module.__call__ = watched(nn.Module.__call__)  # type: ignore[method-assign]
+        # model.forward(images) instead of model(images) would otherwise look like a call of every layer.
+        ResNet.forward = watched(ResNet.forward)  # type: ignore[method-assign]
 
     def forward(self, module: nn.Module, images: torch.Tensor) -> None:
         """A model is about to be called with a batch of images."""
         self.note("forward", len(images), torch.is_grad_enabled(), module.training)
+        known = any(module is model for model, _ in self._models)
+        if torch.is_grad_enabled() and not known and len(self._models) < MAX_MODELS:
+            self._models.append((module, [value.detach().clone() for value in module.parameters()]))
+
+    def _moved(self) -> bool:
+        """Whether any weight of a model is another one than when it was first called."""
+        return any(
+            not torch.equal(before, value.to(before.device))
+            for model, weights in self._models
+            for before, value in zip(weights, model.parameters(), strict=False)
+        )
 
     def observation(self, status: int, **values: Json) -> Observation:
         """The batches that were trained on, one after the other, and the events."""
@@ -427,6 +447,7 @@ class Training(Recorder):
                 "losses": [b["loss"] for b in whole],
                 "types": cast(Json, sorted({b["type"] for b in whole})),
                 "sizes": [len(b["logits"]) for b in whole],
+                "moved": self._moved(),
                 **values,
             },
             arrays,

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fixtures import cinic10
+from fixtures.tree import Tree
 from graders.amp import curves, expected
 from graders.amp.curves import Series
 from graders.amp.expected import Data, Scenario, Step
@@ -558,11 +559,11 @@ def script(
     wandb: str = "disabled",
     epochs: int = 1,
     train: int = 12,
+    tree: Tree | None = None,
     options: dict[str, Json] | None = None,
     **values: Json,
 ) -> Outcome:
     """Run amp_train.py on a small CINIC-10, with the judge's options."""
-    tree = cinic10.make_folders(check.rng, train=train, valid=10, test=10)
     return check.run(
         call,
         values={
@@ -580,7 +581,7 @@ def script(
             "factor": 1.0,
             **values,
         },
-        data={"cinic": tree},
+        data={"cinic": tree or cinic10.make_folders(check.rng, train=train, valid=10, test=10)},
     )
 
 
@@ -598,6 +599,19 @@ def trained(check: Check, outcome: Outcome, call: str) -> tuple[RankOutcome, lis
         bool(batches),
         f"{call} came to its end, but no batch was trained on: no cross entropy with a backward was seen.",
         "train(args) loops over the batches of --training-data and calls train_step for each.",
+    )
+    strange = curves.losses_without_forward(events_of(seen), [batch.size for batch in batches or []])
+    check.expect(
+        strange == 0,
+        f"{call}: of {len(batches or [])} losses that a backward followed, {strange} came without a call of a model on as "
+        "many images before them.",
+        "Compute each loss from what the model answers to the batch's images: logits = model(images).",
+    )
+    check.expect(
+        seen.values.get("moved") is True,
+        f"{call} called its model and made its steps, but no weight of that model changed.",
+        "The optimizer needs the parameters of the very model that is trained: "
+        "torch.optim.SGD(model.parameters(), ...), made after build_model.",
     )
     return seen, batches or []
 
@@ -766,7 +780,7 @@ def _tried(outcome: Outcome) -> list[tuple[int, bool]]:
 
 
 def _answers_printed(output: str) -> set[int]:
-    """The numbers in the last line with one, and in the last line that speaks of a result."""
+    """The numbers in the last line with one, and in the last lines that speak of a result and of a batch size."""
     # A warning and the line of source below it are not the script's own words.
     said = [line for line in output.splitlines() if "Warning" not in line and not line.startswith("  ")]
     lines = [line for line in said if re.search(r"\d", line)]
@@ -775,8 +789,15 @@ def _answers_printed(output: str) -> set[int]:
         for line in lines
         if re.search(r"larg|max|best|bigg|fit|found|optim|final|result", line, re.IGNORECASE)
     ]
-    found = [*lines[-1:], *speaking[-1:]]
-    return {int(word) for line in found for word in re.findall(r"(?<![\d.])\d{1,9}(?![\d.]*\d)", line)}
+    sizes = [line for line in lines if re.search(r"batch.?size|\bbs\b", line, re.IGNORECASE)]
+    # A line with many numbers is a list of what was tried, or of guesses.
+    found = [line[-400:] for line in (*lines[-1:], *speaking[-1:], *sizes[-1:])]
+    return {
+        int(word)
+        for line in found
+        if len(re.findall(r"\d+", line)) <= 12
+        for word in re.findall(r"(?<![\d.])\d{1,9}(?![\d.]*\d)", line)
+    }
 
 
 def test_tensorboard(check: Check) -> None:
@@ -896,7 +917,8 @@ def _forwards_without_backward(events: Sequence[list[Json]]) -> list[list[Json]]
 
 def test_notebook(check: Check) -> None:
     """The whole file runs from top to bottom, and its report fits an outside clock."""
-    outcome = script(check, "train", epochs=2, train=26, options={"report": "amp-report.json"})
+    tree = _lopsided(check, 26)
+    outcome = script(check, "train", epochs=2, tree=tree, options={"report": "amp-report.json"})
     seen = outcome.ranks[0]
     is_notebook = seen.values.get("notebook") is True
     call = "amp_train.ipynb, run from top to bottom," if is_notebook else "amp_train.py --report FILE"
@@ -906,6 +928,14 @@ def test_notebook(check: Check) -> None:
         steps in (12, 14),
         f"{call} trained on {steps} batches; two epochs over 26 images in batches of 4 are 14.",
         "Let the constants or options decide: epochs, batch size, data.",
+    )
+    labels = seen.arrays.get("labels")
+    share = 0.0 if labels is None else float(np.bincount(labels.astype(np.int64)).max() / len(labels))
+    check.expect(
+        0.25 < share < 0.85,
+        f"{call} was given a folder in which more than half of the images are of one class, and trained on labels of which "
+        f"the most frequent is {share:.0%}.",
+        "Train on the images in --training-data DIR (DIR/train/CLASS/*.png), not on others or on random ones.",
     )
     if seen.values.get("tagged") is False:
         check.note("No cell has the tag `parameters`; the one that holds the constants was taken for it.")
@@ -929,6 +959,16 @@ def test_notebook(check: Check) -> None:
         f"{call}: its timings add up to {sum(walls):.3g} s, an outside clock saw {outcome.elapsed:.3g} s for everything.",
         "Take the time with time.perf_counter() around each epoch, in this very run.",
     )
+
+
+def _lopsided(check: Check, train: int) -> Tree:
+    """A CINIC-10 whose training images are for the most part of one class, which tells it from any other data."""
+    tree = cinic10.make_folders(check.rng, train=train // 2, valid=10, test=10)
+    copied = str(check.rng.choice([name for name in tree if name.startswith("train/")]))
+    more = {
+        f"{copied.removesuffix('.png')}-{number}.png": tree[copied] for number in range(train - train // 2)
+    }
+    return {**tree, **more}
 
 
 def _walls(report: Json) -> list[float]:
