@@ -213,7 +213,8 @@ def test_the_loss_is_recognised_in_what_it_was_computed_from() -> None:
         for seen in ({0: values}, {0: values, 1: logs}, {0: logs, 3: probabilities}):
             found = expected.find(seen, labels, right)
             assert found.matching
-            assert not found.squashed and not found.summed
+            assert not found.squashed
+            assert not found.summed
         twice = float(expected.losses(probabilities, labels).mean())
         assert expected.find({0: values, 1: probabilities}, labels, twice).squashed
         assert expected.find({0: values}, labels, 8 * right).summed

@@ -360,15 +360,20 @@ def test_learns(check: Check) -> None:
         match = expected.find(tensors, labels, loss) if loss is not None else None
         check.expect(
             match is not None and bool(match.matching),
-            f"Step {step + 1} of {wanted}: training_step returned {shown(loss)}, which is not the cross-entropy of the batch.",
+            f"Step {step + 1} of {wanted}: training_step returned {shown(loss)}, which is not the mean cross-entropy of the "
+            "batch.",
             LOSS_HINT,
         )
         real.append(loss or 0.0)
-    first, last = float(np.mean(real[: wanted // 4])), float(np.mean(real[-wanted // 4 :]))
+    # Every batch comes once in each epoch: what differs between them is luck only where a network draws numbers.
+    halves = np.array(real).reshape(epochs, -1)
+    first, last = halves.mean(axis=1)
+    falls = halves[0] - halves[1]
+    luck = 3 * falls.std(ddof=1) / np.sqrt(len(falls))
     check.expect(
-        last < first * 0.99,
-        f"trainer.fit over {epochs} epochs of {n // batch_size} batches: the mean loss of the first {wanted // 4} steps is "
-        f"{first:.4g}, that of the last {wanted // 4} is {last:.4g}. The pictures are easy: it should fall.",
+        falls.mean() > luck + 1e-4 * first and last < 1.5 * real[0],
+        f"trainer.fit over {epochs} epochs of {n // batch_size} batches: the first loss is {real[0]:.4g}, the mean of the "
+        f"first epoch {first:.4g}, that of the second {last:.4g}. The pictures are easy: it should fall.",
         "Is the learning rate far too small or too large, and does the loss come from this module's own network?",
     )
 
