@@ -73,6 +73,8 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "validates_in_training_mode": {"eval_no_grad": ["model.eval()"]},
     "cells_out_of_order": {"notebook": ["NameError", "amp_train.ipynb, cell"]},
     "no_report": {"notebook": ["wrote no report"]},
+    "noise_for_images": {"notebook": ["--training-data DIR"]},
+    "trains_no_model": {"tensorboard": ["without a call of a model", "logits = model(images)"]},
     "invented_seconds": {"notebook": ["outside clock"]},
 }
 

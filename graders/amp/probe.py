@@ -162,9 +162,25 @@ class Loss(nn.CrossEntropyLoss):
 
     def forward(self, input: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         """The mean cross entropy."""
-        loss = super().forward(input, target)
-        self._recorder.note("loss", str(input.dtype), str(loss.dtype))
+        with self._recorder.within("loss") as outermost:
+            loss = super().forward(input, target)
+        if outermost:
+            self._recorder.note("loss", str(input.dtype), str(loss.dtype))
         return loss
+
+
+def _watch_functional_loss(recorder: Recorder) -> None:
+    """Note torch's cross_entropy as well, for a train_step that calls it instead of its criterion."""
+    original = nn.functional.cross_entropy
+
+    def loss(input: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+        with recorder.within("loss") as outermost:
+            value = original(input, *args, **kwargs)
+        if outermost:
+            recorder.note("loss", str(input.dtype), str(value.dtype))
+        return value
+
+    nn.functional.cross_entropy = loss
 
 
 @contextlib.contextmanager
@@ -184,6 +200,7 @@ def steps(student: Student, inputs: Inputs) -> Observation:
     arrays: dict[str, Array | torch.Tensor] = {}
     with _device(inputs) as device:
         recorder.install()
+        _watch_functional_loss(recorder)
         if inputs.values.get("forward_only") is True:
             _stop_after_backward()
         module = student.load(MODULE)
@@ -266,19 +283,26 @@ def _model(inputs: Inputs) -> Net:
     return build_net(cast(dict[str, Json], inputs.values["shape"]), weights)
 
 
+# What a network answers, whoever watches it.
+answer = Net.forward
+
+
 def _watch_layers(model: Net, seen: dict[str, list[Any]]) -> None:
     def layer(_: nn.Module, __: object, output: object) -> None:
         if isinstance(output, torch.Tensor):
             seen["types"].append(str(output.dtype))
 
-    def whole(_: nn.Module, __: object, output: object) -> None:
+    def forward(self: Net, images: torch.Tensor) -> torch.Tensor:
+        output = answer(self, images)
         value = _home(output)
         if isinstance(value, torch.Tensor) and not seen["logits"]:
             seen["logits"].append(value.detach().clone())
+        return output
 
     for module in (model.first, model.middle, model.head):
         module.register_forward_hook(layer)
-    model.register_forward_hook(whole)
+    # No hook: model.forward(images) would go past it.
+    Net.forward = forward  # type: ignore[method-assign]
 
 
 def _batches(inputs: Inputs, scenario: dict[str, Any]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
