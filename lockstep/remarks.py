@@ -12,7 +12,7 @@ from lockstep.sandbox.outcome import Outcome
 from lockstep.submission import Submission
 from lockstep.wire import Json
 
-MAX_REMARKS = 5
+MAX_REMARKS = 16
 _NCCL = (
     "There is no GPU here, so gloo stood in for nccl: choose the backend by torch.cuda.is_available(), and the "
     "same file runs on any machine."

@@ -208,17 +208,13 @@ def test_the_loss_is_recognised_in_what_it_was_computed_from() -> None:
     for seed in range(30):
         values, labels = logits(seed)
         right = float(cross_entropy(torch.from_numpy(values), torch.from_numpy(labels)))
-        probabilities = expected.softmax(values)
-        logs = np.log(probabilities)
-        for seen in ({0: values}, {0: values, 1: logs}, {0: logs, 3: probabilities}):
+        logs = np.log(expected.softmax(values))
+        for seen in ({0: values}, {0: values, 1: logs}, {0: logs, 3: expected.softmax(logs)}):
             found = expected.find(seen, labels, right)
-            assert found.matching
-            assert not found.squashed
+            assert 0 in found.matching
             assert not found.summed
-        twice = float(expected.losses(probabilities, labels).mean())
-        assert expected.find({0: values, 1: probabilities}, labels, twice).squashed
         assert expected.find({0: values}, labels, 8 * right).summed
-        for wrong in (twice, right / 8, right + 0.05, 0.0, -right):
+        for wrong in (right / 8, right + 0.05, 0.0, -right):
             assert not expected.find({0: values}, labels, wrong).matching
 
 

@@ -77,21 +77,19 @@ class Found:
     """Which of the tensors seen in a step have the loss that was returned as their cross-entropy."""
 
     matching: tuple[int, ...]
-    squashed: bool
     summed: bool
 
 
 def find(
     seen: Mapping[int, Array], labels: Array, loss: float, *, rtol: float = 1e-3, atol: float = 1e-4
 ) -> Found:
-    """Look for the logits that a loss was computed from; `squashed`: what was taken for logits were probabilities."""
+    """Look for the logits that a loss may have been computed from; `summed`: it is a sum over the batch."""
     own = {index: losses(values, labels) for index, values in seen.items()}
     matching = tuple(
         index for index, each in own.items() if abs(loss - each.mean()) <= atol + rtol * abs(each.mean())
     )
-    squashed = any(is_probabilities(seen[index]) for index in matching)
     summed = any(abs(loss - each.sum()) <= atol + rtol * abs(each.sum()) for each in own.values())
-    return Found(matching, squashed, summed)
+    return Found(matching, summed)
 
 
 def step_losses(rank: RankOutcome) -> list[float | None]:
