@@ -98,6 +98,19 @@ def test_template_files_compile(name: str) -> None:
             },
         ),
         (
+            "lightning_train.py",
+            {
+                "prepare_data",
+                "setup",
+                "train_dataloader",
+                "val_dataloader",
+                "training_step",
+                "validation_step",
+                "configure_optimizers",
+                "build_trainer",
+            },
+        ),
+        (
             "scaling.py",
             {
                 "effective_batch_size",

@@ -369,7 +369,7 @@ def test_learns(check: Check) -> None:
         match = expected.find(tensors, labels, loss) if loss is not None else None
         check.expect(
             match is not None and bool(match.matching),
-            f"Step {step + 1} of {wanted}: training_step returned {shown(loss)}, which is not the mean cross-entropy of the "
+            f"Step {step + 1} of {wanted}: training_step returned {_told(loss)}, which is not the mean cross-entropy of the "
             "batch.",
             LOSS_HINT,
         )
@@ -385,6 +385,10 @@ def test_learns(check: Check) -> None:
         f"first epoch {first:.4g}, that of the second {last:.4g}. The pictures are easy: it should fall.",
         "Is the learning rate far too small or too large, and does the loss come from this module's own network?",
     )
+
+
+def _told(loss: float | None) -> str:
+    return "no finite number" if loss is None else f"{loss:.4g}"
 
 
 # The Trainer
