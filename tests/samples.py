@@ -11,7 +11,6 @@ from lockstep.grading import Options, Silent, grade
 from lockstep.result import Result
 from lockstep.sandbox.box import Box
 
-
 # Besides its own, a mistake is put to so many checks here; `make demo` puts every sample to all of them.
 OTHERS = 2
 
