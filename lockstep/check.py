@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -164,6 +165,18 @@ class Check:
     def note(self, text: str) -> None:
         """Tell the student something that costs nothing."""
         self._notes.append(text)
+
+    def placed(self, text: str) -> str:
+        """The text with every place as a probe names it, `file.py:31`, in words; in a notebook by its cell."""
+
+        def words(match: re.Match[str]) -> str:
+            file, line = match[1], int(match[2])
+            notebook = self._setting.submission.notebooks.get(file)
+            if notebook is None:
+                return f"{file}, line {line}"
+            return f"{file.removesuffix('.py')}.ipynb, {notebook.place(line)}"
+
+        return re.sub(r"([\w./-]+\.py):(\d{1,6})\b", words, text)
 
     def _with(self, files: Mapping[str, bytes] | None) -> Pack:
         submission = self._setting.submission

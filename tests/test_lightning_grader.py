@@ -45,8 +45,8 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "no_optimizer": {"configure_optimizers": ["no optimizer", "return torch.optim"]},
     "learning_rate_zero": {"configure_optimizers": ["is 0"]},
     "cuda_in_training_step": {"no_device_calls": [".cuda()", "Lightning moves"]},
-    "cuda_in_class_tower": {"no_device_calls": [".cuda()", "steps.py:"]},
-    "cuda_in_notebook": {"no_device_calls": [".cuda()", "Lightning moves"]},
+    "cuda_in_class_tower": {"no_device_calls": [".cuda()", "steps.py, line "]},
+    "cuda_in_notebook": {"no_device_calls": [".cuda()", "lightning_train.ipynb, cell ", "Lightning moves"]},
     "to_cuda_in_forward": {"no_device_calls": ['.to("cuda")', "self.device"]},
     "backward_in_training_step": {
         "no_manual_loop": ["zero_grad(), loss.backward(), optimizer.step()", "done twice", "automatic_optimization"]

@@ -205,7 +205,7 @@ def test_no_device_calls(check: Check) -> None:
     calls = expected.strings(seen.values.get("gpu_calls"))
     check.expect(
         seen.values.get("gpu_calls") == [],
-        f"On a machine without a GPU, LitFashion called {safe(', '.join(calls[:2]), 160)}.",
+        f"On a machine without a GPU, LitFashion called {safe(check.placed('; '.join(calls[:2])), 200)}.",
         "Leave the call out: Lightning moves the module and every batch to its device. For a tensor that you make "
         "yourself, say device=self.device.",
     )
