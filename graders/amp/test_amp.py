@@ -622,13 +622,17 @@ def trained(check: Check, outcome: Outcome, call: str) -> tuple[RankOutcome, lis
         "many images before them.",
         "Compute each loss from what the model answers to the batch's images: logits = model(images).",
     )
+    return seen, batches or []
+
+
+def weights_moved(check: Check, seen: RankOutcome, call: str) -> None:
+    """One check's business: curves can be logged rightly of a training that does not train."""
     check.expect(
         seen.values.get("moved") is True,
         f"{call} called its model and made its steps, but no weight of that model changed.",
         "The optimizer needs the parameters of the very model that is trained: "
-        "torch.optim.SGD(model.parameters(), ...), made after build_model.",
+        "torch.optim.SGD(model.parameters(), ...), made after build_model. Is there a step for every batch?",
     )
-    return seen, batches or []
 
 
 def _tail(output: str) -> str:
@@ -938,6 +942,7 @@ def test_notebook(check: Check) -> None:
     is_notebook = seen.values.get("notebook") is True
     call = "amp_train.ipynb, run from top to bottom," if is_notebook else "amp_train.py --report FILE"
     seen, batches = trained(check, outcome, call)
+    weights_moved(check, seen, call)
     steps = len(batches)
     check.expect(
         steps in (12, 14),
