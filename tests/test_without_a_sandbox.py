@@ -23,3 +23,9 @@ def plain_box() -> Iterator[Box]:
 def test_the_reference_earns_every_point(exercise: str, plain_box: Box) -> None:
     options = Options(ROOT / "reference", exercises=(exercise,), sandbox="none", self_check=True)
     assert expect.reference_surprises(grade(options, Silent(), plain_box)) == []
+
+
+def test_no_file_has_a_fixed_name_in_the_temporary_folder() -> None:
+    # Without a sandbox it is everyone's: what one grading leaves there another one finds.
+    named = [path for path in default_graders().rglob("*.py") if "/tmp/" in path.read_text(encoding="utf-8")]
+    assert named == []

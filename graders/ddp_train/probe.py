@@ -229,7 +229,11 @@ def join(student: Student, inputs: Inputs) -> Observation:
 
 def _join(student: Student, inputs: Inputs, machine: Machine | None) -> Observation:
     lab = Lab(student)
-    chosen = {name: inputs.values[name] for name in ("backend", "init_method") if name in inputs.values}
+    chosen: dict[str, str] = {}
+    if "meeting" in inputs.values:
+        # A file of this run alone: what an earlier one left in it would be taken for its ranks.
+        meeting = os.path.join(tempfile.gettempdir(), str(inputs.values["meeting"]))
+        chosen["init_method"] = f"file://{meeting}"
     shown = ", ".join(f"{name}={value!r}" for name, value in chosen.items())
     device = lab.call("setup", shown=shown, **chosen)
     values: dict[str, Json] = {"device": _device(device), "initialized": dist.is_initialized()}

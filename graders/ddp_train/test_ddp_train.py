@@ -103,7 +103,7 @@ def test_joins_group(check: Check) -> None:
             # Where not even two ranks find together, every other check would only hang or fail of it.
             ended.spoils = world == 2
             raise
-    _joined(check, 2, "with init_method='file:///tmp/meet'", init_method="file:///tmp/meet")
+    _joined(check, 2, "with init_method='file://...'", meeting="meet")
     _two_nodes(check)
     if check.real_gpus:
         _on_a_gpu(check)
@@ -118,7 +118,7 @@ def _joined(check: Check, world: int, how: str, **chosen: Json) -> None:
         values=chosen,
         per_rank=[Inputs(arrays={"number": np.array([value])}) for value in numbers],
         # What file:// says must not be needed from the environment.
-        env={"MASTER_ADDR": "nowhere.invalid"} if "init_method" in chosen else None,
+        env={"MASTER_ADDR": "nowhere.invalid"} if "meeting" in chosen else None,
     )
     for rank, seen in enumerate(outcome.ranks):
         _in_group(check, seen, rank, world, int(numbers.sum()), f"setup() on rank {rank} of {world}, {how}")
