@@ -13,7 +13,7 @@ import numpy as np
 
 from graders.data_parallel import expected, timing
 from graders.data_parallel.timing import Complaint, Session
-from lockstep import perf_report
+from lockstep.reports import format as perf_report
 from lockstep.check import Check
 from lockstep.compare import difference, integer, number, shown
 from lockstep.sandbox.outcome import Outcome, RankOutcome

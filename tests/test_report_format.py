@@ -15,7 +15,7 @@ import jsonschema
 import pytest
 
 from fixtures.build import ROOT
-from lockstep import perf_report
+from lockstep.reports import format as perf_report
 
 CONFIGS: dict[str, list[dict[str, Any]]] = {
     "dataloader": [{"num_workers": n, "batch_size": 8} for n in (0, 2)],

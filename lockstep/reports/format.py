@@ -19,7 +19,7 @@ from lockstep import wire
 from lockstep.text import safe
 from lockstep.wire import Json
 
-SCHEMA = Path(__file__).parent / "schemas" / "perf-report-1.schema.json"
+SCHEMA = Path(__file__).parent.parent / "schemas" / "perf-report-1.schema.json"
 MAX_BYTES = 1 << 20
 # A slip in every run is one slip; and who reads five sentences mends them before reading a sixth.
 MAX_ERRORS, MAX_PROBLEMS = 2000, 5

@@ -1,0 +1,385 @@
+"""A report whose form is right, its parts under names; all of them as the student states them.
+
+Everything here is untrusted: the form has been checked (lockstep.reports.format), the numbers are finite and have
+at most 64 bits, and that is all. Texts may be long and hold anything: `safe_line` before showing them.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, cast
+
+from lockstep.text import safe_line
+from lockstep.wire import Json
+
+Config = Mapping[str, Json]
+
+DEFAULTS: Mapping[str, Mapping[str, Json]] = {
+    "dp_inference": {"precision": "fp32"},
+    "ddp_scaling": {"nnodes": 1, "precision": "fp32", "comm_hook": "none", "grad_accum": 1},
+    "amp": {"grad_accum": 1},
+    "lightning": {"devices": 1, "grad_accum": 1},
+}
+"""What a setting is where a configuration leaves it out, by kind of report."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number as it was printed: its decimals say how precise it claims to be."""
+
+    text: str
+
+    @cached_property
+    def value(self) -> float:
+        """The number itself."""
+        return float(self.text)
+
+    @cached_property
+    def ulp(self) -> float:
+        """One unit in the last printed place: 0.01 for "1.50", 1 for "12", 1e-6 for "8.5e-05"."""
+        exponent = Decimal(self.text).as_tuple().exponent
+        return float(10.0**exponent) if isinstance(exponent, int) else 0.0
+
+    @cached_property
+    def digits(self) -> int:
+        """Significant digits as printed: 3 for "1.50", 2 for "8.5e-05"."""
+        return len(Decimal(self.text).as_tuple().digits)
+
+    def agrees_with(self, value: float, slack: float = 0.0) -> bool:
+        """Whether rounding or cutting `value` off can have printed this; `slack` is absolute.
+
+        Less than one unit in the last place and 1e-9 of the value: some tools round, some cut off
+        (Hugging Face prints 101.9003 s as 101).
+        """
+        # A comparison with NaN must come out as False.
+        return abs(self.value - value) < self.ulp * (1 + 1e-9) + 1e-9 * abs(value) + slack
+
+
+@dataclass(frozen=True)
+class Run:
+    """One timed repetition; `index` is its place in the file."""
+
+    index: int
+    config: Config
+    rep: int
+    t_start: float
+    t_end: float
+    wall: Number
+    samples: int
+    steps: int
+    epochs: int | None = None
+    rank_samples: tuple[int, ...] = ()
+    peak_alloc_bytes: int | None = None
+    peak_reserved_bytes: int | None = None
+    loss_first: float | None = None
+    loss_last: float | None = None
+    step_seconds: tuple[Number, ...] = ()
+    note: str = ""
+    extra: Mapping[str, Json] = field(default_factory=dict)
+
+    @property
+    def seconds(self) -> float:
+        """The reading."""
+        return self.wall.value
+
+    @property
+    def throughput(self) -> float:
+        """Samples per second; infinite where the reading is 0."""
+        return self.samples / self.seconds if self.seconds > 0 else float("inf")
+
+
+@dataclass(frozen=True)
+class Group:
+    """The runs of one configuration, in the order of the file. Never empty."""
+
+    config: Config
+    runs: tuple[Run, ...]
+
+    @cached_property
+    def seconds(self) -> tuple[float, ...]:
+        """The readings."""
+        return tuple(run.seconds for run in self.runs)
+
+    @cached_property
+    def mean(self) -> float:
+        """Mean seconds."""
+        return statistics.fmean(self.seconds)
+
+    @cached_property
+    def median(self) -> float:
+        """Median seconds."""
+        return statistics.median(self.seconds)
+
+    @cached_property
+    def minimum(self) -> float:
+        """The shortest reading, in seconds."""
+        return min(self.seconds)
+
+    def deviation(self, ddof: int) -> float | None:
+        """Standard deviation in seconds with divisor n - ddof; None where that is not positive."""
+        if len(self.runs) <= ddof:
+            return None
+        squares = sum((value - self.mean) ** 2 for value in self.seconds)
+        return float((squares / (len(self.runs) - ddof)) ** 0.5)
+
+    @cached_property
+    def throughputs(self) -> tuple[float, float, float]:
+        """Samples per second as mean of ratios, median of ratios, ratio of means."""
+        each = [run.throughput for run in self.runs]
+        total = sum(self.seconds)
+        overall = sum(run.samples for run in self.runs) / total if total > 0 else float("inf")
+        return statistics.fmean(each), statistics.median(each), overall
+
+    @property
+    def name(self) -> str:
+        """The configuration in words, for a message."""
+        return named(self.config)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A number that the student states; `index` is its place in the file."""
+
+    index: int
+    what: str
+    config: Config
+    value: Number | None
+    base: Config | None = None
+    unit: str | None = None
+    stat: str = "mean"
+    ddof: int = 0
+    correct: int | None = None
+    total: int | None = None
+    aggregation: str = "micro"
+
+    @property
+    def name(self) -> str:
+        """The claim in words, for a message."""
+        value = "" if self.value is None else f" {safe_line(self.value.text, 30)}"
+        return f"claims[{self.index}]: {self.what}{value} for {named(self.config)}"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One trial of a search for the largest batch."""
+
+    precision: str
+    batch_size: int
+    ok: bool
+    peak_alloc_bytes: int | None
+    error: str
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU as the report names it. `memory` in bytes."""
+
+    name: str
+    memory: int
+    compute_capability: str | None
+
+
+@dataclass(frozen=True)
+class Log:
+    """A log file the report names, relative to it, and the run that wrote it."""
+
+    kind: str
+    path: str
+    sha256: str | None
+    tags: Mapping[str, str]
+    config: Config | None
+    rep: int | None
+
+
+@dataclass(frozen=True)
+class Plot:
+    """The numbers drawn: settings, mean seconds, standard deviation."""
+
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    yerr: tuple[float, ...]
+    file: str | None
+
+
+@dataclass(frozen=True)
+class Report:
+    """A report whose form is right."""
+
+    kind: str
+    student: str
+    team: tuple[str, ...]
+    nonce: str
+    created: float
+    """When the file says it was written, in seconds since 1970."""
+    code_sha256: str
+    env: Mapping[str, Json]
+    gpus: tuple[Gpu, ...]
+    method: Mapping[str, Json]
+    workload: Mapping[str, Json]
+    declared: frozenset[str]
+    runs: tuple[Run, ...]
+    claims: tuple[Claim, ...]
+    discarded: tuple[Mapping[str, Json], ...]
+    not_available: tuple[Mapping[str, Json], ...]
+    batch_search: tuple[Trial, ...]
+    plot: Plot | None
+    logs: tuple[Log, ...]
+    answers: Mapping[str, str]
+    artifacts: tuple[Mapping[str, Json], ...]
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """The runs by configuration, in the order in which the configurations first occur."""
+        found: dict[str, list[Run]] = {}
+        for run in self.runs:
+            found.setdefault(config_key(run.config), []).append(run)
+        return tuple(Group(runs[0].config, tuple(runs)) for runs in found.values())
+
+    def selected(self, config: Config) -> tuple[Group, ...]:
+        """The groups that a claim's partial configuration fits; settings left out have their defaults."""
+        defaults = DEFAULTS.get(self.kind, {})
+        return tuple(
+            group
+            for group in self.groups
+            if all(
+                same_setting(group.config.get(key, defaults.get(key)), value) for key, value in config.items()
+            )
+        )
+
+    def setting(self, config: Config, key: str) -> Json:
+        """A setting of a configuration, or its default; None where it has none."""
+        return config.get(key, DEFAULTS.get(self.kind, {}).get(key))
+
+
+def same_setting(a: Json, b: Json) -> bool:
+    """Whether two settings are equal; 1 and True are not, 1 and 1.0 are."""
+    return isinstance(a, bool) == isinstance(b, bool) and a == b
+
+
+def config_key(config: Config) -> str:
+    """A text that is the same for equal configurations and for no others."""
+    return json.dumps(config, sort_keys=True)
+
+
+def named(config: Config) -> str:
+    """A configuration in words: "world_size 2, batch_per_rank 32"."""
+    parts = [
+        f"{safe_line(str(key), 40)} {safe_line(json.dumps(value), 40)}"
+        for key, value in list(config.items())[:8]
+    ]
+    return ", ".join(parts) if parts else "every configuration"
+
+
+def document(report: Mapping[str, Json]) -> Report:
+    """Name the parts of a report that `format.schema_problems` found nothing wrong with."""
+    raw = cast(Any, report)
+    attempt, student, env = raw["attempt"], raw["student"], raw["env"]
+    return Report(
+        kind=raw["report"],
+        student=student["id"],
+        team=tuple(student.get("team", ())),
+        nonce=attempt["nonce"],
+        created=_seconds_since_1970(attempt["created_utc"]),
+        code_sha256=attempt["code_sha256"],
+        env=env,
+        gpus=tuple(
+            Gpu(gpu["name"], int(gpu["memory_total_mib"]) << 20, gpu.get("compute_capability"))
+            for gpu in env["gpus"]
+        ),
+        method=raw["method"],
+        workload=raw["workload"],
+        declared=frozenset(raw.get("declared", ())),
+        runs=tuple(_run(index, run) for index, run in enumerate(raw["runs"])),
+        claims=tuple(_claim(index, claim) for index, claim in enumerate(raw["claims"])),
+        discarded=tuple(raw.get("discarded", ())),
+        not_available=tuple(raw.get("not_available", ())),
+        batch_search=tuple(
+            Trial(
+                trial["precision"],
+                int(trial["batch_size"]),
+                trial["ok"],
+                trial.get("peak_alloc_bytes"),
+                trial.get("error", ""),
+            )
+            for trial in raw.get("batch_search", ())
+        ),
+        plot=_plot(raw.get("plot")),
+        logs=tuple(
+            Log(
+                log["kind"],
+                log["path"],
+                log.get("sha256"),
+                log.get("tags", {}),
+                log.get("config"),
+                log.get("rep"),
+            )
+            for log in raw.get("logs", ())
+        ),
+        answers=raw.get("answers", {}),
+        artifacts=tuple(raw.get("artifacts", ())),
+    )
+
+
+def _run(index: int, run: Any) -> Run:
+    return Run(
+        index=index,
+        config=run["config"],
+        rep=int(run["rep"]),
+        t_start=float(run["t_start"]),
+        t_end=float(run["t_end"]),
+        wall=Number(run["wall_s"]),
+        samples=int(run["samples"]),
+        steps=int(run["steps"]),
+        epochs=_whole(run.get("epochs")),
+        rank_samples=tuple(int(count) for count in run.get("rank_samples", ())),
+        peak_alloc_bytes=_whole(run.get("peak_alloc_bytes")),
+        peak_reserved_bytes=_whole(run.get("peak_reserved_bytes")),
+        loss_first=run.get("loss_first"),
+        loss_last=run.get("loss_last"),
+        step_seconds=_numbers(run.get("step_s", ())),
+        note=run.get("note", ""),
+        extra=run.get("extra", {}),
+    )
+
+
+def _claim(index: int, claim: Any) -> Claim:
+    value = claim.get("value")
+    return Claim(
+        index=index,
+        what=claim["what"],
+        config=claim["config"],
+        value=None if value is None else Number(value),
+        base=claim.get("base"),
+        unit=claim.get("unit"),
+        stat=claim.get("stat", "mean"),
+        ddof=int(claim.get("ddof", 0)),
+        correct=_whole(claim.get("correct")),
+        total=_whole(claim.get("total")),
+        aggregation=claim.get("aggregation", "micro"),
+    )
+
+
+def _plot(plot: Any) -> Plot | None:
+    if plot is None:
+        return None
+    x, y, yerr = (tuple(float(value) for value in plot[axis]) for axis in ("x", "y", "yerr"))
+    return Plot(x, y, yerr, plot.get("file"))
+
+
+def _numbers(texts: Sequence[str]) -> tuple[Number, ...]:
+    return tuple(Number(text) for text in texts)
+
+
+def _whole(value: Any) -> int | None:
+    # JSON Schema takes 3.0 for an integer.
+    return None if value is None else int(value)
+
+
+def _seconds_since_1970(text: str) -> float:
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
