@@ -83,6 +83,11 @@ class Check:
         return self._setting.real_gpus
 
     @property
+    def files(self) -> Mapping[str, bytes]:
+        """What was handed in, by its path: to be read as data. It runs in the sandbox, never here."""
+        return self._setting.submission.files
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What the judge wanted to say at no cost."""
         return tuple(self._notes)
