@@ -1,0 +1,1 @@
+"""Runs launch scripts with stand-ins for the programs they start."""
