@@ -279,12 +279,11 @@ def _devices_used(report: Report) -> Iterator[Finding]:
                 nodes=nodes,
             )
         ids = config.get("device_ids")
-        if isinstance(ids, list) and any(
-            isinstance(one, int | float) and one >= max(there, 1) for one in ids
-        ):
+        listed = ids if isinstance(ids, list) else []
+        highest = max((int(one) for one in listed if isinstance(one, int | float)), default=0)
+        if highest >= max(there, 1):
             yield inconsistent(
-                f"{group.name}: device_ids go up to {max(int(one) for one in ids)}, and env.gpus names {there} GPUs, "
-                "which count from 0.",
+                f"{group.name}: device_ids go up to {highest}, and env.gpus names {there} GPUs, which count from 0.",
                 gpus=there,
             )
 
