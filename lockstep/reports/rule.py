@@ -4,12 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from typing import Protocol
 
 from lockstep.reports.devices import DeviceTable
 from lockstep.reports.document import Report
 from lockstep.reports.finding import Finding
 from lockstep.reports.model import ModelFacts
+
+
+class Files(Protocol):
+    """The files beside a report. Paths are relative to the report, with slashes, as it names them."""
+
+    def read(self, path: str) -> bytes | None:
+        """The bytes of a file; None where there is none, where it is too large, or where the path leads out."""
+
+    def below(self, path: str) -> tuple[str, ...]:
+        """The files below a folder, sorted; the path itself where it is a file; nothing where there is neither."""
 
 
 @dataclass(frozen=True)
@@ -20,8 +30,8 @@ class Facts:
     """The text that was issued for this attempt."""
     code_sha256: frozenset[str] | None = None
     """SHA-256 of every script that was handed in."""
-    read: Callable[[PurePosixPath], bytes | None] | None = None
-    """The bytes of a file named in the report; None where there is none. Paths are relative to the report."""
+    files: Files | None = None
+    """What was handed in beside the report: logs, pictures, notebooks."""
     deadline: float | None = None
     """Seconds since 1970."""
     model: ModelFacts | None = None
