@@ -14,6 +14,7 @@ import numpy as np
 from lockstep import explain
 from lockstep.exercise import CheckSpec, Exercise
 from lockstep.remarks import remarks
+from lockstep.result import Review
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.gpus import REAL_GPUS
 from lockstep.sandbox.limits import Limits
@@ -55,6 +56,7 @@ class Check:
         self._exercise = exercise
         self._notes: list[str] = []
         self._remarks: dict[str, None] = {}
+        self._reviews: list[Review] = []
         self.rng = _generator(setting.seed, exercise.id, spec.id)
 
     @property
@@ -88,6 +90,11 @@ class Check:
         return self._setting.submission.files
 
     @property
+    def submission(self) -> Submission:
+        """What was handed in, as bytes that nobody has run: for files that are read, such as answers and reports."""
+        return self._setting.submission
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What the judge wanted to say at no cost."""
         return tuple(self._notes)
@@ -97,10 +104,16 @@ class Check:
         """What there is to say about the runs themselves; other checks of the exercise may say the same."""
         return tuple(self._remarks)
 
+    @property
+    def reviews(self) -> tuple[Review, ...]:
+        """The answers that a person is to mark."""
+        return tuple(self._reviews)
+
     def again(self) -> None:
         """Start over with the same inputs, after a fault of the grader's own."""
         self._notes = []
         self._remarks = {}
+        self._reviews = []
         self.rng = _generator(self._setting.seed, self._exercise.id, self._spec.id)
 
     def run(
@@ -170,6 +183,10 @@ class Check:
     def note(self, text: str) -> None:
         """Tell the student something that costs nothing."""
         self._notes.append(text)
+
+    def review(self, review: Review) -> None:
+        """Leave an answer to a person, whichever way the check ends."""
+        self._reviews.append(review)
 
     def placed(self, text: str) -> str:
         """The text with every place as a probe names it, `file.py:31`, in words; in a notebook by its cell."""

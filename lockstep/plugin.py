@@ -10,6 +10,7 @@ import json
 import secrets
 import sys
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -17,8 +18,8 @@ import pytest
 
 from lockstep.exercise import FILE, CheckSpec, Exercise, ExerciseError, find_exercises, load_exercise
 from lockstep.jsonfile import write_json
-from lockstep.result import CheckResult, ExerciseResult, Result
-from lockstep.text import safe
+from lockstep.result import CheckResult, ExerciseResult, Result, Review
+from lockstep.text import safe, safe_line
 from lockstep.verdict import CheckEnded, GraderFault, NotChecked, Verdict
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ FAULT_MESSAGE = (
     "lockstep itself failed at this check. It says nothing about your work and is not held against it."
 )
 FAULT_HINT = "Tell your instructor the name of this check."
+ANSWER_CHARACTERS = 20_000
+"""Kept of an answer that a person marks: several times what anybody wants to read."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -322,6 +325,8 @@ class _Grading:
         check = item.stash.get(_CHECK, None)
         notes = [*check.notes, *self._new_remarks(exercise, check)] if check is not None else []
         result = _judged(_spec(item, exercise), error, " ".join(notes), call.duration)
+        if check is not None:
+            result = replace(result, reviews=tuple(_harmless(review) for review in check.reviews))
         key = (exercise.id, result.id)
         self._ended.add(key)
         if result.verdict is Verdict.PASSED:
@@ -351,7 +356,7 @@ class _Grading:
             if name == PROPERTY and report.when in ("setup", "call"):
                 fields = json.loads(str(value))
                 exercise = fields.pop("exercise")
-                result = CheckResult(**{**fields, "verdict": Verdict(fields["verdict"])})
+                result = _from_json(fields)
                 self._results[exercise, result.id] = result
                 if self._events is not None:
                     self._events.check_done(exercise, result)
@@ -418,5 +423,24 @@ def _judged(spec: CheckSpec, error: BaseException | None, notes: str, seconds: f
     return CheckResult(spec.id, error.verdict, points, spec.points, message, hint, seconds)
 
 
+def _harmless(review: Review) -> Review:
+    """A review whose texts can go to a file and onto a page, as a message can."""
+    return replace(
+        review,
+        answer=safe(review.answer, ANSWER_CHARACTERS),
+        numbers=tuple(safe_line(number) for number in review.numbers),
+        duplicate=None if review.duplicate is None else safe_line(review.duplicate),
+    )
+
+
 def _as_json(result: CheckResult) -> dict[str, object]:
-    return {**vars(result), "verdict": str(result.verdict)}
+    return {
+        **vars(result),
+        "verdict": str(result.verdict),
+        "reviews": [vars(review) for review in result.reviews],
+    }
+
+
+def _from_json(fields: dict[str, Any]) -> CheckResult:
+    reviews = (Review(**{**review, "numbers": tuple(review["numbers"])}) for review in fields["reviews"])
+    return CheckResult(**{**fields, "verdict": Verdict(fields["verdict"]), "reviews": tuple(reviews)})

@@ -11,8 +11,37 @@ SCHEMA = "lockstep/result/1"
 
 
 @dataclass(frozen=True)
+class Review:
+    """An answer that waits for a person: `points` of `max_points`, and a `comment`, are theirs to give.
+
+    `answer` is what the student wrote, `words` how much of it, `look_for` what its author of the question hopes
+    to read (empty in a self-check), `numbers` what the student measured on the subject, `duplicate` where the
+    same text was found. All texts may be the student's: untrusted.
+    """
+
+    question: str
+    title: str
+    max_points: float
+    answer: str = ""
+    words: int = 0
+    look_for: str = ""
+    numbers: tuple[str, ...] = ()
+    duplicate: str | None = None
+    points: float | None = None
+    comment: str = ""
+
+    @property
+    def waits(self) -> bool:
+        """Whether there is something to read and nobody has given points for it."""
+        return bool(self.answer) and self.points is None
+
+
+@dataclass(frozen=True)
 class CheckResult:
-    """How one check ended. `seconds` is wall time; `points` of `max_points` were earned."""
+    """How one check ended. `seconds` is wall time; `points` of `max_points` were earned.
+
+    `reviews` are answers that the check found and a person marks; their points are not among `points`.
+    """
 
     id: str
     verdict: Verdict
@@ -21,6 +50,7 @@ class CheckResult:
     message: str = ""
     hint: str = ""
     seconds: float = 0.0
+    reviews: tuple[Review, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -44,6 +74,11 @@ class ExerciseResult:
     def seconds(self) -> float:
         """Wall time of the checks, in seconds."""
         return sum(check.seconds for check in self.checks)
+
+    @property
+    def reviews(self) -> tuple[Review, ...]:
+        """The answers that a person marks, of all checks."""
+        return tuple(review for check in self.checks for review in check.reviews)
 
 
 @dataclass(frozen=True)
@@ -90,7 +125,16 @@ class Result:
                         }
                         for check in exercise.checks
                     ],
+                    **(
+                        {"review": [_review(review) for review in exercise.reviews]}
+                        if exercise.reviews
+                        else {}
+                    ),
                 }
                 for exercise in self.exercises
             ],
         }
+
+
+def _review(review: Review) -> Mapping[str, object]:
+    return {**vars(review), "numbers": list(review.numbers)}

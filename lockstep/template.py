@@ -8,6 +8,8 @@ What the student writes stands between two markers in the reference:
     ...
     # <<<
 
+In Markdown the markers are comments: `<!-- >>> solution: ... -->` and `<!-- <<< -->`.
+
 In the template the sentence stays as a TODO, and what raises or exits takes the place of the solution. A file
 without markers is given to the student as it is. The template's own files, its README, are left alone.
 """
@@ -19,8 +21,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-_BEGIN = re.compile(r"(?P<indent>\s*)# >>> solution: (?P<sentence>\S.*)")
-_END = re.compile(r"\s*# <<<")
+_BEGIN = re.compile(r"(?P<indent>\s*)(?P<open>#|<!--) >>> solution: (?P<sentence>\S.*?)(?P<close> -->)?")
+_END = re.compile(r"\s*(?:# <<<|<!-- <<< -->)")
 # A template must not run by accident: what is not written yet says so.
 _INSTEAD = {
     ".py": 'raise NotImplementedError("{name} is not written yet")',
@@ -42,8 +44,9 @@ def cut(text: str, name: str) -> str:
             raise ValueError(f"{name}:{number}: a solution begins inside the one of line {began_at}")
         if begin:
             began_at = number
-            lines.append(f"{begin['indent']}# TODO: {begin['sentence']}")
-            lines.append(begin["indent"] + instead.format(name=name))
+            lines.append(f"{begin['indent']}{begin['open']} TODO: {begin['sentence']}{begin['close'] or ''}")
+            if instead:
+                lines.append(begin["indent"] + instead.format(name=name))
         elif _END.fullmatch(line):
             if not began_at:
                 raise ValueError(f"{name}:{number}: a solution ends that never began")

@@ -75,7 +75,7 @@ def report(result: Result, titles: Titles, *, wide: bool) -> RenderableType:
         for checks in _alike(exercise.checks):
             title = titles.get((exercise.id, checks[0].id), "") if len(checks) == 1 else ""
             parts += [Text(), feedback(exercise.id, checks, title)]
-    return Group(*parts, Text(), summary(result))
+    return Group(*parts, Text(), summary(result), *waiting(result))
 
 
 def _alike(checks: Iterable[CheckResult]) -> Iterator[list[CheckResult]]:
@@ -92,13 +92,22 @@ def summary(result: Result) -> Text:
     """The last line: what it comes to."""
     verdicts = [check.verdict for exercise in result.exercises for check in exercise.checks]
     passed = verdicts.count(Verdict.PASSED)
-    points = f"{_of(result.points, result.max_points)} points"
+    points = f": {of_points(result.points, result.max_points)}" if result.max_points else ""
     if passed == len(verdicts):
-        return Text(f"All {passed} checks passed: {points}.", style="bold green")
-    line = f"{passed} of {len(verdicts)} checks passed: {points}."
+        return Text(f"All {passed} checks passed{points}.", style="bold green")
+    line = f"{passed} of {len(verdicts)} checks passed{points}."
     if Verdict.FAULT in verdicts:
         line += " A grader fault is lockstep's own failure: tell your instructor."
     return Text(line, style="bold")
+
+
+def waiting(result: Result) -> Iterator[Text]:
+    """One line on the answers that a person has yet to mark, or none."""
+    reviews = [review for exercise in result.exercises for review in exercise.reviews if review.waits]
+    if reviews:
+        most = sum(review.max_points for review in reviews)
+        answers = "1 answer waits" if len(reviews) == 1 else f"{len(reviews)} answers wait"
+        yield Text(f"{answers} for a person (up to {most:g} points).")
 
 
 def points_table(result: Result, titles: Titles, *, wide: bool) -> Table:
@@ -113,7 +122,7 @@ def points_table(result: Result, titles: Titles, *, wide: bool) -> Table:
     if wide:
         grid.add_column(no_wrap=True, overflow="ellipsis", style="bright_black", ratio=1)
     for exercise in result.exercises:
-        points = Text(_of(exercise.points, exercise.max_points), style="bold")
+        points = Text(points_cell(exercise.points, exercise.max_points), style="bold")
         grid.add_row("", Text(safe_line(exercise.id), style="bold"), "", points, _seconds(exercise.seconds))
         for check in exercise.checks:
             mark = MARKS[check.verdict]
@@ -121,13 +130,13 @@ def points_table(result: Result, titles: Titles, *, wide: bool) -> Table:
                 Sign(mark),
                 Text(safe_line(check.id)),
                 Text(str(check.verdict), style=mark.style),
-                _of(check.points, check.max_points),
+                points_cell(check.points, check.max_points),
                 _seconds(check.seconds),
                 *([Text(safe_line(titles.get((exercise.id, check.id), "")))] if wide else []),
             )
         grid.add_row()
     seconds = sum(exercise.seconds for exercise in result.exercises)
-    total = Text(_of(result.points, result.max_points), style="bold")
+    total = Text(points_cell(result.points, result.max_points), style="bold")
     grid.add_row("", Text("total", style="bold"), "", total, _seconds(seconds))
     return grid
 
@@ -141,7 +150,7 @@ def feedback(exercise: str, checks: Sequence[CheckResult], title: str) -> Render
             (f"{safe_line(exercise)} / {', '.join(safe_line(check.id) for check in checks)}", "bold"),
             ": ",
             (str(first.verdict), MARKS[first.verdict].style),
-            f", {_of(points, max_points)} points",
+            f", {of_points(points, max_points)}",
         )
     ]
     if title and first.verdict is not Verdict.NOT_CHECKED:  # the check it waits for comes first
@@ -259,8 +268,14 @@ def console_for(stream: TextIO) -> Console:
     return Console(file=own, highlight=False, markup=False)
 
 
-def _of(points: float, max_points: float) -> str:
-    return f"{points:g} of {max_points:g}"
+def of_points(points: float, max_points: float) -> str:
+    """Points in a sentence; a check may be there for what it says alone."""
+    return f"{points:g} of {max_points:g} points" if max_points else "worth no points"
+
+
+def points_cell(points: float, max_points: float) -> str:
+    """Points in a table."""
+    return f"{points:g} of {max_points:g}" if max_points else "-"
 
 
 def _seconds(seconds: float) -> str:

@@ -13,13 +13,15 @@ from fixtures.build import Sample
 from fixtures.expect import reference_surprises, surprises, template_surprises
 from lockstep.result import CheckResult, ExerciseResult, Result
 from lockstep.verdict import Verdict
-from tests.results import FAILED, FAULT, NOT_CHECKED, PASSED, a_result
+from tests.results import ANSWERED, FAILED, FAULT, NOT_CHECKED, PASSED, a_result
 
 # Of the made-up checks, `items_are_images` is the one that fails and `workers` needs it.
 FULL = CheckResult("items_are_images", Verdict.PASSED, 3.0, 3.0)
 NONE = CheckResult("items_are_images", Verdict.FAILED, 0.0, 3.0)
 GENEROUS = CheckResult("items_are_images", Verdict.FAILED, 3.0, 3.0)
 RELUCTANT = CheckResult("items_are_images", Verdict.PASSED, 2.0, 3.0)
+# A check that is worth no points can still catch a mistake.
+WORTHLESS = CheckResult("present", Verdict.FAILED, 0.0, 0.0)
 
 
 def a_sample(fails: tuple[str, ...] = (), follows: tuple[str, ...] = ()) -> Sample:
@@ -41,6 +43,8 @@ def a_sample(fails: tuple[str, ...] = (), follows: tuple[str, ...] = ()) -> Samp
         (a_sample(fails=("items_are_images",)), (PASSED, FAILED)),
         (a_sample(fails=("items_are_images",), follows=("workers",)), (PASSED, NONE, NOT_CHECKED)),
         (a_sample(fails=("items_are_images",), follows=("length",)), (PASSED, NONE)),
+        (a_sample(), (PASSED, ANSWERED)),
+        (a_sample(fails=("present",)), (PASSED, WORTHLESS)),
     ],
 )
 def test_a_sample_that_scores_as_it_must(sample: Sample, checks: tuple[CheckResult, ...]) -> None:
@@ -51,6 +55,8 @@ def test_a_sample_that_scores_as_it_must(sample: Sample, checks: tuple[CheckResu
     ("sample", "checks", "told"),
     [
         (a_sample(), (PASSED, FAILED), "items_are_images failed, 0.5 of 3, not in full: saw 12"),
+        (a_sample(), (PASSED, WORTHLESS), "present failed, 0 of 0, not in full"),
+        (a_sample(fails=("present",)), (PASSED, ANSWERED), "present passed, 0 of 0, though the mistake"),
         (a_sample(), (PASSED, RELUCTANT), "items_are_images passed, 2 of 3, not in full"),
         (a_sample(), (PASSED, FAULT), "lazy grader fault, 0 of 2, which no submission may cause"),
         (a_sample(fails=("length",)), (PASSED, FULL), "length passed, 2 of 2, though the mistake"),
@@ -84,6 +90,8 @@ def test_the_reference_must_earn_every_point() -> None:
 def test_the_template_must_earn_none() -> None:
     assert template_surprises(a_result(NONE, NOT_CHECKED)) == []
     assert len(template_surprises(a_result(NONE, PASSED, FAILED, FAULT))) == 3
+    assert template_surprises(a_result(WORTHLESS)) == []
+    assert len(template_surprises(a_result(ANSWERED))) == 1
 
 
 @pytest.mark.parametrize("judge", [reference_surprises, template_surprises])
@@ -114,6 +122,16 @@ def test_the_demo_shows_one_row_a_submission() -> None:
         ["✓", "sample", "mistake", "0", "of", "3", "items_are_images"],
         ["✗", "odd", "correct", "not", "graded"],
     ]
+
+
+def test_the_demo_shows_no_points_where_there_are_none() -> None:
+    job = demo.Job("reference", "reference", ("answers",))
+    console = Console(width=100, color_system=None)
+    with console.capture() as capture:
+        console.print(
+            demo.table([demo.Outcome(job, a_result(ANSWERED, exercise="answers"), (), 0.1)], ("answers",))
+        )
+    assert capture.get().splitlines()[-1].split() == ["✓", "reference", "reference", "-"]
 
 
 def test_the_demo_writes_each_result_and_a_list(tmp_path: Path) -> None:

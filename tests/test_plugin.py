@@ -14,11 +14,14 @@ import pytest
 
 from lockstep.exercise import find_exercises
 from lockstep.grading import CouldNotGrade, Options, Silent, grade
+from lockstep.plugin import ANSWER_CHARACTERS
 from lockstep.result import CheckResult
 from lockstep.sandbox.box import Box, open_box
+from lockstep.text import safe
 from lockstep.verdict import Verdict
 
 LAB = Path(__file__).parent / "labs" / "graders"
+ESSAYS = Path(__file__).parent / "labs" / "essays"
 RIGHT = """
 import torch.distributed as dist
 def double(x):
@@ -125,6 +128,60 @@ def test_plain_pytest_with_xdist_writes_json_and_junit(tmp_path: Path) -> None:
     suite = ElementTree.parse(junit).getroot().find("testsuite")
     assert suite is not None
     assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("3", "1", "1")
+
+
+@pytest.fixture(scope="module")
+def essay_box() -> Iterator[Box]:
+    with open_box(find_exercises(ESSAYS), isolated=True) as warm:
+        yield warm
+
+
+@pytest.mark.parametrize(
+    "text", ["Because it is so.", "one\x1b[31m two\u202e three\r\nfour", "word " * 30_000]
+)
+def test_an_answer_is_handed_to_a_person_harmless_and_cut(tmp_path: Path, essay_box: Box, text: str) -> None:
+    (tmp_path / "essay.md").write_text(text)
+    result = grade(Options(submission=tmp_path, graders=ESSAYS), Silent(), essay_box)
+    (review,) = result.exercises[0].reviews
+    assert review.answer == safe(text, ANSWER_CHARACTERS)
+    assert len(review.answer) < ANSWER_CHARACTERS + 50
+    assert (review.numbers, review.duplicate) == (("speedup 1.4",), "x")
+    assert (review.max_points, review.points, review.comment) == (3, None, "")
+    assert (result.points, result.max_points) == (0, 0)
+
+
+def test_a_check_that_fails_leaves_its_review(tmp_path: Path, essay_box: Box) -> None:
+    (tmp_path / "other.md").write_text("not the one")
+    result = grade(Options(submission=tmp_path, graders=ESSAYS), Silent(), essay_box)
+    (check,) = result.exercises[0].checks
+    assert check.verdict is Verdict.FAILED
+    assert [(review.question, review.waits) for review in check.reviews] == [("Q1", False)]
+
+
+@pytest.mark.parametrize(("self_check", "look_for"), [(False, "reasons"), (True, "")])
+def test_a_judge_knows_who_will_read_the_review(
+    tmp_path: Path, essay_box: Box, self_check: bool, look_for: str
+) -> None:
+    (tmp_path / "essay.md").write_text("Because.")
+    options = Options(submission=tmp_path, graders=ESSAYS, self_check=self_check)
+    assert grade(options, Silent(), essay_box).exercises[0].reviews[0].look_for == look_for
+
+
+def test_reviews_travel_between_the_processes_of_xdist(tmp_path: Path) -> None:
+    (tmp_path / "essay.md").write_text("Fordi alle venter på hinanden.")
+    found = tmp_path / "result.json"
+    command = [sys.executable, "-m", "pytest", str(ESSAYS), "--submission", str(tmp_path), "-n", "2",
+               "--json", str(found), "-p", "no:cacheprovider"]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stdout
+    (exercise,) = json.loads(found.read_text())["exercises"]
+    (review,) = exercise["review"]
+    assert (review["answer"], review["words"], review["numbers"]) == (
+        "Fordi alle venter på hinanden.",
+        5,
+        ["speedup 1.4"],
+    )
+    assert "1 answer waits for a person (up to 3 points)." in done.stdout
 
 
 def test_graders_without_a_submission_say_what_is_missing() -> None:

@@ -16,14 +16,27 @@ from hypothesis import strategies as st
 
 import lockstep
 from lockstep.jsonfile import write_json
-from lockstep.result import CheckResult, ExerciseResult, Result
+from lockstep.result import CheckResult, ExerciseResult, Result, Review
 from lockstep.verdict import Verdict
-from tests.results import FAILED, FAULT, NOT_CHECKED, PASSED, a_result
+from tests.results import ANSWERED, FAILED, FAULT, NOT_CHECKED, PASSED, a_result
 
 SCHEMA = json.loads((Path(lockstep.__file__).parent / "schemas" / "result-1.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
 
 points = st.integers(0, 40).map(lambda quarters: quarters / 4)
+reviews = st.builds(
+    Review,
+    question=st.text(min_size=1),
+    title=st.text(),
+    max_points=points,
+    answer=st.text(),
+    words=st.integers(0, 9),
+    look_for=st.text(),
+    numbers=st.lists(st.text(), max_size=2).map(tuple),
+    duplicate=st.none() | st.text(),
+    points=st.none() | points,
+    comment=st.text(),
+)
 checks = st.builds(
     CheckResult,
     id=st.from_regex(r"[a-z][a-z0-9_]{0,20}", fullmatch=True),
@@ -33,6 +46,7 @@ checks = st.builds(
     message=st.text(),
     hint=st.text(),
     seconds=st.floats(0, 1000),
+    reviews=st.lists(reviews, max_size=2).map(tuple),
 )
 exercises = st.builds(ExerciseResult, id=st.just("ddp_train"), checks=st.lists(checks, max_size=4).map(tuple))
 results = st.builds(
@@ -48,10 +62,12 @@ def test_the_schema_is_a_valid_one() -> None:
 
 
 def test_every_field_is_described_and_none_other_is_allowed() -> None:
-    objects = [SCHEMA, SCHEMA["$defs"]["exercise"], SCHEMA["$defs"]["check"]]
+    objects = [SCHEMA, *(SCHEMA["$defs"][name] for name in ("exercise", "check", "review"))]
+    # Results from before there were answers to mark stay valid.
+    optional = {"review"}
     for described in objects:
         assert described["additionalProperties"] is False
-        assert set(described["required"]) == set(described["properties"])
+        assert set(described["required"]) == set(described["properties"]) - optional
         for field in described["properties"].values():
             field = SCHEMA["$defs"]["id"] if "$ref" in field else field
             assert field["description"]
@@ -70,6 +86,19 @@ def test_every_result_follows_the_schema_and_its_points_add_up(result: Result) -
         assert value[name] == sum(exercise[name] for exercise in value["exercises"])
         for exercise in value["exercises"]:
             assert exercise[name] == sum(check[name] for check in exercise["checks"])
+
+
+def test_answers_that_a_person_marks_stand_beside_the_checks() -> None:
+    value: Any = json.loads(json.dumps(a_result(ANSWERED).to_json()))
+    VALIDATOR.validate(value)
+    (exercise,) = value["exercises"]
+    assert [(review["question"], review["points"]) for review in exercise["review"]] == [
+        ("Q1", None),
+        ("Q2", None),
+        ("Q3", None),
+    ]
+    assert (exercise["points"], exercise["max_points"]) == (0, 0)
+    assert "review" not in a_result(PASSED).to_json()["exercises"][0]  # type: ignore[index]
 
 
 def _set(path: str, value: object) -> Callable[[dict[str, Any]], None]:

@@ -40,6 +40,11 @@ def test_a_shell_script_ends_where_its_solution_was() -> None:
     assert run.stderr == "go.sh is not written yet\n"
 
 
+def test_in_markdown_a_solution_becomes_a_comment() -> None:
+    text = "## Q1 Why?\n\n<!-- >>> solution: say why -->\nBecause.\n<!-- <<< -->\n\n## Q2\n"
+    assert cut(text, "answers.md") == "## Q1 Why?\n\n<!-- TODO: say why -->\n\n## Q2\n"
+
+
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [

@@ -16,7 +16,7 @@ from lockstep import terminal
 from lockstep.result import CheckResult, ExerciseResult, Result
 from lockstep.text import safe, safe_line
 from lockstep.verdict import Verdict
-from tests.results import FAILED, FAULT, NOT_CHECKED, PASSED, a_result
+from tests.results import ANSWERED, FAILED, FAULT, NOT_CHECKED, PASSED, a_result
 
 ESCAPE = "\x1b"
 
@@ -104,6 +104,34 @@ def test_a_remark_on_a_passed_check_is_shown() -> None:
 )
 def test_the_last_line_sums_up(checks: tuple[CheckResult, ...], line: str) -> None:
     assert terminal.table(a_result(*checks)).splitlines()[-1 if "fault" not in line else -2].startswith(line)
+
+
+def test_answers_for_a_person_are_one_line_and_never_shown() -> None:
+    shown = terminal.table(a_result(PASSED, ANSWERED))
+    assert shown.splitlines()[-2:] == [
+        "All 2 checks passed: 2 of 2 points.",
+        "2 answers wait for a person (up to 3.5 points).",
+    ]
+    assert "Because" not in shown
+
+
+def test_answers_that_are_marked_or_missing_wait_for_nobody() -> None:
+    marked = replace(ANSWERED, reviews=(replace(ANSWERED.reviews[0], points=1.0), *ANSWERED.reviews[1:]))
+    assert (
+        terminal.table(a_result(marked)).splitlines()[-1].startswith("1 answer waits for a person (up to 1.5")
+    )
+    missing = replace(ANSWERED, reviews=ANSWERED.reviews[2:])
+    assert "wait" not in terminal.table(a_result(missing))
+
+
+def test_a_check_may_be_worth_no_points() -> None:
+    failed = replace(ANSWERED, verdict=Verdict.FAILED, message="nothing there", reviews=())
+    shown = terminal.table(a_result(failed, exercise="answers"))
+    assert "answers / present: failed, worth no points" in shown
+    assert re.search(r"✗ +present +failed +- +0\.0 s", shown)
+    assert re.search(r"total +- ", shown)
+    assert shown.splitlines()[-1] == "0 of 1 checks passed."
+    assert terminal.table(a_result(replace(ANSWERED, reviews=()))).splitlines()[-1] == "All 1 checks passed."
 
 
 @pytest.mark.parametrize("width", [40, 80, 99, 120, 200])

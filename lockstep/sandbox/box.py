@@ -274,7 +274,9 @@ def open_box(
     probes: Mapping[str, Path] | None = None,
 ) -> Box:
     """A box that can run these exercises' probes, and further ones; it is bound to no submission."""
-    probes = {**(probes or {}), **{exercise.id: exercise.probe.resolve() for exercise in exercises}}
+    # An exercise whose files are only read has none.
+    own = {exercise.id: exercise.probe.resolve() for exercise in exercises if exercise.probe.is_file()}
+    probes = {**(probes or {}), **own}
     modules = sorted({name for exercise in exercises for name in exercise.warm})
     last = max((exercise.server for exercise in exercises), default=Server.FULL)
     return Box(probes, isolated=isolated, real_gpus=real_gpus, last=last, modules=modules)
