@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from lockstep.text import safe_line
-from lockstep.wire import Json
+from lockstep.jsontext import Json
 
 Config = Mapping[str, Json]
 

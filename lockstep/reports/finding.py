@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from lockstep.wire import Json
+from lockstep.jsontext import Json
 
 
 class Judgement(StrEnum):
