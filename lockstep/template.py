@@ -11,7 +11,8 @@ What the student writes stands between two markers in the reference:
 In Markdown the markers are comments: `<!-- >>> solution: ... -->` and `<!-- <<< -->`.
 
 In the template the sentence stays as a TODO, and what raises or exits takes the place of the solution. A file
-without markers is given to the student as it is. The template's own files, its README, are left alone.
+without markers is given to the student as it is, unless it lies in `reports/`: measurements are the student's own
+to make. The template's own files, its README, are left alone.
 """
 
 import argparse
@@ -20,6 +21,9 @@ import shutil
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+
+MEASURED = "reports"
+"""The folder of what the reference measured."""
 
 _BEGIN = re.compile(r"(?P<indent>\s*)(?P<open>#|<!--) >>> solution: (?P<sentence>\S.*?)(?P<close> -->)?")
 _END = re.compile(r"\s*(?:# <<<|<!-- <<< -->)")
@@ -60,16 +64,18 @@ def cut(text: str, name: str) -> str:
 
 def is_given(path: Path) -> bool:
     """Whether a file of the reference holds no solution, so that the student gets it as it is."""
-    return path.is_file() and not any(_BEGIN.fullmatch(line) for line in path.read_text().splitlines())
+    if not path.is_file() or path.parent.name == MEASURED:
+        return False
+    return not any(_BEGIN.fullmatch(line) for line in path.read_text().splitlines())
 
 
 def write_template(reference: Path, template: Path) -> list[str]:
     """Write the template of every file in `reference` and return their names relative to it."""
     names = []
     for source in sorted(reference.rglob("*")):
-        if not source.is_file() or "__pycache__" in source.parts:
-            continue
         name = source.relative_to(reference).as_posix()
+        if not source.is_file() or "__pycache__" in source.parts or name.startswith(f"{MEASURED}/"):
+            continue
         target = template / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(source.read_text() if is_given(source) else cut(source.read_text(), source.name))
