@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 # Test processes at a time. Each holds a sandbox with a warm torch: about 400 MB.
 JOBS ?= 2
 
-.PHONY: help setup demo test lint format bench soak template clean
+.PHONY: help setup demo test lint format bench soak template reports clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -34,6 +34,9 @@ soak: setup ## the same submission graded 50 times: 50 equal verdicts
 
 template: setup ## cut student_template/ out of reference/
 	@$(PYTHON) -m lockstep.template
+
+reports: setup ## measure anew what reference/reports/ holds
+	@$(PYTHON) -m fixtures.measure_reports
 
 clean: ## remove what setup and the tests made
 	rm -rf .venv build results .pytest_cache .mypy_cache .ruff_cache *.egg-info
