@@ -14,9 +14,9 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from lockstep.jsontext import MAX_DEPTH, Json, JsonError, parse_json
 from lockstep.protobuf import ProtobufError, fields
 from lockstep.text import few_lines
-from lockstep.wire import MAX_DEPTH, Json, WireError, parse_json
 
 MAX_BYTES = 8 << 20
 MAX_ROWS = 50_000
@@ -97,7 +97,7 @@ class _Reader:
                     value = double if math.isfinite(double) else _spelt(double)
                 elif field.tag == 7:
                     value = field.text(MAX_VALUE_BYTES)
-        except WireError as error:
+        except JsonError as error:
             self.problems.append(f"row {len(self.rows)}, {'.'.join(keys)!r}: {error}")
             return
         fault = _put(row, keys, value)
@@ -187,7 +187,7 @@ def _json(text: bytes) -> Json:
     if text in _NOT_FINITE:
         return _NOT_FINITE[text]
     if len(text) > MAX_VALUE_BYTES:
-        raise WireError(f"a text of {len(text)} bytes where {MAX_VALUE_BYTES} are the limit")
+        raise JsonError(f"a text of {len(text)} bytes where {MAX_VALUE_BYTES} are the limit")
     return parse_json(text)
 
 

@@ -7,7 +7,6 @@ it is ever unpickled or evaluated; every size is capped before it is parsed. Bot
 from __future__ import annotations
 
 import json
-import math
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import safetensors.numpy
 
-Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
+from lockstep.jsontext import Json as Json
+from lockstep.jsontext import JsonError, parse_json
+
 Array: TypeAlias = npt.NDArray[np.generic]
 
 MAGIC = b"LKS1"
@@ -27,7 +28,6 @@ MAX_BODY = 64 << 20
 MAX_FRAME = PREFIX.size + MAX_HEAD + MAX_BODY
 # safetensors accepts 300,000 empty tensors and takes seconds over them; 256 KiB of names is ample.
 MAX_TENSOR_INDEX = 256 << 10
-MAX_DEPTH = 32
 
 
 class WireError(Exception):
@@ -72,58 +72,13 @@ def unpack(frame: bytes) -> Frame:
         raise WireError("the frame announces more than the cap")
     if len(frame) != PREFIX.size + head_size + body_size:
         raise WireError("the frame is cut short or has trailing bytes")
-    values = parse_json(frame[PREFIX.size : PREFIX.size + head_size])
+    try:
+        values = parse_json(frame[PREFIX.size : PREFIX.size + head_size])
+    except JsonError as error:
+        raise WireError(f"the head is not plain JSON: {error}") from None
     if not isinstance(values, dict):
         raise WireError("the head is not a JSON object")
     return Frame(values, _parse_arrays(frame[PREFIX.size + head_size :]))
-
-
-def parse_json(data: bytes) -> Json:
-    """Parse untrusted JSON: no duplicate keys, no NaN or infinity, no lone surrogates, bounded depth."""
-    try:
-        value: Json = json.loads(
-            data.decode("utf-8"), object_pairs_hook=_unique_keys, parse_constant=_no_constant
-        )
-    except (ValueError, RecursionError) as error:
-        raise WireError(f"not plain JSON ({type(error).__name__})") from None
-    _check(value, 0)
-    return value
-
-
-def _unique_keys(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-    result = dict(pairs)
-    if len(result) != len(pairs):
-        raise ValueError("duplicate key")
-    return result
-
-
-def _no_constant(name: str) -> Json:
-    raise ValueError(name)
-
-
-def _check(value: Json, depth: int) -> None:
-    if depth > MAX_DEPTH:
-        raise WireError("the JSON is nested too deeply")
-    if isinstance(value, str):
-        try:
-            value.encode("utf-8")
-        except UnicodeEncodeError:
-            raise WireError("a string holds a lone surrogate") from None
-    elif isinstance(value, int):
-        # Larger ones come from no probe, and float() of one raises.
-        if not -(1 << 63) <= value < 1 << 63:
-            raise WireError("a number has more than 64 bits")
-    elif isinstance(value, float):
-        # 1e999 is valid JSON and becomes infinity, so the parser's hook does not see it.
-        if not math.isfinite(value):
-            raise WireError("a number is not finite")
-    elif isinstance(value, list):
-        for item in value:
-            _check(item, depth + 1)
-    elif isinstance(value, dict):
-        for key, item in value.items():
-            _check(key, depth + 1)
-            _check(item, depth + 1)
 
 
 def _parse_arrays(body: bytes) -> dict[str, Array]:

@@ -6,11 +6,11 @@ import math
 import re
 from collections.abc import Iterator
 
+from lockstep.jsontext import Json
 from lockstep.reports.document import Config, Group, Report, Run
 from lockstep.reports.finding import Finding, advice, inconsistent
 from lockstep.reports.rule import Facts, Rule
 from lockstep.text import safe_line
-from lockstep.wire import Json
 
 CLOCK_SLACK_S, CLOCK_SLACK = 0.05, 0.01
 """What the wall clock and the monotonic clock may differ by: a fixed part, and a part of the duration."""

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from lockstep.eventfile import read_scalars
+from lockstep.jsontext import Json
 from lockstep.reports.document import Log
 from lockstep.reports.rule import Files
 from lockstep.wandbfile import read_history
-from lockstep.wire import Json
 
 METRICS = ("loss", "acc1", "acc5", "lr")
 MAX_FILES = 20

@@ -15,8 +15,8 @@ from decimal import Decimal
 from functools import cached_property
 from typing import Any, cast
 
-from lockstep.text import safe_line
 from lockstep.jsontext import Json
+from lockstep.text import safe_line
 
 Config = Mapping[str, Json]
 

@@ -15,9 +15,8 @@ from typing import Any
 
 import jsonschema
 
-from lockstep import wire
+from lockstep.jsontext import Json, JsonError, parse_json
 from lockstep.text import safe
-from lockstep.wire import Json
 
 SCHEMA = Path(__file__).parent.parent / "schemas" / "perf-report-1.schema.json"
 MAX_BYTES = 1 << 20
@@ -45,8 +44,8 @@ def read(data: bytes | str) -> dict[str, Json] | str:
     if len(raw) > MAX_BYTES:
         return f"The file is larger than {MAX_BYTES >> 20} MiB; a report holds readings, not raw logs."
     try:
-        value = wire.parse_json(raw)
-    except wire.WireError as error:
+        value = parse_json(raw)
+    except JsonError as error:
         return f"The file is not JSON: {_unreadable(raw) or error}."
     if not isinstance(value, dict):
         return f"The file holds {_kind(value)}, expected an object: {{...}}."

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from lockstep import wire
+from lockstep.jsontext import JsonError, parse_json
 from lockstep.sandbox.outcome import CodeFrame, RankOutcome, StudentError
 from lockstep.wire import Json
 
@@ -35,8 +36,8 @@ def _events(data: bytes) -> tuple[Mapping[str, Json], ...]:
     events: list[Mapping[str, Json]] = []
     for line in data.split(b"\n"):
         try:
-            event = wire.parse_json(line) if line.startswith(b"{") else None
-        except wire.WireError:
+            event = parse_json(line) if line.startswith(b"{") else None
+        except JsonError:
             continue
         if isinstance(event, dict):
             events.append(event)

@@ -25,7 +25,7 @@ from lockstep.wire import Json
 PACKAGE = Path(__file__).resolve().parent.parent
 # The only files of lockstep that exist inside; the trusted side's own stay outside.
 INSIDE_FILES = (
-    "__init__.py wire.py sandbox/__init__.py sandbox/channel.py sandbox/confine.py sandbox/server.py "
+    "__init__.py jsontext.py wire.py sandbox/__init__.py sandbox/channel.py sandbox/confine.py sandbox/server.py "
     "sandbox/supervisor.py sandbox/ranks.py sandbox/probing.py sandbox/loading.py sandbox/warm.py "
     "sandbox/watch.py sandbox/shims.py sandbox/cells.py sandbox/jupyter.py "
     "sandbox/lightning_names.py sandbox/lightning_spellings.py "
