@@ -22,9 +22,16 @@ Config = Mapping[str, Json]
 
 DEFAULTS: Mapping[str, Mapping[str, Json]] = {
     "dp_inference": {"precision": "fp32"},
-    "ddp_scaling": {"nnodes": 1, "precision": "fp32", "comm_hook": "none", "grad_accum": 1},
-    "amp": {"grad_accum": 1},
-    "lightning": {"devices": 1, "grad_accum": 1},
+    "ddp_scaling": {
+        "nnodes": 1,
+        "precision": "fp32",
+        "comm_hook": "none",
+        "grad_accum": 1,
+        "activation_checkpointing": False,
+        "compiled": False,
+    },
+    "amp": {"grad_accum": 1, "activation_checkpointing": False, "compiled": False},
+    "lightning": {"devices": 1, "grad_accum": 1, "activation_checkpointing": False, "compiled": False},
 }
 """What a setting is where a configuration leaves it out, by kind of report."""
 
@@ -236,9 +243,10 @@ class Report:
     @cached_property
     def groups(self) -> tuple[Group, ...]:
         """The runs by configuration, in the order in which the configurations first occur."""
+        defaults = DEFAULTS.get(self.kind, {})
         found: dict[str, list[Run]] = {}
         for run in self.runs:
-            found.setdefault(config_key(run.config), []).append(run)
+            found.setdefault(config_key({**defaults, **run.config}), []).append(run)
         return tuple(Group(runs[0].config, tuple(runs)) for runs in found.values())
 
     def selected(self, config: Config) -> tuple[Group, ...]:
@@ -278,7 +286,7 @@ def named(config: Config) -> str:
 
 def document(report: Mapping[str, Json]) -> Report:
     """Name the parts of a report that `format.schema_problems` found nothing wrong with."""
-    raw = cast(Any, report)
+    raw = cast(Any, _with_whole_numbers(dict(report)))
     attempt, student, env = raw["attempt"], raw["student"], raw["env"]
     return Report(
         kind=raw["report"],
@@ -289,7 +297,7 @@ def document(report: Mapping[str, Json]) -> Report:
         code_sha256=attempt["code_sha256"],
         env=env,
         gpus=tuple(
-            Gpu(gpu["name"], int(gpu["memory_total_mib"]) << 20, gpu.get("compute_capability"))
+            Gpu(gpu["name"], gpu["memory_total_mib"] << 20, gpu.get("compute_capability"))
             for gpu in env["gpus"]
         ),
         method=raw["method"],
@@ -302,7 +310,7 @@ def document(report: Mapping[str, Json]) -> Report:
         batch_search=tuple(
             Trial(
                 trial["precision"],
-                int(trial["batch_size"]),
+                trial["batch_size"],
                 trial["ok"],
                 trial.get("peak_alloc_bytes"),
                 trial.get("error", ""),
@@ -330,18 +338,18 @@ def _run(index: int, run: Any) -> Run:
     return Run(
         index=index,
         config=run["config"],
-        rep=int(run["rep"]),
+        rep=run["rep"],
         t_start=float(run["t_start"]),
         t_end=float(run["t_end"]),
         wall=Number(run["wall_s"]),
-        samples=int(run["samples"]),
-        steps=int(run["steps"]),
-        epochs=_whole(run.get("epochs")),
-        rank_samples=tuple(int(count) for count in run.get("rank_samples", ())),
-        peak_alloc_bytes=_whole(run.get("peak_alloc_bytes")),
-        peak_reserved_bytes=_whole(run.get("peak_reserved_bytes")),
-        loss_first=run.get("loss_first"),
-        loss_last=run.get("loss_last"),
+        samples=run["samples"],
+        steps=run["steps"],
+        epochs=run.get("epochs"),
+        rank_samples=tuple(run.get("rank_samples", ())),
+        peak_alloc_bytes=run.get("peak_alloc_bytes"),
+        peak_reserved_bytes=run.get("peak_reserved_bytes"),
+        loss_first=_real(run.get("loss_first")),
+        loss_last=_real(run.get("loss_last")),
         step_seconds=_numbers(run.get("step_s", ())),
         note=run.get("note", ""),
         extra=run.get("extra", {}),
@@ -358,9 +366,9 @@ def _claim(index: int, claim: Any) -> Claim:
         base=claim.get("base"),
         unit=claim.get("unit"),
         stat=claim.get("stat", "mean"),
-        ddof=int(claim.get("ddof", 0)),
-        correct=_whole(claim.get("correct")),
-        total=_whole(claim.get("total")),
+        ddof=claim.get("ddof", 0),
+        correct=claim.get("correct"),
+        total=claim.get("total"),
         aggregation=claim.get("aggregation", "micro"),
     )
 
@@ -376,9 +384,22 @@ def _numbers(texts: Sequence[str]) -> tuple[Number, ...]:
     return tuple(Number(text) for text in texts)
 
 
-def _whole(value: Any) -> int | None:
-    # JSON Schema takes 3.0 for an integer.
-    return None if value is None else int(value)
+def _real(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def _with_whole_numbers(value: Json, name: str = "") -> Json:
+    """3.0 is a whole number to JSON Schema, so it becomes 3, or a configuration of 2.0 devices were another.
+
+    Not where it says something else: Lightning takes 1.0 batches for all of them, and 1 for one.
+    """
+    if isinstance(value, float) and name != "limit_train_batches":
+        return int(value) if value.is_integer() and abs(value) < 1 << 63 else value
+    if isinstance(value, list):
+        return [_with_whole_numbers(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _with_whole_numbers(item, key) for key, item in value.items()}
+    return value
 
 
 def _seconds_since_1970(text: str) -> float:
