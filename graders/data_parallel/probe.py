@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from lockstep.sandbox.device import Machine, emulated_gpus, home
 from lockstep.sandbox.probing import Inputs, Observation, Student, kind, plain
+from lockstep.sandbox.slowed import hold_up_calls
 from lockstep.wire import Array, Json
 
 MODULE = "data_parallel"
@@ -222,37 +222,16 @@ def _readings(value: object) -> dict[str, Json]:
 
 def script(student: Student, inputs: Inputs) -> Observation:
     """Run the script; its exit status, the report it leaves, and how often models were called with how many images."""
-    sizes = _count_calls()
+    calls = hold_up_calls([0.0])
     status = student.run_script(f"{MODULE}.py", cast(list[str], inputs.values["arguments"]))
     arrays: dict[str, Any] = {}
     if os.path.isfile(REPORT):
         with open(REPORT, "rb") as file:
             arrays["report"] = np.frombuffer(file.read(MAX_REPORT), dtype=np.uint8)
+    sizes = Counter(cast(list[int], event)[3] for event in cast(list[Json], calls.events()))
     used = os.times()
     values: dict[str, Json] = {
-        "calls": [[str(size), count] for size, count in sizes.items()],
+        "calls": [[str(size), count] for size, count in sizes.most_common(MAX_CALLS)],
         "by_children": used.children_user + used.children_system > 0,
     }
     return Observation({"status": status, **values}, arrays)
-
-
-def _count_calls() -> Counter[int]:
-    """From now on: for each size of a batch, how many calls of models that no other model calls there were.
-
-    What is called with something else than a tensor counts for a size of 0.
-    """
-    sizes: Counter[int] = Counter()
-    depth = threading.local()
-
-    def before(module: nn.Module, args: tuple[object, ...]) -> None:
-        depth.value = getattr(depth, "value", 0) + 1
-        if depth.value == 1 and len(sizes) < MAX_CALLS:
-            batch = args[0] if args else None
-            sizes[len(batch) if isinstance(batch, torch.Tensor) and batch.ndim else 0] += 1
-
-    def after(module: nn.Module, args: object, output: object) -> None:
-        depth.value -= 1
-
-    nn.modules.module.register_module_forward_pre_hook(before)
-    nn.modules.module.register_module_forward_hook(after, always_call=True)
-    return sizes
