@@ -8,6 +8,7 @@ from typing import Protocol
 
 from lockstep.reports.devices import DeviceTable
 from lockstep.reports.document import Report
+from lockstep.reports.evidence import Rerun
 from lockstep.reports.finding import Finding
 from lockstep.reports.model import ModelFacts
 
@@ -36,6 +37,8 @@ class Facts:
     """Seconds since 1970."""
     model: ModelFacts | None = None
     """What was measured on the student's model, for the input shape of the report."""
+    rerun: Rerun | None = None
+    """What the script that the report comes from did when it measured once more."""
     reference: Report | None = None
     """The reference's own report of the same kind, from the same class of machine."""
     least_runs: int = 3

@@ -1,0 +1,317 @@
+"""Rules on what happens when the script that a report comes from measures once more (`Rerun`).
+
+Nothing is held against what a busy machine might stretch. What is held up takes at least as long as it was held up,
+on any machine, and at most the time from the work before it to the work after it: between these two a reading must
+lie, however long it all took. Absolute times are never compared with the report's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from lockstep.reports import accounting, claims
+from lockstep.reports.document import Report, Run
+from lockstep.reports.evidence import Holdup, Rerun
+from lockstep.reports.finding import Finding, advice, impossible, inconsistent, not_verified, unusual
+from lockstep.reports.rule import Facts, Rule
+from lockstep.text import safe_line
+
+KINDS = frozenset({"dataloader", "dp_inference", "ddp_scaling"})
+"""Reports whose scripts measure something small within seconds."""
+MOST_OF_ELAPSED, LEAST_OF_ELAPSED = 1.02, 0.20
+RATIO, SLACK = 0.02, 2e-3
+"""Two clocks of one machine, and readings that were rounded to milliseconds."""
+OVERLAP = 0.5
+"""Workers may go on reading after the last batch that counts, or before the first."""
+MOMENT = 1.0
+"""Seconds by which two clocks of one machine may differ in when something was."""
+DIGITS, MANY = 6, 3
+
+
+def _x01(report: Report, facts: Facts) -> Iterator[Finding]:
+    rerun = facts.rerun
+    if rerun is None:
+        yield not_verified("The script was not run again.")
+    elif rerun.problem:
+        yield inconsistent(f"{rerun.command} {rerun.problem}")
+    elif rerun.report is None:
+        yield inconsistent(f"{rerun.command}: {rerun.form}")
+    elif rerun.report.kind != report.kind:
+        yield inconsistent(f'{rerun.command} wrote a report of the kind "{rerun.report.kind}".')
+    else:
+        for rule in (*claims.RULES, *accounting.RULES):
+            if rule.kinds is not None and report.kind not in rule.kinds:
+                continue
+            for finding in rule.examine(rerun.report, Facts()):
+                if finding.judgement.costs:
+                    yield inconsistent(
+                        f"{rerun.command} wrote a report that contradicts itself ({rule.id}). {finding.message}"
+                    )
+
+
+def _x02(report: Report, facts: Facts) -> Iterator[Finding]:
+    for rerun, written in _written(facts):
+        total = sum(run.seconds for run in written.runs)
+        told = (
+            f"{rerun.command}: the readings add up to {total:.3f} s, and the whole script took {rerun.elapsed:.3f} s "
+            "by a clock outside of it."
+        )
+        if not total <= rerun.elapsed * MOST_OF_ELAPSED:
+            yield impossible(
+                f"{told} Are the readings in seconds, and does each begin where the last one ended?",
+                total_s=total,
+                elapsed_s=rerun.elapsed,
+            )
+        elif total < rerun.elapsed * LEAST_OF_ELAPSED:
+            if rerun.busy:
+                yield not_verified(f"{told} That is little, but {rerun.busy}: starting takes long then.")
+            else:
+                yield unusual(
+                    f"{told} Much work beside what is timed explains that; nearly all of the time was in what the "
+                    f"script is asked to time.",
+                    total_s=total,
+                    elapsed_s=rerun.elapsed,
+                )
+
+
+def _x03(report: Report, facts: Facts) -> Iterator[Finding]:
+    for rerun, written in _written(facts):
+        if rerun.unseen:
+            yield not_verified(f"{rerun.command}: {rerun.unseen}, so that nothing could be counted.")
+            continue
+        runs = sorted(written.runs, key=lambda run: run.t_end)
+        claimed, counted = sum(run.samples for run in runs), sum(held.items for held in rerun.holdups)
+        steps, seen = sum(run.steps for run in runs), len(rerun.holdups)
+        what = "read" if report.kind == "dataloader" else "put through a model"
+        times = "batches were read" if report.kind == "dataloader" else "calls of a model were made"
+        if counted < claimed or seen < steps:
+            yield inconsistent(
+                f"{rerun.command} reported {claimed} samples in {steps} steps, but {counted} were {what}: {seen} "
+                f"{times}. Is a reading used more than once, or `samples` the size of the data set where only a part "
+                "of it was timed?",
+                claimed=claimed,
+                counted=counted,
+            )
+
+
+def _x04(report: Report, facts: Facts) -> Iterator[Finding]:
+    for rerun, written in _written(facts):
+        if rerun.unseen:
+            continue
+        main = [held for held in rerun.holdups if held.in_main]
+        runs = [run for run in written.runs if not _workers(run)]
+        wrong = first_misfit(runs, main, rerun.start, rerun.end)
+        if wrong is not None:
+            yield _misfit(rerun, report.kind, wrong, main)
+            continue
+        busy = sum(held.done - held.start for held in rerun.holdups if not held.in_main)
+        given = sum(run.seconds * _workers(run) for run in written.runs if _workers(run))
+        if given < OVERLAP * busy:
+            yield inconsistent(
+                f"{rerun.command}: the readings with workers leave them {given:.3f} s of work, and they worked for "
+                f"{busy:.3f} s. Take the time of the whole pass, from before the loop to after its last batch.",
+                given_s=given,
+                worked_s=busy,
+            )
+
+
+def first_misfit(runs: Sequence[Run], held: Sequence[Holdup], start: float, end: float) -> Run | None:
+    """The first of the runs, in the order of the file, that cannot be the time of as many hold-ups as it has steps.
+
+    The hold-ups of one run follow each other, those of a later run come later, and there may be others in between:
+    warm-ups, evaluations. Taking the earliest that fit leaves most to the runs that follow.
+    """
+    ordered = sorted(held, key=lambda each: each.start)
+    place = 0
+    for run in runs:
+        found = next(
+            (
+                first
+                for first in range(place, len(ordered) - run.steps + 1)
+                if _fits(run, ordered, first, start, end)
+            ),
+            None,
+        )
+        if found is None:
+            return run
+        place = found + run.steps
+    return None
+
+
+def _fits(run: Run, ordered: Sequence[Holdup], first: int, start: float, end: float) -> bool:
+    after = first + run.steps
+    least = sum(each.seconds for each in ordered[first:after])
+    before = ordered[first - 1].done if first else start
+    most = (ordered[after].start if after < len(ordered) else end) - before
+    # Written so that anything incomparable does not fit.
+    return least <= run.seconds * (1 + RATIO) + SLACK and run.seconds <= most * (1 + RATIO) + SLACK
+
+
+def _misfit(rerun: Rerun, kind: str, run: Run, main: Sequence[Holdup]) -> Finding:
+    what = "batches" if kind == "dataloader" else "calls of the model"
+    shortest = sum(sorted(each.seconds for each in main)[: run.steps])
+    longest = sum(sorted(each.seconds for each in main)[-run.steps :]) if run.steps else 0.0
+    told = (
+        f"{rerun.command}, where each of the {what} was made to take longer by another known time: the reading of "
+        f"{run.seconds:.4f} s for {run.steps} of them (rep {run.rep}) fits none that were made. They were held up for "
+        f"{shortest:.4f} to {longest:.4f} s."
+    )
+    return inconsistent(
+        f"{told} Read the clock (time.perf_counter) right before and right after the work of each repetition: "
+        "time.process_time does not count waiting, and a mean over all is no reading.",
+        reading_s=run.seconds,
+    )
+
+
+def _x05(report: Report, facts: Facts) -> Iterator[Finding]:
+    for rerun, written in _written(facts):
+        old = [
+            run
+            for run in written.runs
+            if run.t_start < rerun.began - MOMENT or run.t_end > rerun.ended + MOMENT
+        ]
+        if old:
+            yield inconsistent(
+                f"{rerun.command} wrote {len(old)} of {len(written.runs)} readings that were not taken in that run, going "
+                "by their t_start and t_end. These are time.time() right before and after what is timed; is an older "
+                "file read back in?",
+                old=len(old),
+            )
+            continue
+        before = {run.wall.text for run in report.runs if _telling(run)}
+        same = sorted({run.wall.text for run in written.runs if _telling(run)} & before)
+        if same:
+            told = (
+                f"{rerun.command}, run on another machine, gave {len(same)} of the readings of the report again to the "
+                f"last digit, {safe_line(', '.join(same[:2]), 80)} among them. Is a file with earlier readings merged "
+                "into the new one?"
+            )
+            yield (inconsistent if len(same) >= MANY else unusual)(told, same=len(same))
+
+
+def _telling(run: Run) -> bool:
+    return run.wall.digits >= DIGITS
+
+
+def _x06(report: Report, facts: Facts) -> Iterator[Finding]:
+    if facts.rerun is None:
+        return
+    source = facts.rerun.source
+    if source.reassigned:
+        told = "; ".join(
+            f"{safe_line(name, 40)} in {safe_line(place, 60)}" for name, place in source.reassigned[:3]
+        )
+        yield unusual(
+            f"The source gives clocks or waits another meaning ({told}). A profiler or a test helper may do so, too.",
+            places=len(source.reassigned),
+        )
+    written_out = [run.wall.text for run in report.runs if _telling(run) and run.seconds in source.numbers]
+    if written_out:
+        yield unusual(
+            f"{len(written_out)} readings of the report are written out in the source, such as "
+            f"{safe_line(written_out[0], 30)}. Numbers kept for comparison belong beside the script, not in it.",
+            readings=len(written_out),
+        )
+
+
+def _x07(report: Report, facts: Facts) -> Iterator[Finding]:
+    if facts.rerun is None:
+        return
+    source = facts.rerun.source
+    if source.reads_clock and source.uses_gpu and not source.waits_for_gpu:
+        yield advice(
+            "The script reads a clock and uses a GPU, but never waits for it: torch.cuda.synchronize() before each "
+            "reading, or the clock says how long the GPU took to be told."
+        )
+    if source.shuffles_by_rank and not source.sets_epoch:
+        yield advice(
+            "A DistributedSampler without sampler.set_epoch(epoch) gives every epoch the order of the first."
+        )
+    if source.softmax_before_loss:
+        yield advice("CrossEntropyLoss takes logits: a softmax before it is one too many.")
+
+
+def _written(facts: Facts) -> Iterator[tuple[Rerun, Report]]:
+    """The re-run with its report, where it came to one."""
+    if facts.rerun is not None and not facts.rerun.problem and facts.rerun.report is not None:
+        yield facts.rerun, facts.rerun.report
+
+
+def _workers(run: Run) -> int:
+    """Processes beside the script's own that did the work of a run."""
+    workers = run.config.get("num_workers")
+    return workers if isinstance(workers, int) else 0
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        id="X01",
+        demands="The script that a report comes from runs, and writes a report that does not contradict itself.",
+        threshold="Ends with status 0; the file is a perf-report/1 of the same kind; the rules on claims and accounting.",
+        why="A report is the output of code that was handed in with it; without that, its numbers are only told.",
+        honest="A script that was changed after measuring, or that needs what only its author has.",
+        examine=_x01,
+        kinds=KINDS,
+    ),
+    Rule(
+        id="X02",
+        demands="Together the readings take no longer than the script, and not much less than what it is asked to do.",
+        threshold=f"At most {MOST_OF_ELAPSED:g} of the seconds outside; below {LEAST_OF_ELAPSED:.0%} is unusual.",
+        why="A stopwatch outside cannot be patched; 2 % are for two clocks and for rounding.",
+        honest="Above: none. Below: scripts with much preparation, and all scripts on a busy machine.",
+        examine=_x02,
+        kinds=KINDS,
+    ),
+    Rule(
+        id="X03",
+        demands="As much was read, or put through a model, as the report counts.",
+        threshold="Counted items and calls are not fewer than samples and steps; more are fine: warm-ups, evaluations.",
+        why="Counted by hooks that were there before the script.",
+        honest="Workers that are spawned, not forked, are not seen: not verified.",
+        examine=_x03,
+        kinds=KINDS,
+    ),
+    Rule(
+        id="X04",
+        demands="Readings follow delays that the script does not know.",
+        threshold=(
+            f"Each lies between the time its steps were held up and the time between the steps around them, "
+            f"{RATIO:.0%} and {SLACK * 1000:g} ms off at most. With workers: they cannot have worked longer than all "
+            f"of them had time to, {OVERLAP:g} of it at least."
+        ),
+        why="A sleep never ends early and a reading never exceeds what surrounds it, however busy the machine is.",
+        honest="None: timers that leave out reading the data are not asked about it, only the loader's are.",
+        examine=_x04,
+        kinds=KINDS,
+    ),
+    Rule(
+        id="X05",
+        demands="Another execution gives other readings, taken while it ran.",
+        threshold=(
+            f"t_start and t_end within the run and {MOMENT:g} s; {MANY} equal readings of {DIGITS} digits, fewer are "
+            "unusual."
+        ),
+        why="Two runs never agree in six digits by more than chance.",
+        honest="A script that adds to the file it finds; the re-run starts without one.",
+        examine=_x05,
+        kinds=KINDS,
+    ),
+    Rule(
+        id="X06",
+        demands="The source leaves clocks and waits what they are, and holds none of the readings.",
+        threshold="Any assignment to a name of time, to torch.cuda.synchronize or to an event's elapsed_time.",
+        why="Read, not run: what a person should look at.",
+        honest="Rare: profilers, helpers that stop the clock in tests.",
+        examine=_x06,
+        kinds=KINDS,
+    ),
+    Rule(
+        id="X07",
+        demands="The timing is done with care: the GPU waited for, epochs reshuffled, logits for the loss.",
+        threshold="Names in the source.",
+        why="The usual slips behind fast GPUs and flat curves.",
+        honest="Common, and never more than advice.",
+        examine=_x07,
+        kinds=KINDS,
+    ),
+)
