@@ -5,17 +5,25 @@ from __future__ import annotations
 import copy
 import importlib.util
 import json
+import os
+import socket
 import time
+import tracemalloc
 from collections.abc import Callable
+from dataclasses import is_dataclass
+from decimal import Decimal
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import jsonschema
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from fixtures.build import ROOT
 from lockstep.reports import format as perf_report
+from lockstep.reports.document import Group, Number, Report, document
 
 CONFIGS: dict[str, list[dict[str, Any]]] = {
     "dataloader": [{"num_workers": n, "batch_size": 8} for n in (0, 2)],
@@ -206,21 +214,285 @@ def test_what_is_wrong_is_said_in_a_sentence(
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"", "not JSON"),
+        (b"", "is empty"),
+        (b" \n", "is empty"),
         (b'{"schema": "perf-report/1",\n}', "line 2"),
-        (b"\xff\xfe{", "not UTF-8"),
+        ('{"schema": 1}'.encode("utf-16"), "UTF-16"),
+        ('{"schema": 1}'.encode("utf-16-le"), "UTF-16"),
+        ('{"name": "M\u00fcller"}'.encode("latin-1"), "not UTF-8"),
+        (b"{\0}", "UTF-16"),
+        (b'{"schema": "\0"}', "Invalid control character"),
         (b'{"mean": NaN}', "it holds NaN"),
+        (b'{"mean": -Infinity}', "it holds -Infinity"),
         (b'{"mean": 1e999}', "not finite"),
-        (b'{"mean": 1, "mean": 2}', "not plain JSON"),
-        (b"[" * 100_000, "not plain JSON"),
-        (b'{"n": ' + b"9" * 5000 + b"}", "not plain JSON"),
+        (b'{"mean": 1, "mean": 2}', 'it names "mean" twice'),
+        (b'{"\\u202e\\u001b[31m": 1, "\\u202e\\u001b[31m": 2}', 'it names "\\u202e\\u001b[31m" twice'),
+        (b'{"name": "\\ud800"}', "lone surrogate"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b"[" * 10_000 + b"]" * 10_000, "nested too deeply"),
+        (b'{"a":' * 10_000 + b"1" + b"}" * 10_000, "nested too deeply"),
+        (b"[" * 40 + b"]" * 40, "nested too deeply"),
+        (b'{"n": ' + b"9" * 400 + b"}", "more than 64 bits"),
+        (b'{"n": ' + b"9" * 5000 + b"}", "more than 64 bits"),
+        (b'{"n": 0.' + b"9" * 900_000 + b"}", "lacks"),
         (b"[1]", "holds a list"),
         (b" " * (2 << 20), "larger than 1 MiB"),
     ],
 )
-def test_what_is_no_report_at_all_is_said_in_one_sentence(data: bytes, words: str) -> None:
-    (told,) = perf_report.problems(data)
+def test_what_is_no_report_at_all_is_said_in_a_sentence_soon(data: bytes, words: str) -> None:
+    started = time.perf_counter()
+    told = perf_report.problems(data)
+    assert time.perf_counter() - started < 2
+    assert words in told[0]
+    assert all(sentence.isprintable() and len(sentence) < 400 for sentence in told)
+
+
+def test_a_mark_before_the_text_is_skipped(report: dict[str, Any]) -> None:
+    assert perf_report.problems(b"\xef\xbb\xbf" + json.dumps(report).encode()) == []
+
+
+def folder(path: Path) -> None:
+    path.mkdir()
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def socket_file(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+
+
+def gigabyte(path: Path) -> None:
+    with path.open("wb") as file:
+        file.truncate(1 << 30)
+
+
+def loop(path: Path) -> None:
+    path.symlink_to(path)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda path: None, "There is no file"),
+        (folder, "is a folder"),
+        (pipe, "is not a regular file"),
+        (socket_file, "cannot be read"),
+        (loop, "cannot be read"),
+        (lambda path: path.write_bytes(b""), "is empty"),
+        (lambda path: path.symlink_to("/dev/zero"), "is not a regular file"),
+        (gigabyte, "larger than 1 MiB"),
+    ],
+)
+def test_a_file_that_is_none_gets_a_sentence_soon(
+    make: Callable[[Path], None], words: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "r.json"
+    make(path)
+    tracemalloc.start()
+    started = time.perf_counter()
+    told = perf_report.read_file(path)
+    assert time.perf_counter() - started < 2
+    assert tracemalloc.get_traced_memory()[1] < 8 << 20
+    tracemalloc.stop()
+    assert isinstance(told, str)
     assert words in told
+
+
+def test_names_of_files_are_shown_harmlessly() -> None:
+    for name in ("\x1b[31mred", "a\0b", "x" * 5000):
+        told = perf_report.read_file(Path(name))
+        assert isinstance(told, str)
+        assert told.isprintable()
+        assert len(told) < 400
+
+
+def test_a_file_is_read(report: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "r.json").write_text(json.dumps(report))
+    assert perf_report.read_file(tmp_path / "r.json") == report
+
+
+def put(*place: str | int, value: object) -> Callable[[dict[str, Any]], None]:
+    """A change of one value deep inside a report."""
+
+    def change(report: dict[str, Any]) -> None:
+        inner: Any = report
+        for part in place[:-1]:
+            inner = inner[part]
+        inner[place[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (put("attempt", "created_utc", value="2026-13-45T00:00:00Z"), "`attempt.created_utc` is"),
+        (put("attempt", "created_utc", value="2026-11-20T25:00:00Z"), "no date of the calendar"),
+        (put("attempt", "created_utc", value="2026-11-20T15:00:00+99:00"), "no date of the calendar"),
+        (put("attempt", "created_utc", value="0000-01-01T00:00:00Z"), "no date of the calendar"),
+        (put("runs", 0, "wall_s", value="1e999999999"), "expected 0 or a number"),
+        (put("runs", 0, "wall_s", value="0e999999999"), "expected 0 or a number"),
+        (put("runs", 0, "wall_s", value="1e-999999999"), "expected 0 or a number"),
+        (put("runs", 0, "wall_s", value="1e16"), "expected 0 or a number"),
+        (put("runs", 0, "wall_s", value="1.5\n"), "`runs[0].wall_s` is"),
+        (put("runs", 0, "wall_s", value="9" * 400), "`runs[0].wall_s` has 400 characters"),
+        (put("runs", 0, "step_s", value=["1.5", "1e400"]), "`runs[0].step_s[1]` is"),
+        (put("claims", 0, "value", value="-1e99"), "`claims[0].value` is"),
+        (put("claims", 0, "value", value="9" * 100_000), "`claims[0].value` has 100000 characters"),
+        (put("discarded", value=[{"config": {}, "reason": "x", "wall_s": "1e99"}]), "`discarded[0].wall_s`"),
+        (
+            put("runs", 1, "t_start", value=1.79e12),
+            "`runs[1].t_start` is 1.79e+12, expected seconds since 1970",
+        ),
+        (put("runs", 1, "t_end", value=1e300), "`runs[1].t_end` is 1e+300"),
+        (put("runs", 1, "samples", value=1e19), "`runs[1].samples` is a number, expected a whole number"),
+        (
+            put("runs", 1, "loss_last", value=1e300),
+            "`runs[1].loss_last` is 1e+300, expected a number of at most",
+        ),
+        (put("env", "deep", value={"a": [1e300]}), "`env.deep.a[0]`"),
+    ],
+)
+def test_what_no_rule_could_reckon_with_is_refused(
+    change: Callable[[dict[str, Any]], None], words: str, report: dict[str, Any]
+) -> None:
+    change(report)
+    (told,) = perf_report.problems(json.dumps(report))
+    assert words in told
+    assert told.isprintable()
+    assert len(told) < 400
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        put("attempt", "created_utc", value="2026-11-20T15:30:00.123456789-23:59"),
+        put("attempt", "created_utc", value="0001-01-01T00:00:00+23:59"),
+        put("attempt", "created_utc", value="9999-12-31T23:59:59-23:59"),
+        put("runs", 0, "wall_s", value=str(Decimal.from_float(0.001))),
+        put("runs", 0, "wall_s", value="8.5e-05"),
+        put("runs", 0, "wall_s", value="0.000"),
+        put("runs", 0, "wall_s", value="0E-17"),
+        put("claims", 0, "value", value="-0.0"),
+        put("runs", 0, "samples", value=64.0),
+        put("runs", 0, "peak_alloc_bytes", value=2.0**62),
+        put("runs", 0, "loss_first", value=-1e30),
+    ],
+)
+def test_odd_but_possible_values_are_read(
+    change: Callable[[dict[str, Any]], None], report: dict[str, Any]
+) -> None:
+    change(report)
+    assert perf_report.problems(json.dumps(report)) == []
+    touch(document(report))
+
+
+def touch(value: object) -> None:
+    """Read every property of a report and of its parts."""
+    if isinstance(value, tuple):
+        for item in value:
+            touch(item)
+    elif is_dataclass(value):
+        for name in dir(value):
+            if not name.startswith("_") and not callable(getattr(value, name)):
+                touch(getattr(value, name))
+    if isinstance(value, Group):
+        for ddof in (0, 1):
+            value.deviation(ddof)
+    if isinstance(value, Number):
+        value.agrees_with(1.0)
+    if isinstance(value, Report):
+        for claim in value.claims:
+            value.selected(claim.config)
+            value.setting(claim.config, "precision")
+
+
+def test_whole_numbers_may_have_a_point_but_not_where_it_means_something(report: dict[str, Any]) -> None:
+    report["runs"][0]["config"]["n_devices"] = 1.0
+    assert len(document(report).groups) == 2
+    report["runs"][0]["extra"] = {"limit_train_batches": 1.0}
+    assert isinstance(document(report).runs[0].extra["limit_train_batches"], float)
+
+
+def test_settings_left_out_are_those_by_default(report: dict[str, Any]) -> None:
+    report["runs"][0]["config"] = {**report["runs"][0]["config"], "precision": "fp32"}
+    one, two = document(report).groups
+    assert (len(one.runs), len(two.runs)) == (3, 3)
+
+
+ODD = st.one_of(
+    st.none(), st.booleans(), st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from([0, 1, -1, 2**63 - 1, 1e15, 1e30, 3.0, 1e-300, {}, [], "", "\0", "x" * 500, [[]], {"a": {}}]),
+    st.from_regex(r"-?[0-9]{1,30}(\.[0-9]{1,30})?([eE][-+]?[0-9]{1,4})?", fullmatch=True),
+    st.datetimes().map(lambda date: date.isoformat() + "Z"), st.text(max_size=8),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+@settings(max_examples=150, deadline=None, database=None)
+@given(data=st.data())
+def test_a_report_without_problems_can_be_named(
+    kind: str, full_reports: dict[str, dict[str, Any]], data: st.DataObject
+) -> None:
+    report = copy.deepcopy(full_reports[kind])
+    for _ in range(data.draw(st.integers(1, 3))):
+        change_something(report, data)
+    told = perf_report.problems(json.dumps(report))
+    assert all(sentence.isprintable() and len(sentence) < 400 for sentence in told)
+    if not told:
+        touch(document(report))
+
+
+@pytest.fixture(scope="module")
+def full_reports(writer: ModuleType, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """A report of each kind with all of its optional parts."""
+    reports = {kind: written(writer, kind, tmp_path_factory.mktemp(kind) / "report.json") for kind in CONFIGS}
+    for report in reports.values():
+        config = report["runs"][0]["config"]
+        report["runs"][0] |= {
+            "epochs": 1, "rank_samples": [64], "peak_alloc_bytes": 1, "peak_reserved_bytes": 2, "loss_first": 2.3,
+            "loss_last": 2.0, "step_s": ["0.25", "0.25"], "note": "x", "extra": {"load": 1},
+        }  # fmt: skip
+        report |= {
+            "discarded": [{"config": config, "reason": "x", "wall_s": "1.5", "rep": 3}],
+            "not_available": [{"config": {"n_devices": 3}, "reason": "2 GPUs"}],
+            "batch_search": [{"precision": "fp32", "batch_size": 8, "ok": True, "peak_alloc_bytes": 3}],
+            "logs": [{"kind": "wandb", "path": "w", "tags": {"lr": "x"}, "config": {}, "rep": 0}],
+            "plot": PLOT,
+            "declared": ["pretrained"],
+            "artifacts": [{"path": "x", "sha256": "0" * 64}],
+            "answers": {"a": "b"},
+        }
+        assert perf_report.schema_problems(report) == []
+    return reports
+
+
+def change_something(report: dict[str, Any], data: st.DataObject) -> None:
+    """Another value at one place, which the form may or may not allow."""
+    inner: Any = report
+    while True:
+        keys = list(inner) if isinstance(inner, dict) else range(len(inner))
+        key = data.draw(st.sampled_from(keys))
+        if not inner[key] or not isinstance(inner[key], dict | list) or data.draw(st.integers(0, 9)) == 0:
+            break
+        inner = inner[key]
+    inner[key] = data.draw(ODD)
+
+
+def test_the_most_that_a_file_can_hold_is_read_soon(report: dict[str, Any]) -> None:
+    """Valid runs and faulty ones, up to the limit of a file."""
+    run = report["runs"][0]
+    many = 1_000_000 // len(json.dumps({**run, "wall_s": 0}) + ", ")
+    for runs in ([run] * many, [{**run, "wall_s": 0}] * many):
+        report["runs"] = runs
+        data = json.dumps(report).encode()
+        assert 950_000 < len(data) < 1 << 20
+        started = time.perf_counter()
+        perf_report.problems(data)
+        assert time.perf_counter() - started < 4, "2 s on a machine that does nothing else"
 
 
 def test_a_report_full_of_faults_is_told_in_a_few_sentences(report: dict[str, Any]) -> None:

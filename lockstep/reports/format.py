@@ -7,26 +7,40 @@ another question; this one is only whether they are all there, where a reader lo
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+import re
+import stat
+from collections.abc import Iterable, Iterator
+from datetime import datetime
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import jsonschema
 
 from lockstep.jsontext import Json, JsonError, parse_json
-from lockstep.text import safe
+from lockstep.text import safe_line
 
 SCHEMA = Path(__file__).parent.parent / "schemas" / "perf-report-1.schema.json"
 MAX_BYTES = 1 << 20
 # A slip in every run is one slip; and who reads five sentences mends them before reading a sixth.
 MAX_ERRORS, MAX_PROBLEMS = 2000, 5
 
+# What a rule may have to square and to divide by must not overflow. No clock, no GPU and no loss comes near.
+LEAST, MOST, MOST_FLOAT = 1e-30, 1e15, 1e30
+MAX_DIGITS = 100
+"""Characters of a decimal text; `str(Decimal(seconds))` writes up to 70."""
+LAST_SECOND = 253_402_300_799
+"""The end of the year 9999; `time.time_ns() // 10**6` is beyond it."""
+
+_DECIMAL = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]{1,3})?")
 _TYPES = {
     "object": "an object", "array": "a list", "string": "text", "integer": "a whole number",
     "number": "a number", "boolean": "true or false", "null": "null",
 }  # fmt: skip
+
+Place: TypeAlias = tuple[str | int, ...]
 
 
 def problems(data: bytes | str) -> list[str]:
@@ -38,32 +52,70 @@ def problems(data: bytes | str) -> list[str]:
     return [report] if isinstance(report, str) else schema_problems(report)
 
 
+def read_file(path: Path) -> dict[str, Json] | str:
+    """`read` for a file; never waits for one that is a pipe, never loads more of it than a report may have."""
+    name = safe_line(str(path), 100)
+    try:
+        # Without O_NONBLOCK, opening a named pipe waits until somebody writes into it.
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return f"{name} is not a regular file."
+            data = file.read(MAX_BYTES + 1)
+    except IsADirectoryError:
+        return f"{name} is a folder, expected a file."
+    except FileNotFoundError:
+        return f"There is no file {name}."
+    except (OSError, ValueError) as error:  # ValueError: a name with a NUL character
+        return f"{name} cannot be read: {getattr(error, 'strerror', None) or 'that is no name of a file'}."
+    return read(data)
+
+
 def read(data: bytes | str) -> dict[str, Json] | str:
     """The report as plain values, or a sentence that says why it is no JSON object."""
     raw = data.encode("utf-8", "replace") if isinstance(data, str) else data
     if len(raw) > MAX_BYTES:
         return f"The file is larger than {MAX_BYTES >> 20} MiB; a report holds readings, not raw logs."
+    if not raw.strip():
+        return "The file is empty."
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in raw[:8]:
+        return "The file is not JSON: it is UTF-16 text, expected UTF-8 (PowerShell's > writes UTF-16)."
     try:
-        value = parse_json(raw)
+        # Windows editors put a mark before UTF-8 text, which RFC 8259 allows a reader to skip.
+        value = parse_json(raw.removeprefix(b"\xef\xbb\xbf"))
     except JsonError as error:
-        return f"The file is not JSON: {_unreadable(raw) or error}."
+        return f"The file is not JSON: {safe_line(str(error), 160)}."
     if not isinstance(value, dict):
         return f"The file holds {_kind(value)}, expected an object: {{...}}."
     return value
 
 
 def schema_problems(report: dict[str, Json]) -> list[str]:
-    """How values differ from the schema, the most telling first."""
-    found: dict[tuple[object, ...], list[str]] = {}
+    """What keeps values from being a report, the most telling first: the schema, then what it cannot say.
+
+    A report without any can be named (`lockstep.reports.document`): its dates are dates, and its numbers have
+    sizes that can be reckoned with.
+    """
     errors = list(islice(_validator().iter_errors(report), MAX_ERRORS))
-    for error in sorted(errors, key=lambda error: len(error.absolute_path)):
-        path = list(error.absolute_path)
-        for sentence, about in _sentences(error, _where(path)):
-            names = tuple(part if isinstance(part, str) else "[]" for part in path)
-            found.setdefault((names, error.validator, about), []).append(sentence)
+    if not errors:
+        return _told((place, (), f"{_where(place)} {fault}.") for place, fault in _beyond_the_schema(report))
+    errors.sort(key=lambda error: len(error.absolute_path))
+    return _told(
+        (place, (error.validator, about), sentence)
+        for error in errors
+        for place in [tuple(error.absolute_path)]
+        for sentence, about in _sentences(error, _where(place))
+    )
+
+
+def _told(found: Iterable[tuple[Place, tuple[str, ...], str]]) -> list[str]:
+    """A few sentences; what is alike but for its place in a list is one."""
+    alike: dict[tuple[object, ...], list[str]] = {}
+    for place, about, sentence in found:
+        names = tuple(part if isinstance(part, str) else "[]" for part in place)
+        alike.setdefault((names, about), []).append(sentence)
     told = [
-        alike[0] if len(alike) == 1 else f"{alike[0]} The same in {len(alike) - 1} more places."
-        for alike in found.values()
+        each[0] if len(each) == 1 else f"{each[0]} The same in {len(each) - 1} more places."
+        for each in alike.values()
     ]
     if len(told) > MAX_PROBLEMS:
         return [*told[:MAX_PROBLEMS], f"And {len(told) - MAX_PROBLEMS} more problems."]
@@ -72,7 +124,58 @@ def schema_problems(report: dict[str, Json]) -> list[str]:
 
 @cache
 def _validator() -> Any:
-    return jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text()))
+    types = jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_whole)
+    kind = jsonschema.validators.extend(jsonschema.Draft202012Validator, type_checker=types)
+    return kind(json.loads(SCHEMA.read_text()))
+
+
+def _is_whole(_: object, value: object) -> bool:
+    # 3.0 is a whole number to JSON Schema; so is 1e300, which no rule can divide by anything.
+    if isinstance(value, float):
+        return value.is_integer() and abs(value) < 1 << 63
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _beyond_the_schema(report: Any) -> Iterator[tuple[Place, str]]:
+    """What the schema's words let through and nobody can reckon with, in a report that it allows."""
+    created = report["attempt"]["created_utc"]
+    try:
+        datetime.fromisoformat(created)
+    except ValueError:
+        yield ("attempt", "created_utc"), f"is {_shown(created)}, which is no date of the calendar"
+    for index, run in enumerate(report["runs"]):
+        for name in ("t_start", "t_end"):
+            if run[name] > LAST_SECOND:
+                said = f"is {run[name]:g}, expected seconds since 1970 as time.time() gives them"
+                yield ("runs", index, name), said
+        yield from _decimals(("runs", index, "wall_s"), run["wall_s"])
+        for step, text in enumerate(run.get("step_s", ())):
+            yield from _decimals(("runs", index, "step_s", step), text)
+    for section, name in (("claims", "value"), ("discarded", "wall_s")):
+        for index, entry in enumerate(report.get(section, ())):
+            if name in entry:
+                yield from _decimals((section, index, name), entry[name])
+    yield from _huge((), report)
+
+
+def _decimals(place: Place, text: str) -> Iterator[tuple[Place, str]]:
+    if len(text) > MAX_DIGITS:
+        yield place, f"has {len(text)} characters; a number has at most {MAX_DIGITS}"
+    elif not _DECIMAL.fullmatch(text) or not (
+        LEAST <= abs(float(text)) <= MOST or not text.lower().partition("e")[0].strip("-.0")
+    ):
+        yield place, f"is {_shown(text)}, expected 0 or a number from {LEAST:g} to {MOST:g}"
+
+
+def _huge(place: Place, value: Json) -> Iterator[tuple[Place, str]]:
+    if isinstance(value, float) and abs(value) > MOST_FLOAT:
+        yield place, f"is {value:g}, expected a number of at most {MOST_FLOAT:g}"
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _huge((*place, index), item)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _huge((*place, key), item)
 
 
 def _sentences(error: Any, where: str) -> Iterator[tuple[str, str]]:
@@ -84,7 +187,7 @@ def _sentences(error: Any, where: str) -> Iterator[tuple[str, str]]:
         yield f'{where} lacks "{name}".', name
     elif error.validator == "additionalProperties" and isinstance(wanted, bool):
         for name in sorted(seen.keys() - error.schema.get("properties", {}).keys())[:3]:
-            yield f'{where} has "{safe(name, 40)}", which the format does not know.', name
+            yield f'{where} has "{safe_line(name, 40)}", which the format does not know.', name
     elif error.validator == "type":
         kinds = [wanted] if isinstance(wanted, str) else wanted
         expected = " or ".join(_TYPES[kind] for kind in kinds)
@@ -103,14 +206,14 @@ def _sentences(error: Any, where: str) -> Iterator[tuple[str, str]]:
     elif error.validator == "uniqueItems":
         yield f"{where} holds an entry twice.", ""
     else:
-        yield f"{where}: {safe(error.message, 160)}.", ""
+        yield f"{where}: {safe_line(error.message, 160)}.", ""
 
 
-def _where(path: list[str | int]) -> str:
-    if not path:
+def _where(place: Place) -> str:
+    if not place:
         return "The report"
-    place = "".join(f"[{part}]" if isinstance(part, int) else f".{safe(part, 40)}" for part in path)
-    return f"`{place.removeprefix('.')[:120]}`"
+    name = "".join(f"[{part}]" if isinstance(part, int) else f".{safe_line(part, 40)}" for part in place)
+    return f"`{name.removeprefix('.')[:120]}`"
 
 
 def _described(error: Any) -> str:
@@ -128,27 +231,4 @@ def _kind(value: Json) -> str:
 def _shown(value: Json) -> str:
     if isinstance(value, list | dict):
         return _kind(value)
-    return json.dumps(safe(value, 40) if isinstance(value, str) else value)
-
-
-def _unreadable(raw: bytes) -> str | None:
-    """Why the parser stopped, if it was for a common reason."""
-    try:
-        json.loads(raw.decode("utf-8"), parse_constant=_no_constant)
-    except json.JSONDecodeError as error:
-        return f"{error.msg} in line {error.lineno}, column {error.colno}"
-    except UnicodeDecodeError:
-        return "it is not UTF-8 text"
-    except _NotANumber as error:
-        return f"it holds {error}, which is no number in JSON; leave such a value out"
-    except (ValueError, RecursionError):
-        pass
-    return None
-
-
-class _NotANumber(Exception):
-    pass
-
-
-def _no_constant(name: str) -> Json:
-    raise _NotANumber(name)
+    return json.dumps(safe_line(value, 40) if isinstance(value, str) else value)
