@@ -1,0 +1,194 @@
+"""Finds the measured numbers that an answer quotes: `1.87x`, `61.4 s`, `5,3 s`, `512 images/s`, `efficiency 87 %`.
+
+A number counts only with a unit or a word that says what it measures, and only where nothing around it says that it is
+somebody else's, a limit, or a thought. What is in doubt is left out: to be asked about a number that was right costs
+more trust than a wrong one that goes unseen, since a person reads every answer anyway.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from graders.answers.measured import Figure, Kind
+
+MAX_QUOTES = 60
+CHARACTERS = 40_000
+
+MINUTE = 60.0
+
+NEAR = 0.03
+"""Relative: answers say "about", and average before or after dividing."""
+
+# 1234, 1,234.5, 1 234,5, 5.3, 5,3, 8.5e-05; not part of a name, a version, a date or a range.
+_NUMBER = re.compile(
+    r"(?<![\w.,:/–+-])(?<![–+-] )"
+    r"(?P<number>\d{1,3}(?:[,.' \u00a0\u202f]\d{3})+(?:[.,]\d{1,9})?|\d{1,12}(?:[.,]\d{1,9})?(?:[eE]-?\d{1,2})?)"
+    r"(?![\d:/]|[.,]\d|\s?[–-]\s?\d)"
+)
+_SPREAD = r"(?:\s?(?:±|\+/-|\+-)\s?\d{1,12}(?:[.,]\d{1,9})?)?"
+_SECONDS = r"(?P<second>s|secs?|seconds?|sek|sekunder|sekunden?|secondes?|segundos?)(?!\w|/)"
+_UNITS: tuple[tuple[Kind, re.Pattern[str], float], ...] = tuple(
+    (kind, re.compile(_SPREAD + pattern, re.IGNORECASE), scale)
+    for kind, pattern, scale in (
+        (Kind.RATIO, r"\s?[x×](?![\w.-])(?!\s?\d)", 1.0),
+        (Kind.RATIO, r"[\s-]{0,2}(?:times|fold|gange|mal|fach|fois|veces|ganger|gånger)(?!\w)", 1.0),
+        (
+            Kind.RATE,
+            r"\s?(?:images?|imgs?|samples?|items?|pictures?|billeder|bilder|it|its|iterations?|steps?|batches)"
+            r"(?:\s?/\s?|\s(?:per|pr\.?|pro)\s)(?:s|sec|second|sekund|sekunde)(?!\w)",
+            1.0,
+        ),
+        (Kind.SECONDS, r"\s?(?:ms|msecs?|milliseconds?|millisekund(?:er|en)?)(?!\w|/)", 1e-3),
+        (Kind.SECONDS, r"\s?(?:µs|μs|us|microseconds?|mikrosekund(?:er|en)?)(?!\w|/)", 1e-6),
+        (Kind.SECONDS, r"\s?" + _SECONDS, 1.0),
+        (Kind.SECONDS, r"\s?(?:min|mins|minutes?|minutter|minuten?)(?!\w|/)", MINUTE),
+        (Kind.BYTES, r"\s?(?:gb|gib)(?!\w|/)", 1e9),
+        (Kind.BYTES, r"\s?(?:mb|mib)(?!\w|/)", 1e6),
+        (Kind.SHARE, r"\s?(?:%|percent|per cent|procent|prozent|pct)(?!\w)", 1e-2),
+    )
+)
+_SPEEDUP = re.compile(
+    r"speed[\s-]?up|factor|faktor|hastighedsforøgelse|beschleunigung|accélération", re.IGNORECASE
+)
+_EFFICIENCY = re.compile(r"efficien|effektivitet|effizienz|effektivität", re.IGNORECASE)
+_LARGEST_BATCH = re.compile(
+    r"\b(?:largest|biggest|max(?:imum|imal)?|største|größte)\b[^.;\d]{0,25}batch", re.IGNORECASE
+)
+
+
+def _any_of(phrases: str) -> str:
+    """A pattern for a list of words, each of which may end in `*`; `_` is a blank within one."""
+    escaped = (re.escape(word).replace(r"\*", r"\w*").replace("_", r"\s") for word in phrases.split())
+    return rf"(?<!\w)(?:{'|'.join(escaped)})(?!\w)"
+
+
+# The whole sentence speaks of something else than the student's own measurement.
+_ELSEWHERE = re.compile(
+    _any_of(
+        "paper papers published literature lecture lectures slides course according nvidia hugging_face blog tutorial "
+        "docs documentation reference classmate* other_group* et_al amdahl* karp* in_theory theor* hypothe* suppos* "
+        "imagin* for_example for_instance e.g. expect* predict* estimat* extrapol* would if assum* another someone "
+        "friend sleep* timeout timeouts "
+        "ifølge teori* forvent* ville hvis fx f.eks. "
+        "laut theorie erwart* würde* wenn z.b. z.\u00a0b."
+    ),
+    re.IGNORECASE,
+)
+# Just before a number: a bound or a target, not a reading; or the second of two ends.
+_BOUND = re.compile(
+    _any_of(
+        "below under less_than fewer_than more_than over above at_most at_least up_to within ideal* perfect* linear* "
+        "max maximum minimum limit* target* should could can might may must not never than instead_of towards "
+        "op_til mindst højst mindre_end mere_end bør kan skal ikke "
+        "unter über bis_zu höchstens mindestens soll* kann nicht"
+    )
+    + r"\W{0,3}(?:\w+\W{1,3})?$|[<>≤≥]\s?=?\s?$|\d\s?(?:to|til|bis|and|og|und)\s?$",
+    re.IGNORECASE,
+)
+# Just after it: what it would have to be.
+_IDEAL = re.compile(
+    r"\W{0,3}(?:(?:that|which|as|der|som|is|er|ist|speed-?up|the|an?|would|be)\s){0,3}"
+    r"(?:ideal|perfect|theoretical|linear|in theory|maximum|expected|teoretisk|ideel|optimal)",
+    re.IGNORECASE,
+)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[^\s\d])|\n{2,}|[;|•]|\n(?=\s*[-*|])")
+
+
+@dataclass(frozen=True)
+class Quote:
+    """One number as it stands in the text; `readings` are value and last printed place, by each way to read it."""
+
+    text: str
+    kind: Kind
+    readings: tuple[tuple[float, float], ...]
+
+    def agrees_with(self, figure: Figure) -> bool:
+        """Whether this is the figure: at the printed precision, or nearly so."""
+        return self.kind is figure.kind and any(
+            abs(value - figure.value) <= max(1.001 * place, NEAR * abs(figure.value))
+            for value, place in self.readings
+        )
+
+    def distance(self, figure: Figure) -> float:
+        """How far off a figure of the same kind is."""
+        return min(abs(value - figure.value) for value, _ in self.readings)
+
+
+def quotes(text: str) -> list[Quote]:
+    """The measured numbers in what an author states, in their order."""
+    found: list[Quote] = []
+    for sentence in _SENTENCE.split(text[:CHARACTERS]):
+        if not _ELSEWHERE.search(sentence):
+            found += _in_sentence(sentence)
+        if len(found) >= MAX_QUOTES:
+            break
+    return found[:MAX_QUOTES]
+
+
+def _in_sentence(sentence: str) -> Iterator[Quote]:
+    before_this = 0
+    for match in _NUMBER.finditer(sentence):
+        before, after = sentence[before_this : match.start()], sentence[match.end() : match.end() + 60]
+        quote = _measured(match["number"], before[-80:], after)
+        if quote is not None:
+            yield quote
+            before_this = match.end()
+
+
+def _measured(number: str, before: str, after: str) -> Quote | None:
+    """The quote that a number is, by what stands around it."""
+    readings = _readings(number)
+    decimals = any(place < 1 for _, place in readings)
+    if _BOUND.search(before[-40:]):
+        return None
+    for kind, unit, scale in _UNITS:
+        match = unit.match(after)
+        if match is None:
+            continue
+        if _IDEAL.match(after[match.end() :]):
+            return None
+        if kind is Kind.SHARE and not _EFFICIENCY.search(before + after[match.end() : match.end() + 25]):
+            return None  # percent of what?
+        if kind is Kind.RATIO and not decimals:
+            return None  # "2x" is a manner of speaking, or two of something
+        if kind is Kind.SECONDS and not decimals and (readings[0][0] < 10 or scale == MINUTE):
+            return None  # how long it took in all, more or less
+        scales = (
+            (scale, scale * (2**30 / 1e9 if scale == 1e9 else 2**20 / 1e6))
+            if kind is Kind.BYTES
+            else (scale,)
+        )
+        return Quote(
+            f"{number}{match[0].rstrip()}",
+            kind,
+            tuple((value * each, place * each) for value, place in readings for each in scales),
+        )
+    if not decimals:
+        if _LARGEST_BATCH.search(before) and readings[0][0] > 1:
+            return Quote(f"batch size {number}", Kind.BATCH, readings)
+        return None
+    if _IDEAL.match(after):
+        return None
+    if _SPEEDUP.search(before[-50:]):
+        return Quote(f"speedup {number}", Kind.RATIO, readings)
+    if _EFFICIENCY.search(before[-50:]):
+        return Quote(f"efficiency {number}", Kind.SHARE, readings)
+    return None
+
+
+def _readings(number: str) -> tuple[tuple[float, float], ...]:
+    """A number and the worth of its last digit; `9,416` is read both ways."""
+    compact = re.sub(r"[' \u00a0\u202f]", "", number)
+    mantissa, _, exponent = compact.lower().partition("e")
+    found = {}
+    for decimal, group in ((".", ","), (",", ".")):
+        whole, _, fraction = mantissa.replace(group, "").partition(decimal)
+        if group in mantissa and not re.fullmatch(
+            rf"\d{{1,3}}(?:{re.escape(group)}\d{{3}})+(?:{re.escape(decimal)}\d*)?", mantissa
+        ):
+            continue
+        scale = 10.0 ** int(exponent or 0)
+        found[float(f"{whole}.{fraction or 0}") * scale] = 10.0 ** -len(fraction) * scale
+    return tuple(found.items())
