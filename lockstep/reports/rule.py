@@ -44,6 +44,8 @@ class Facts:
     least_runs: int = 3
     """Runs asked for per configuration: 5 for dataloader reports (by the exercise), 3 otherwise."""
     devices: DeviceTable = field(default_factory=DeviceTable.published)
+    others: tuple[Report, ...] = ()
+    """Reports that the readings are compared with, those of other students among them."""
     known_tables: tuple[tuple[str, ...], ...] = ()
     """Numbers, as printed, of tables that students may have seen: lecture, web, reference report."""
 
