@@ -25,7 +25,9 @@ from lockstep.text import safe_line
 SCHEMA = Path(__file__).parent.parent / "schemas" / "perf-report-1.schema.json"
 MAX_BYTES = 1 << 20
 # A slip in every run is one slip; and who reads five sentences mends them before reading a sixth.
-MAX_ERRORS, MAX_PROBLEMS = 2000, 5
+MAX_ERRORS, MAX_PROBLEMS = 300, 5
+# Rules compare every run with every other, and the schema's validator needs 30 us for a value.
+MAX_ENTRIES, MAX_VALUES = 2000, 40_000
 
 # What a rule may have to square and to divide by must not overflow. No clock, no GPU and no loss comes near.
 LEAST, MOST, MOST_FLOAT = 1e-30, 1e15, 1e30
@@ -95,6 +97,9 @@ def schema_problems(report: dict[str, Json]) -> list[str]:
     A report without any can be named (`lockstep.reports.document`): its dates are dates, and its numbers have
     sizes that can be reckoned with.
     """
+    too_much = _too_much(report)
+    if too_much:
+        return [too_much]
     errors = list(islice(_validator().iter_errors(report), MAX_ERRORS))
     if not errors:
         return _told((place, (), f"{_where(place)} {fault}.") for place, fault in _beyond_the_schema(report))
@@ -105,6 +110,25 @@ def schema_problems(report: dict[str, Json]) -> list[str]:
         for place in [tuple(error.absolute_path)]
         for sentence, about in _sentences(error, _where(place))
     )
+
+
+def _too_much(report: dict[str, Json]) -> str | None:
+    """What is too long to be looked at, in a sentence."""
+    for name, section in report.items():
+        if isinstance(section, list) and len(section) > MAX_ENTRIES:
+            return f"`{safe_line(name, 40)}` has {len(section)} entries; a report has at most {MAX_ENTRIES}."
+    values = _count(report)
+    if values > MAX_VALUES:
+        return f"The report holds {values} values, at most {MAX_VALUES} are read; leave out `step_s`."
+    return None
+
+
+def _count(value: Json) -> int:
+    if isinstance(value, list):
+        return 1 + sum(map(_count, value))
+    if isinstance(value, dict):
+        return 1 + sum(map(_count, value.values()))
+    return 1
 
 
 def _told(found: Iterable[tuple[Place, tuple[str, ...], str]]) -> list[str]:
