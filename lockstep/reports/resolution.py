@@ -1,0 +1,121 @@
+"""What the clock behind some readings could tell apart, and how often two of its readings are equal by chance.
+
+The digits of a reading say little by themselves: `repr` prints sixteen of a clock that ticks 64 times a second,
+and `round` cuts off what a good clock had to say. Rules that take equal or evenly spaced readings for a sign ask
+here first how likely that was.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from lockstep.reports.document import Number
+
+WINDOWS_TICK_S = 1 / 64
+"""time.time() and, up to Python 3.12, time.monotonic() on Windows (GetSystemTimeAsFileTime, GetTickCount64)."""
+MILLISECOND_S = 1e-3
+PERFORMANCE_COUNTER_S = 1e-7
+"""time.perf_counter() on Windows (QueryPerformanceFrequency: 10 MHz)."""
+CUDA_EVENT_S = 1e-6
+"""cudaEventElapsedTime: "a resolution of around 0.5 microseconds" (CUDA Runtime API)."""
+SAME_DIGITS = 9
+"""Readings that agree in so many digits are the same reading, whatever noise is printed behind them."""
+
+_LEAST_S, _MOST_S = 1e-9, 1e9
+# The floats of time.time() are 2.4e-7 apart, and a reading is a difference of two.
+_TIME_NOISE_S = 1e-6
+_COUNTER_NOISE_S = 1e-9
+
+
+def sensible(numbers: Iterable[Number]) -> list[Number]:
+    """The readings that can be durations at all; a rule on the form tells the others."""
+    return [number for number in numbers if _LEAST_S <= number.value < _MOST_S]
+
+
+def resolution(numbers: Iterable[Number], clock: str = "") -> float:
+    """The smallest difference in seconds that the clock behind the readings can have shown; at least 1e-15.
+
+    The largest of: the last place that any reading prints, the spacing of the floats they are (float32, or
+    differences of time.time(), which are multiples of 2**-22 s), and a known clock's tick that divides them all.
+    """
+    readings = sensible(numbers)
+    if not readings:
+        return 1.0
+    values = [number.value for number in readings]
+    found = max(1e-15, min(number.ulp for number in readings), _float_spacing(values))
+    if clock == "cuda_event":
+        # Its milliseconds are a float32.
+        found = max(found, CUDA_EVENT_S, 2.0**-23 * max(values))
+    return max(found, _tick(values))
+
+
+def _float_spacing(values: Sequence[float]) -> float:
+    return 1 / max(value.as_integer_ratio()[1] for value in values)
+
+
+def _tick(values: Sequence[float]) -> float:
+    whole_milliseconds = _multiples(values, MILLISECOND_S, _TIME_NOISE_S)
+    if _multiples(values, WINDOWS_TICK_S, _TIME_NOISE_S):
+        return WINDOWS_TICK_S
+    # GetTickCount64 gives the tick's whole milliseconds; one or two readings may look so by chance.
+    if whole_milliseconds and len(values) >= 8 and _multiples(values, WINDOWS_TICK_S, 1.001 * MILLISECOND_S):
+        return WINDOWS_TICK_S
+    if whole_milliseconds:
+        return MILLISECOND_S
+    return PERFORMANCE_COUNTER_S if _multiples(values, PERFORMANCE_COUNTER_S, _COUNTER_NOISE_S) else 0.0
+
+
+def _multiples(values: Sequence[float], tick: float, noise: float) -> bool:
+    return all(abs(value - tick * round(value / tick)) < noise for value in values)
+
+
+def key(value: float) -> float:
+    """Equal for readings that are the same, in as many digits as anybody measures."""
+    return float(f"{value:.{SAME_DIGITS - 1}e}")
+
+
+def ticks_in(value: float, tick: float) -> float:
+    """How many different readings up to `value` the clock has; no more than are told apart."""
+    return value / max(tick, 10.0 ** (math.floor(math.log10(value)) - SAME_DIGITS + 1))
+
+
+def equal_by_chance(values: Iterable[float], tick: float) -> float:
+    """How many equal pairs to expect among honest readings as dense as these; equal ones themselves do not count.
+
+    Taken from the pairs that lie near each other, in the narrowest surroundings that hold enough ticks: as many of
+    them as a tick is of those surroundings would be equal.
+    """
+    ordered = sorted(values)
+    return max(_expected(ordered, tick, nearness) for nearness in (1e-4, 1e-3, 1e-2, 1e-1))
+
+
+def _expected(ordered: Sequence[float], tick: float, nearness: float) -> float:
+    expected, above, beyond = 0.0, 0, 0
+    for value in ordered:
+        step = value / ticks_in(value, tick)
+        reach = nearness * value
+        if reach < 10 * step:
+            continue
+        while above < len(ordered) and ordered[above] <= value + step / 2:
+            above += 1
+        beyond = max(beyond, above)
+        while beyond < len(ordered) and ordered[beyond] <= value + reach:
+            beyond += 1
+        expected += (beyond - above) * step / (2 * reach)
+    return expected
+
+
+def at_least(count: int, expected: float) -> float:
+    """The probability of `count` or more where `expected` are expected and each comes alone (Poisson)."""
+    if count <= 0 or count <= expected:
+        return 1.0
+    if expected <= 0:
+        return 0.0
+    term = math.exp(count * math.log(expected) - expected - math.lgamma(count + 1))
+    total, number = 0.0, count
+    while term > total * 1e-12 and term > 0:
+        total += term
+        number += 1
+        term *= expected / number
+    return min(1.0, total)
