@@ -1,0 +1,398 @@
+"""What an Azure ML job says: a command job of CLI v2 in YAML, or a script over a Python SDK as it ran in the sandbox.
+
+Sources: learn.microsoft.com: "CLI (v2) command job YAML schema" (keys, defaults), "Distributed GPU training guide"
+(`distribution: pytorch` starts the command process_count_per_instance times on each machine and sets RANK, LOCAL_RANK,
+WORLD_SIZE, MASTER_ADDR, MASTER_PORT, NODE_RANK), "Azure Machine Learning SDK v1" (deprecated 2025-03-31, support ended
+2026-06-30).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from graders.launch.commands import Start, start_in
+from graders.launch.manifests import (
+    PLACEHOLDER,
+    Claim,
+    Manifest,
+    Problem,
+    Reading,
+    documents,
+    dotted,
+    like,
+    named,
+    nothing_in,
+    shown,
+    whole,
+)
+from lockstep.text import safe_line
+from lockstep.wire import Json
+from lockstep.yamlfile import Place, YamlError
+
+NAME = "launch/azure_job.yml"
+SCHEMA = "https://azuremlschemas.azureedge.net/latest/commandJob.schema.json"
+JOB = (
+    "$schema type name display_name experiment_name description tags properties command code environment "
+    "environment_variables compute distribution resources limits inputs outputs identity services queue_settings "
+    "job_tier parent_job_name component id creation_context status"
+).split()
+DISTRIBUTION = (
+    "type process_count_per_instance parameter_server_count worker_count port address include_dashboard "
+    "head_node_additional_args worker_node_additional_args"
+).split()
+RESOURCES = (
+    "instance_count instance_type shm_size docker_args properties locations max_instance_count max_node_count"
+).split()
+OLD_KEYS = set(
+    "script arguments target compute_target framework communicator nodeCount node_count history".split()
+)
+"""Keys of a v1 .runconfig file."""
+KINDS = ("pytorch", "mpi", "tensorflow", "ray")
+SUPPORT_ENDED = "2026-06-30"
+_INPUT = re.compile(r"\$\{\{\s*inputs\.(\w{1,60})")
+
+
+def read_azure(files: Mapping[str, bytes]) -> Reading | None:
+    """Look at the YAML file among the files of a submission; None when there is none."""
+    path = named(files, "azure_job", (".yml", ".yaml", ".json")) or next(
+        (path for path in sorted(files) if re.fullmatch(r"(?:launch/)?azure[\w-]*\.ya?ml", path)), None
+    )
+    if path is None:
+        return None
+    reading = Reading(path)
+    try:
+        found = documents(files[path])
+    except YamlError as error:
+        sentence = str(error).partition(": ")[2]
+        reading.problems.append(
+            Problem(sentence, "Mend this place first: up to it the file may be right.", error.line)
+        )
+        return reading
+    if not found:
+        reading.problems.append(
+            Problem(
+                f"the file {nothing_in(files[path])}.", "Write a command job; `#` hides a line from Azure."
+            )
+        )
+        return reading
+    manifest = Manifest(found[0])
+    if not isinstance(found[0].value, dict):
+        message = f"this is {shown(found[0].value)} and no job."
+        reading.problems.append(Problem(message, "A job is a mapping: `type: command`, `command: ...`.", 1))
+        return reading
+    if len(found) > 1:
+        reading.notes.append(
+            f"{path} holds {len(found)} documents, of which Azure reads one; the first was read."
+        )
+    reading.notes += manifest.document.traps[:2]
+    if not isinstance(manifest.get("$schema"), str):
+        reading.notes.append(f"With `$schema: {SCHEMA}` an editor checks the keys while you type.")
+    look_at(manifest, reading, files)
+    return reading
+
+
+def look_at(manifest: Manifest, reading: Reading, files: Mapping[str, bytes]) -> None:
+    """Add to `reading` what there is to say about one command job."""
+    if _other_kind(manifest, reading):
+        return
+    _keys(manifest, reading)
+    start = _command(manifest, reading)
+    _environment(manifest, reading)
+    _compute(manifest, reading)
+    instances = _count(manifest, reading, ("resources", "instance_count"))
+    processes = _count(manifest, reading, ("distribution", "process_count_per_instance"))
+    _distribution(manifest, reading, start, instances or 1, processes or 1, files)
+    if start is not None:
+        _code(manifest, reading, start, files)
+    reading.claim = _claim(manifest, reading.file, start, instances or 1, processes or 1)
+
+
+def _other_kind(manifest: Manifest, reading: Reading) -> bool:
+    """Whether this is no command job at all, which is then the only thing to say."""
+    kind, schema = manifest.get("type"), manifest.get("$schema")
+    keys = set(manifest.document.value) if isinstance(manifest.document.value, dict) else set()
+    if kind is not None and str(kind).lower() != "command":
+        hint = "Write `type: command`: one command, on as many machines as `resources` says."
+        reading.problems.append(
+            manifest.problem(("type",), f"`type` is {shown(kind)}; expected command.", hint)
+        )
+    elif isinstance(schema, str) and schema.rsplit("/", 1)[-1].lower() not in ("commandjob.schema.json", ""):
+        reading.problems.append(
+            manifest.problem(
+                ("$schema",), f"`$schema` names {shown(schema.rsplit('/', 1)[-1])}; expected commandJob.schema.json.",
+                f"Write `$schema: {SCHEMA}`.",
+            )
+        )  # fmt: skip
+    elif "command" not in keys and keys & OLD_KEYS:
+        old = sorted(keys & OLD_KEYS)[0]
+        reading.problems.append(
+            manifest.problem(
+                (old,), f"`{old}` belongs to a run configuration of SDK v1; expected a command job of v2.",
+                'A v2 job has `command: "python ddp_train.py ..."`, `code`, `environment` and `compute`.',
+            )
+        )  # fmt: skip
+    elif "apiVersion" in keys:
+        reading.problems.append(
+            manifest.problem(
+                ("apiVersion",), "this is a manifest of Kubernetes; expected a job of Azure ML.",
+                "Write a command job: `type: command`, `command`, `code`, `environment`, `compute`.",
+            )
+        )  # fmt: skip
+    return bool(reading.problems)
+
+
+def _keys(manifest: Manifest, reading: Reading) -> None:
+    """Keys that Azure does not know: it would leave them aside without a word."""
+    groups: tuple[tuple[Place, list[str], bool], ...] = (
+        ((), JOB, False),
+        (("distribution",), DISTRIBUTION, True),
+        (("resources",), RESOURCES, True),
+    )
+    for place, known, strict in groups:
+        values = manifest.get(*place)
+        if values is not None and not isinstance(values, dict):
+            reading.problems.append(
+                manifest.problem(
+                    place, f"`{dotted(place)}` is {shown(values)}; expected a mapping.",
+                    "What belongs to it stands below it, indented further.",
+                )
+            )  # fmt: skip
+        for key in values if isinstance(values, dict) else ():
+            if key in known:
+                continue
+            hint = like(key, known)
+            where = f" in `{dotted(place)}`" if place else ""
+            if not hint and not strict:
+                reading.notes.append(
+                    f"`{safe_line(key, 40)}` is no key of a command job; Azure leaves it aside."
+                )
+                continue
+            reading.problems.append(
+                manifest.problem(
+                    (*place, key), f"there is no key `{safe_line(key, 40)}`{where}, so Azure leaves it aside.",
+                    hint or f"Known are {', '.join(known[:3])} and others.",
+                )
+            )  # fmt: skip
+
+
+def _command(manifest: Manifest, reading: Reading) -> Start | None:
+    command = manifest.get("command")
+    if not isinstance(command, str) or not command.strip():
+        seen = "is missing" if command is None else f"is {shown(command)}"
+        hint = "Write one text, as a shell reads it: `command: python ddp_train.py --epochs 3`."
+        reading.problems.append(
+            manifest.problem(("command",), f"`command` {seen}; expected a command line.", hint)
+        )
+        return None
+    start = start_in(command)
+    if start is None:
+        reading.problems.append(
+            manifest.problem(
+                ("command",), f"`command` is {shown(command)}, which starts no training.",
+                "Start your script with it: `python ddp_train.py ...`.",
+            )
+        )  # fmt: skip
+    inputs = manifest.get("inputs")
+    given = set(inputs) if isinstance(inputs, dict) else set()
+    for name in _INPUT.findall(command):
+        if name not in given:
+            reading.problems.append(
+                manifest.problem(
+                    ("command",), f"the command uses `inputs.{name}`, but `inputs` has no `{name}`.",
+                    like(name, given) or f"Add `{name}:` with its `type` and `path` below `inputs:`.",
+                )
+            )  # fmt: skip
+            break
+    return start
+
+
+def _environment(manifest: Manifest, reading: Reading) -> None:
+    environment = manifest.get("environment")
+    place: Place = ("environment",)
+    hint = (
+        "Name a registered one, `azureml:NAME@latest` or `azureml:NAME:VERSION`, or give `image:` (and `conda_file:`) "
+        "below it."
+    )
+    if environment is None:
+        reading.problems.append(manifest.problem(place, "`environment` is missing.", hint))
+    elif isinstance(environment, dict):
+        if not environment.keys() & {"image", "build"}:
+            reading.problems.append(
+                manifest.problem(place, "`environment` names neither an `image` nor a `build`.", hint)
+            )
+    elif not _names(environment):
+        reading.problems.append(
+            manifest.problem(place, f"`environment` is {shown(environment)}, which names none.", hint)
+        )
+
+
+def _names(value: Json, words: tuple[str, ...] = ()) -> bool:
+    """Whether a text names something that is registered: azureml:NAME, an ARM id, or one of the words."""
+    if not isinstance(value, str) or PLACEHOLDER.search(value):
+        return False
+    return value.lower() in words or re.match(r"azureml:\S|/subscriptions/|\$\{\{", value) is not None
+
+
+def _compute(manifest: Manifest, reading: Reading) -> None:
+    compute = manifest.get("compute")
+    if compute is None:
+        reading.notes.append(
+            "Without `compute` the job runs on serverless machines, of the size in `resources.instance_type`."
+        )
+    elif not _names(compute, ("local", "serverless")):
+        hint = "Write the cluster's name behind `azureml:`, as in `azureml:gpu-cluster`."
+        reading.problems.append(
+            manifest.problem(("compute",), f"`compute` is {shown(compute)}, which names no cluster.", hint)
+        )
+
+
+def _count(manifest: Manifest, reading: Reading, place: Place) -> int | None:
+    """A number of machines or processes; a text of digits will do, as Azure takes it."""
+    value = manifest.get(*place)
+    number = int(value) if isinstance(value, str) and re.fullmatch(r"[0-9]{1,4}", value) else whole(value)
+    if value is not None and (number is None or number < 1):
+        reading.problems.append(
+            manifest.problem(
+                place, f"`{dotted(place)}` is {shown(value)}; expected a whole number from 1.",
+                "It counts machines." if "instance_count" in place else "It counts the processes of one machine.",
+            )
+        )  # fmt: skip
+        return None
+    return number
+
+
+def _distribution(
+    manifest: Manifest,
+    reading: Reading,
+    start: Start | None,
+    instances: int,
+    processes: int,
+    files: Mapping[str, bytes],
+) -> None:
+    """How the machines and processes find one another."""
+    place: Place = ("distribution",)
+    kind = str(manifest.get("distribution", "type") or "").lower()
+    torchrun = start is not None and start.by == "torchrun"
+    if isinstance(manifest.get("distribution"), dict) and kind not in KINDS:
+        seen = shown(manifest.get("distribution", "type"))
+        reading.problems.append(
+            manifest.problem(
+                (*place, "type"), f"`distribution.type` is {seen}; expected pytorch.",
+                like(kind, KINDS) or "With `type: pytorch` Azure sets RANK, WORLD_SIZE and MASTER_ADDR.",
+            )
+        )  # fmt: skip
+    elif kind in ("tensorflow", "ray") or (kind == "mpi" and not torchrun and not _reads_mpi(files)):
+        reading.problems.append(
+            manifest.problem(
+                (*place, "type"), f"`distribution.type` is {kind}, which does not set RANK and WORLD_SIZE.",
+                "Write `type: pytorch`: its processes are told what torch's process group asks for.",
+            )
+        )  # fmt: skip
+    if not kind and instances > 1 and not torchrun:
+        reading.problems.append(
+            manifest.problem(
+                ("resources", "instance_count"), f"{instances} machines are asked for, but no `distribution`.",
+                "Add `distribution:` with `type: pytorch` and `process_count_per_instance`, or the machines train "
+                "alone.",
+            )
+        )  # fmt: skip
+    if kind and torchrun and processes > 1:
+        reading.problems.append(
+            manifest.problem(
+                (*place, "process_count_per_instance"),
+                f"Azure starts the command {processes} times on each machine, and each time it is a torchrun that "
+                "starts processes of its own.",
+                "Start `python ddp_train.py` and let Azure start the processes; or keep torchrun, with "
+                "process_count_per_instance: 1, --nnodes, --node-rank $NODE_RANK and the address of the first "
+                "machine.",
+            )
+        )  # fmt: skip
+    if start is not None and torchrun and instances > 1:
+        _meeting(manifest, reading, start, instances)
+    if not kind and not torchrun and instances == 1:
+        reading.notes.append("There is no `distribution`: one process on one machine.")
+
+
+def _meeting(manifest: Manifest, reading: Reading, start: Start, instances: int) -> None:
+    """Whether torchruns on several machines can meet."""
+    where = start.flags.get("master_addr", "") or start.flags.get("rdzv_endpoint", "")
+    nodes = start.number("nnodes")
+    place: Place = ("command",)
+    if "standalone" in start.flags or ("nnodes" in start.flags and nodes == 1) or "nnodes" not in start.flags:
+        reading.problems.append(
+            manifest.problem(
+                place, f"each of the {instances} machines starts a torchrun of one node, so that they train alone.",
+                f"Write --nnodes {instances} --node-rank $NODE_RANK --master-addr $MASTER_ADDR --master-port "
+                "$MASTER_PORT.",
+            )
+        )  # fmt: skip
+    elif where.split(":")[0] in ("localhost", "127.0.0.1"):
+        reading.problems.append(
+            manifest.problem(
+                place, f"the machines are to meet at {safe_line(where, 40)}, which each takes for itself.",
+                "Azure puts the first machine's address into $MASTER_ADDR.",
+            )
+        )  # fmt: skip
+    elif start.number("node_rank") is not None and start.flags.get("rdzv_backend", "static") == "static":
+        reading.problems.append(
+            manifest.problem(
+                place, f"every machine starts with --node-rank {start.number('node_rank')}.",
+                "Azure puts the machine's number into $NODE_RANK.",
+            )
+        )  # fmt: skip
+
+
+def _reads_mpi(files: Mapping[str, bytes]) -> bool:
+    """Whether a script of the submission reads what mpirun sets."""
+    return any(b"OMPI_COMM_WORLD" in data for path, data in files.items() if path.endswith((".py", ".sh")))
+
+
+def _code(manifest: Manifest, reading: Reading, start: Start, files: Mapping[str, bytes]) -> None:
+    code, script = manifest.get("code"), start.script
+    if code is None:
+        if isinstance(manifest.get("environment"), str):
+            reading.notes.append(
+                "Without `code` nothing of yours is uploaded: the image has to hold the script."
+            )
+        return
+    if not isinstance(code, str) or not script or "://" in code or code.startswith(("azureml:", "/")):
+        return
+    # Relative to the file itself, not to where `az` is called.
+    folder = [step for step in (PurePosixPath(reading.file).parent / code).parts if step != "."]
+    while ".." in folder[1:]:
+        at = folder.index("..", 1)
+        del folder[at - 1 : at + 1]
+    path = "/".join([*folder, script.removeprefix("./")])
+    if ".." not in folder and path not in files and PurePosixPath(script).name in files:
+        reading.notes.append(
+            f"`code` is relative to this file: {safe_line(path, 60)} is not there, {safe_line(script, 40)} lies above."
+        )
+
+
+def _claim(
+    manifest: Manifest, file: str, start: Start | None, instances: int, processes: int
+) -> Claim | None:
+    if start is None:
+        return None
+    odds: list[Problem] = []
+    each: int | None = processes
+    if start.by == "torchrun":
+        each = start.number("nproc_per_node")
+        if each is None and "nproc_per_node" not in start.flags:
+            each = 1
+        nodes = start.number("nnodes")
+        if nodes is not None and nodes != instances:
+            odds.append(
+                manifest.problem(
+                    ("command",), f"--nnodes {nodes}, but `resources.instance_count` is {instances}.",
+                    "Both count machines.",
+                )
+            )  # fmt: skip
+    elif start.by == "other" and manifest.get("distribution") is None:
+        each = None  # a script of their own may start anything
+    if each is None:
+        return Claim(file, nodes=instances, odds=tuple(odds))
+    how = f"{instances} machine{'s' if instances > 1 else ''} x {each} process{'es' if each > 1 else ''}"
+    return Claim(file, frozenset({instances * each}), how, instances, tuple(odds))

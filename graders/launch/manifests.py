@@ -1,0 +1,258 @@
+"""What the judges of all manifests share: a file is found, read, and held against a schema, and every problem has a
+place and a next step. Nothing here runs anything.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import ValidationError
+
+from lockstep.text import safe_line
+from lockstep.wire import Json
+from lockstep.yamlfile import Document, Place, YamlError, read_yaml
+
+SHOWN = 3
+"""Problems told at once; whoever mends three has learnt what the others are about."""
+PLACEHOLDER = re.compile(r"<[^<>]*>|\bTODO\b|\bFIXME\b|\.\.\.", re.IGNORECASE)
+NVIDIA = "nvidia.com/gpu"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that has to be mended: what is seen and what was expected, the next step, and the line."""
+
+    message: str
+    hint: str
+    line: int = 0
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.message}" if self.line else self.message
+
+
+@dataclass(frozen=True)
+class Claim:
+    """How many processes a launch file starts: every number it may come to, none where it cannot be told.
+
+    `how` is the sum as it is shown to the student, `nodes` the number of machines or pods. `odds` are figures
+    within the file that contradict one another.
+    """
+
+    file: str
+    worlds: frozenset[int] = frozenset()
+    how: str = ""
+    nodes: int | None = None
+    odds: tuple[Problem, ...] = ()
+
+
+@dataclass
+class Reading:
+    """What the judge of one manifest found: a Reading without `problems` earns the points."""
+
+    file: str
+    problems: list[Problem] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    claim: Claim | None = None
+
+    def told(self) -> tuple[str, str]:
+        """The message and the hint for all problems."""
+        first, *others = sorted(self.problems, key=lambda problem: problem.line)[:SHOWN]
+        left = len(self.problems) - 1 - len(others)
+        more = "".join(f" Also, {other}" for other in others) + (f" And {left} more." if left > 0 else "")
+        return f"{self.file}, {first}{more}" if first.line else f"{self.file}: {first}{more}", first.hint
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One document of a file, with what is needed to speak about its places."""
+
+    document: Document
+
+    def get(self, *place: str | int) -> Json:
+        """The value at a place; None when there is none."""
+        value = self.document.value
+        for step in place:
+            if isinstance(value, dict) and isinstance(step, str):
+                value = value.get(step)
+            elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+                value = value[step]
+            else:
+                return None
+        return value
+
+    def problem(self, place: Place, message: str, hint: str) -> Problem:
+        """A problem of the value at a place."""
+        return Problem(message, hint, self.document.line(place))
+
+
+def texts(value: Json) -> list[str]:
+    """The texts of a list; nothing for anything else."""
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
+
+def whole(value: Json) -> int | None:
+    """A whole number; None for everything else, a boolean among it."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def shown(value: Json) -> str:
+    """A value in a message."""
+    if isinstance(value, str):
+        return f'"{safe_line(value, 60)}"'
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None:
+        return "nothing"
+    if isinstance(value, dict | list):
+        return "a mapping" if isinstance(value, dict) else "a list"
+    return f"{value}"[:30]
+
+
+def documents(data: bytes) -> list[Document]:
+    """The documents of a file, with those inside of a Kubernetes List taken out of it. Raises YamlError."""
+    found: list[Document] = []
+    for document in read_yaml(data):
+        value = document.value
+        items = value.get("items") if isinstance(value, dict) else None
+        if (
+            isinstance(value, dict)
+            and str(value.get("kind", "")).endswith("List")
+            and isinstance(items, list)
+        ):
+            found += [
+                Document(item, _below(document.lines, ("items", position)), document.traps)
+                for position, item in enumerate(items)
+            ]
+        else:
+            found.append(document)
+    return found
+
+
+def _below(lines: Mapping[Place, int], place: Place) -> dict[Place, int]:
+    return {where[len(place) :]: line for where, line in lines.items() if where[: len(place)] == place}
+
+
+def nothing_in(data: bytes) -> str:
+    """What a file without any document holds instead."""
+    lines = [line.strip() for line in data.decode("utf-8", "replace").splitlines()]
+    if any(line.startswith("#") for line in lines):
+        return "holds nothing but comments"
+    return "is empty"
+
+
+def named(files: Mapping[str, bytes], stem: str, suffixes: Iterable[str]) -> str | None:
+    """The path of `launch/STEM.SUFFIX`, with the first suffix there is; a hand-in may be the folder launch/ itself."""
+    for folder in ("launch/", ""):
+        for suffix in suffixes:
+            if (path := f"{folder}{stem}{suffix}") in files:
+                return path
+    return None
+
+
+def manifests(files: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+    """The YAML files in launch/ and at the top, by name."""
+    for path in sorted(files):
+        if path.endswith((".yaml", ".yml")) and (path.startswith("launch/") or "/" not in path):
+            yield path, files[path]
+
+
+def readable(data: bytes) -> list[Document]:
+    """The documents of a file; none when it cannot be read."""
+    try:
+        return documents(data)
+    except YamlError:
+        return []
+
+
+# A schema
+
+_TYPES = {
+    "string": "a text",
+    "integer": "a whole number",
+    "number": "a number",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "a mapping",
+    "null": "nothing",
+}
+
+
+def schema_problems(manifest: Manifest, schema: Mapping[str, Any]) -> list[Problem]:
+    """How a document differs from a JSON schema that uses `type`, `required` and `additionalProperties`."""
+    errors = Draft202012Validator(schema).iter_errors(manifest.document.value)
+    return [problem for error in errors for problem in _explained(manifest, error)]
+
+
+def _explained(manifest: Manifest, error: ValidationError) -> Iterator[Problem]:
+    place: Place = tuple(error.absolute_path)
+    where = dotted(place)
+    if error.validator == "type":
+        wanted = error.validator_value if isinstance(error.validator_value, list) else [error.validator_value]
+        expected = " or ".join(_TYPES.get(name, "something else") for name in wanted)
+        yield manifest.problem(
+            place,
+            f"`{where}` is {_kind(error.instance)}, but Kubernetes takes {expected} there and refuses the file.",
+            _type_hint(str(place[-1]) if place else "", error.instance, wanted),
+        )
+    elif error.validator == "required":
+        missing = [key for key in error.validator_value if key not in error.instance]
+        for key in missing[:1]:
+            yield manifest.problem(
+                place,
+                f"`{where}` lacks `{key}`." if where else f"`{key}` is missing.",
+                f"Write `{key}:` there.",
+            )
+    elif error.validator == "additionalProperties":
+        known = list(error.schema.get("properties", ()))
+        for key in error.instance:
+            if key not in known:
+                yield manifest.problem(
+                    (*place, key),
+                    f"there is no field `{safe_line(key, 40)}`"
+                    + (f" in `{where}`." if where else " at the top."),
+                    like(key, known)
+                    or "Look at the indentation: a field belongs where it would mean something.",
+                )
+
+
+def dotted(place: Place) -> str:
+    """A place as people write it: `spec.containers[0].image`."""
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{safe_line(step, 40)}" for step in place)
+    return text.removeprefix(".")
+
+
+def like(key: str, known: Iterable[str]) -> str:
+    """A hint with the field that was probably meant; nothing when none is alike."""
+    by_lower = {name.lower(): name for name in known}
+    close = difflib.get_close_matches(key.lower()[:60], by_lower, n=1, cutoff=0.75)
+    return f"Did you mean `{by_lower[close[0]]}`?" if close else ""
+
+
+def _kind(value: Json) -> str:
+    if isinstance(value, str):
+        return f"the text {shown(value)}"
+    if isinstance(value, bool):
+        return f"the boolean {shown(value)}"
+    if isinstance(value, int | float):
+        return f"the number {shown(value)}"
+    return "empty" if value is None else shown(value)
+
+
+def _type_hint(key: str, value: Json, wanted: list[str]) -> str:
+    if "string" in wanted and isinstance(value, bool | int | float):
+        return f"YAML reads a bare {shown(value)} as a {_kind(value).split()[1]}: put quotes around it, "
+        f'"{shown(value)}".'
+    if "integer" in wanted and isinstance(value, str):
+        return "Take the quotes away, so that it is a number." if value.isdigit() else "Write a whole number."
+    if "array" in wanted and isinstance(value, str):
+        return f'Write every word on its own: {key}: ["python", "ddp_train.py"].'
+    if "array" in wanted and isinstance(value, dict):
+        return "Every item of a list begins with `- `."
+    if value is None:
+        return "What belongs to it has to be indented further than it is; leave it out if nothing does."
+    return "Look at the indentation of what stands there."

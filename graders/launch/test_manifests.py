@@ -1,0 +1,99 @@
+"""Exercise 8, the manifests: a PyTorchJob and an Azure job, read as data, and whether all launch files agree.
+
+What a manifest starts is never run here. Only a script over one of Azure's Python SDKs is: in the sandbox, where the
+probe stands in for the SDK.
+"""
+
+from __future__ import annotations
+
+from graders.launch.agreement import REPORT, disagreements, report_disagreements
+from graders.launch.azure import read_azure
+from graders.launch.azure_script import read_script, script_path
+from graders.launch.jobs import cluster_size
+from graders.launch.manifests import Claim, Reading
+from graders.launch.pytorchjob import read_pytorchjob
+from graders.launch.scripts import MULTI, multi_size
+from lockstep.check import Check
+from lockstep.verdict import CheckEnded, NotChecked
+
+
+def test_pytorchjob(check: Check) -> None:
+    """`launch/pytorchjob.yaml` is a PyTorchJob that the API server, the operator and its pods can work with."""
+    conclude(check, read_pytorchjob(check.files))
+
+
+def test_azure(check: Check) -> None:
+    """`launch/azure_job.yml` is a command job of Azure ML that starts the training."""
+    conclude(check, azure_reading(check))
+
+
+def test_consistent(check: Check) -> None:
+    """All launch files start equally many processes."""
+    multi = claimed(MULTI, multi_size(check))
+    job = read_pytorchjob(check.files).claim
+    for missing, name in (
+        (multi is None, "multi_node"),
+        (job is None or not (job.worlds or job.odds), "pytorchjob"),
+    ):
+        if missing:
+            raise NotChecked(
+                f"Not looked at, because {name} leaves open how many processes there are.",
+                f"Mend {name} first.",
+            )
+    assert multi is not None and job is not None
+    others = [job, *(claim for claim in (cluster_claim(check), azure_claim(check)) if claim is not None)]
+    problems, notes = disagreements(multi, others)
+    more, told = report_disagreements(check.files.get(REPORT), multi)
+    conclude(check, Reading("The launch files", problems + more, notes + told))
+
+
+def open_yet(name: str) -> NotChecked:
+    """What ends the comparison when the file of another check leaves open how many processes it starts."""
+    message = f"Not looked at, because {name} leaves open how many processes there are."
+    return NotChecked(message, f"Mend {name} first.")
+
+
+def claimed(file: str, size: tuple[int, int] | None) -> Claim | None:
+    """What a script comes to that starts so many processes on each of so many nodes."""
+    if size is None:
+        return None
+    nodes, each = size
+    how = f"{nodes} node{'s' if nodes != 1 else ''} x {each} process{'es' if each != 1 else ''}"
+    return Claim(file, frozenset({nodes * each}), how, nodes)
+
+
+def cluster_claim(check: Check) -> Claim | None:
+    """What the job of the cluster comes to: its GPUs, of which each has a process."""
+    return claimed("The cluster's job", cluster_size(check))
+
+
+def azure_claim(check: Check) -> Claim | None:
+    """What the Azure job comes to, where there is one that can be read."""
+    try:
+        return azure_reading(check).claim
+    except CheckEnded:
+        return None  # the check `azure` says why
+
+
+def azure_reading(check: Check) -> Reading:
+    """What the Azure job says: the YAML file, or else the script over an SDK."""
+    reading = read_azure(check.files)
+    if reading is not None:
+        return reading
+    path = script_path(check.files)
+    if path is None:
+        check.fail(
+            "launch/azure_job.yml: there is no such file.",
+            hint="Write a command job of Azure ML's CLI v2: `type: command`, `command`, `code`, `environment`, `compute`.",
+        )
+    seen = check.run("azure_script", values={"script": path})
+    return read_script(path, seen.ranks[0].values, check.files)
+
+
+def conclude(check: Check, reading: Reading) -> None:
+    """End the check with the problems of a manifest, or pass it with its notes."""
+    for note in dict.fromkeys(reading.notes):
+        check.note(note)
+    if reading.problems:
+        message, hint = reading.told()
+        check.fail(message, hint)
