@@ -1,0 +1,392 @@
+"""What can be wrong with what a script started: one sentence for each, with what to try next."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from graders.launch.starts import Endpoint, NodeRun, Start, by_node
+
+TRAINING = "ddp_train.py"
+CONTINUATION = (
+    "A backslash continues a line only as its very last character: nothing may follow it, not even a space or "
+    "a comment, and the next line must belong to the command."
+)
+PUT_IN_TORCHRUN = (
+    "torchrun --nnodes 2 --nproc-per-node 2 ... ddp_train.py starts the processes and tells them apart."
+)
+
+
+class Stage(IntEnum):
+    """How far a script came; the fault of the furthest way to run it is the one worth telling."""
+
+    ENDLESS = 0
+    NOTHING = 1
+    NO_TORCHRUN = 2
+    UNREADABLE = 3
+    NUMBERS = 4
+    SCRIPT = 5
+    MEETING = 6
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A message, a hint, and how far the script came."""
+
+    stage: Stage
+    message: str
+    hint: str
+
+
+def single_fault(path: str, way: Sequence[NodeRun], host: str, files: Iterable[str]) -> Fault | None:
+    """What keeps a script from training on the one node that it runs on."""
+    call = f"`bash {path}`"
+    starts = by_node(way)
+    if fault := early_fault(way, starts, call):
+        return fault
+    (start, *_) = starts[0]
+    if len(starts[0]) > 1:
+        return _twice(call, starts[0])
+    if start.nodes[0] > 1:
+        return Fault(
+            Stage.NUMBERS,
+            f"{call} starts torchrun with --nnodes {_range(start)}: it would wait for {start.nodes[0] - 1} more "
+            f"node{plural(start.nodes[0] - 1)} that nobody starts.",
+            "On one node leave --nnodes out, or write --nnodes 1.",
+        )
+    if fault := _processes_fault(call, start) or script_fault(call, start, files):
+        return fault
+    endpoint = start.endpoint
+    if not endpoint.is_local and endpoint.host not in (host, "10.0.0.1"):
+        return Fault(
+            Stage.MEETING,
+            f"{call} meets at {endpoint}, which is not the node it runs on ({host}).",
+            "On one node use --standalone, which makes a meeting place of its own.",
+        )
+    if start.backend == "static" and start.node_rank != 0:
+        return Fault(
+            Stage.MEETING,
+            f"{call} says that the only node is number {start.node_rank}.",
+            "Leave --node-rank out; the first node is number 0.",
+        )
+    return None
+
+
+def multi_fault(
+    path: str, way: Sequence[NodeRun], hosts: Sequence[str], files: Iterable[str]
+) -> Fault | None:
+    """What keeps two nodes that both run a script from training together, two processes on each."""
+    call = f"`bash {path}`"
+    starts = by_node(way)
+    if fault := early_fault(way, starts, call):
+        return fault
+    for node in (0, 1):
+        own = starts.get(node, [])
+        if not own:
+            return Fault(
+                Stage.NO_TORCHRUN,
+                f"{call} starts torchrun on node {1 - node} alone; on node {node} it starts nothing.",
+                "Every node has to run torchrun: it starts the processes of its own node only.",
+            )
+        if len(own) > 1:
+            return _twice(f"{call} on node {node}", own)
+    team = {node: starts[node][0] for node in (0, 1)}
+    for node, start in team.items():
+        where = f"{call} on node {node}"
+        if start.standalone:
+            return _standalone(where)
+        if start.nodes[1] != 2:
+            return Fault(
+                Stage.NUMBERS,
+                f"{where} starts torchrun with --nnodes {_range(start)}, so it does not wait for the other of the two "
+                "nodes."
+                if start.nodes[1] < 2
+                else f"{where} starts torchrun with --nnodes {_range(start)}, but there are 2 nodes.",
+                "Write --nnodes 2. Without it torchrun takes 1, and each node trains a model of its own.",
+            )
+        if start.processes(2) != 2:
+            return Fault(
+                Stage.NUMBERS,
+                f"{where} starts {_count(start)} on a node; 2 nodes with 2 processes each are asked for.",
+                "--nproc-per-node counts the processes of one node, not of all: write --nproc-per-node 2.",
+            )
+    for node, start in team.items():
+        if fault := script_fault(f"{call} on node {node}", start, files):
+            return fault
+    return meeting_fault(call, team, hosts)
+
+
+def meeting_fault(call: str, team: Mapping[int, Start], hosts: Sequence[str]) -> Fault | None:
+    """Whether the nodes of a team would find one another; each node's only start is given."""
+    nodes = sorted(team)
+    first = team[nodes[0]]
+    for node in nodes:
+        if fault := place_fault(f"{call} on node {node}", team[node]):
+            return fault
+    endpoints = {node: team[node].endpoint for node in nodes}
+    if len({endpoint.host for endpoint in endpoints.values()}) > 1:
+        own = all(_names(endpoints[node], hosts, node) for node in nodes)
+        return Fault(
+            Stage.MEETING,
+            f"{call}: {_each(endpoints)}. Nodes that go to different places never meet.",
+            "Each node names itself: hostname and $HOSTNAME differ from node to node. Hand all of them the first node's."
+            if own
+            else "The rendezvous endpoint must be the same on all nodes, for example $MASTER_ADDR:$MASTER_PORT.",
+        )
+    if len({endpoint.port for endpoint in endpoints.values()}) > 1:
+        return Fault(
+            Stage.MEETING,
+            f"{call}: {_each(endpoints)}. The host is the same but the ports differ, so the nodes never meet.",
+            "Use one port for all nodes, $MASTER_PORT for example, not one that is drawn or computed on each.",
+        )
+    if len({team[node].backend for node in nodes}) > 1:
+        return Fault(
+            Stage.MEETING,
+            f"{call}: the nodes use different rendezvous backends, "
+            f"{' and '.join(team[node].backend for node in nodes)}.",
+            "Give every node the same --rdzv-backend, c10d.",
+        )
+    if first.backend != "static" and len({team[node].rdzv_id for node in nodes}) > 1:
+        ids = _each({node: team[node].rdzv_id for node in nodes}, "has the id ")
+        return Fault(
+            Stage.MEETING,
+            f"{call}: {ids}. Nodes with different ids take one another for other jobs and never meet.",
+            "Use one --rdzv-id for all nodes: a fixed word or the job's number, not $RANDOM, $$, a time or a node's name.",
+        )
+    ranks = [team[node].node_rank for node in nodes]
+    if first.backend == "static" and sorted(ranks) != list(range(len(nodes))):
+        told = _each({node: str(team[node].node_rank) for node in nodes}, "has the number ")
+        return Fault(
+            Stage.MEETING,
+            f"{call}: {told}. Without --rdzv-backend c10d torchrun goes by --node-rank, and here the nodes do not get "
+            f"0 to {len(nodes) - 1}.",
+            'Hand on the number of the node, --node-rank "$NODE_RANK"; without the option it is 0 everywhere. Or use '
+            "--rdzv-backend c10d with --rdzv-endpoint, where nobody needs a number.",
+        )
+    scripts = {team[node].script_name for node in nodes}
+    if len(scripts) > 1:
+        return Fault(
+            Stage.SCRIPT,
+            f"{call}: the nodes start different scripts, {' and '.join(sorted(scripts))}.",
+            "All nodes run the same script.",
+        )
+    return None
+
+
+def place_fault(where: str, start: Start) -> Fault | None:
+    """What is wrong with the place that one node was told to meet at."""
+    endpoint = start.endpoint
+    if endpoint.is_local:
+        said = f"{where} meets at {endpoint}" if endpoint.host else f"{where} names no place to meet"
+        return Fault(
+            Stage.MEETING,
+            f"{said}: localhost is another machine on each node, so the nodes never meet."
+            if endpoint.host
+            else f"{said}, so torchrun takes localhost, which is another machine on each node.",
+            'Name a host that all nodes can reach, the first of them: --rdzv-endpoint "$MASTER_ADDR:$MASTER_PORT".'
+            + (
+                " With --rdzv-backend c10d torchrun does not look at --master-addr."
+                if start.backend != "static" and "--master" in start.command
+                else ""
+            ),
+        )
+    if not re.fullmatch(r"[\w.:-]+", endpoint.host):
+        return Fault(
+            Stage.MEETING,
+            f"{where} meets at {endpoint}, which is no name of a host.",
+            "Is something in it that the shell should have filled in? Double quotes let it do so, single ones do not.",
+        )
+    if not endpoint.port or not (endpoint.port.isdigit() and 0 < int(endpoint.port) < 65536):
+        return Fault(
+            Stage.MEETING,
+            f"{where} meets at {endpoint}, "
+            + (
+                "without a port."
+                if not endpoint.port
+                else f"but {endpoint.port} is no port that nodes can agree on."
+            ),
+            "Write HOST:PORT with one free port above 1023 for all nodes, for example 29500.",
+        )
+    return None
+
+
+def _names(endpoint: Endpoint, hosts: Sequence[str], node: int) -> bool:
+    return node < len(hosts) and endpoint.host in (hosts[node].lower(), f"10.0.0.{node + 1}")
+
+
+def _each(values: Mapping[int, object], verb: str = "meets at ") -> str:
+    told = [f"node {node} {verb}{value}" for node, value in values.items()]
+    return f"{', '.join(told[:-1])} and {told[-1]}" if len(told) > 1 else told[0]
+
+
+def script_fault(call: str, start: Start, files: Iterable[str]) -> Fault | None:
+    """Whether what torchrun starts is a training script that lies where torchrun looks for it."""
+    known = {file.rpartition("/")[2] for file in files if file.endswith(".py")} | {TRAINING}
+    if start.script_name not in known:
+        if not start.script.strip() or start.script.startswith(("-", "#", "\\")):
+            return Fault(
+                Stage.SCRIPT,
+                f"{call} starts torchrun without a script: it takes `{start.script}` for one.",
+                CONTINUATION,
+            )
+        return Fault(
+            Stage.SCRIPT,
+            f"{call} starts {start.script} with torchrun, and no such file was handed in.",
+            f"Start {TRAINING}; torchrun's own options stand in front of it, the script's behind it.",
+        )
+    if not start.there and not start.script.startswith(("/", "~")):
+        return Fault(
+            Stage.SCRIPT,
+            f"{call} starts torchrun in the folder {_folder(start)} with {start.script}, and there is no such file "
+            "from there.",
+            'Change to the folder of the script first: cd "$(dirname "$0")/.." leads from launch/ to the folder above.',
+        )
+    return None
+
+
+def _folder(start: Start) -> str:
+    return "that was handed in" if start.folder in ("", ".") else start.folder
+
+
+def _processes_fault(call: str, start: Start) -> Fault | None:
+    if start.nproc is not None:
+        return None
+    return Fault(
+        Stage.NUMBERS,
+        f"{call} starts {_count(start)}.",
+        "--nproc-per-node takes a number from 1 on, or gpu for one process for each GPU.",
+    )
+
+
+def _count(start: Start) -> str:
+    if start.nproc == 1 and "nproc" not in start.command:
+        return "one process (no --nproc-per-node, so torchrun takes 1)"
+    if start.nproc is None:
+        given = re.search(r"--nproc[-_]per[-_]node[= ](\S*)", start.command)
+        return (
+            f"no countable number of processes (--nproc-per-node {given[1] if given else 'without a number'})"
+        )
+    return f"{start.nproc} process{'' if start.nproc == 1 else 'es'}"
+
+
+def _range(start: Start) -> str:
+    least, most = start.nodes
+    return str(most) if least == most else f"{least}:{most}"
+
+
+def plural(count: int) -> str:
+    """The ending of a word that is counted."""
+    return "" if count == 1 else "s"
+
+
+def _twice(call: str, starts: Sequence[Start]) -> Fault:
+    return Fault(
+        Stage.NUMBERS,
+        f"{call} starts torchrun {len(starts)} times on one node.",
+        "Once on each node is enough: torchrun starts all processes of its node by itself.",
+    )
+
+
+def _standalone(call: str) -> Fault:
+    return Fault(
+        Stage.NUMBERS,
+        f"{call} starts torchrun with --standalone, which makes a meeting place of its own on every node: the nodes "
+        "never meet.",
+        'Take --standalone out; write --nnodes 2 and --rdzv-endpoint "$MASTER_ADDR:$MASTER_PORT".',
+    )
+
+
+# Scripts that do not come as far as torchrun
+
+
+def early_fault(way: Sequence[NodeRun], starts: Mapping[int, Sequence[Start]], call: str) -> Fault | None:
+    """What keeps a script from coming as far as a torchrun that takes its command line."""
+    for run in way:
+        if run.status is None:
+            return Fault(
+                Stage.ENDLESS,
+                f"{call} did not come to an end, though what it starts ends at once here.{last_lines(run)}",
+                "Is there a loop that waits for something, or a question to somebody at the keyboard?",
+            )
+    if not any(starts.values()):
+        return nothing_fault(way[0] if way else NodeRun(0, None, "", ()), call)
+    for own in starts.values():
+        for start in own:
+            if start.kind != "torchrun":
+                return no_torchrun_fault(start, call)
+            if start.problem:
+                return unreadable_fault(start, call)
+    return None
+
+
+def nothing_fault(run: NodeRun, call: str) -> Fault:
+    """The script ended, and started nothing on the way."""
+    ended = "to its end" if run.status == 0 else f"until it ended with status {run.status}"
+    hint = _shell_hint(run.output) or (
+        "It prints the command instead of running it: take the echo and the quotes away."
+        if re.search(r"torchrun|torch\.distributed", run.output)
+        else "Does it leave by exit or return before that line, or is the line a comment or in a function that is not called?"
+        if run.status == 0
+        else "Run it in a terminal; `bash -x` shows every line that it comes to."
+    )
+    return Fault(Stage.NOTHING, f"{call} ran {ended} and started no torchrun.{last_lines(run)}", hint)
+
+
+def no_torchrun_fault(start: Start, call: str) -> Fault:
+    """The script started something else."""
+    if start.kind == "submits":
+        return Fault(
+            Stage.NO_TORCHRUN,
+            f"{call} hands a job to a scheduler with {start.program} and starts no torchrun itself.",
+            "This file is what runs on a node. The file for the scheduler is another one, train.slurm, .pbs or .lsf.",
+        )
+    if start.kind == "other":
+        return Fault(
+            Stage.NO_TORCHRUN,
+            f"{call} starts the processes with {start.program}; the exercise is about torchrun.",
+            PUT_IN_TORCHRUN,
+        )
+    return Fault(
+        Stage.NO_TORCHRUN,
+        f"{call} starts {start.script or 'the script'} with python: that is one process, which knows of no others.",
+        PUT_IN_TORCHRUN,
+    )
+
+
+def unreadable_fault(start: Start, call: str) -> Fault:
+    """Torchrun refuses its command line."""
+    hint = "Compare with `torchrun --help`. Its own options stand in front of the script, the script's behind it."
+    if "required" in start.problem:
+        hint = f"The script to start, {TRAINING}, is missing at the end, or the line breaks off before it. {CONTINUATION}"
+    if "PET_" in start.problem:
+        hint = "Variables that begin with PET_ set torchrun's options; flags among them take 0 or 1."
+    return Fault(
+        Stage.UNREADABLE, f"{call}: torchrun does not take `{start.command}`: {start.problem}.", hint
+    )
+
+
+def last_lines(run: NodeRun) -> str:
+    """The end of what a script printed, as a sentence."""
+    lines = [line.strip() for line in run.output.splitlines() if line.strip()]
+    return f" Its last lines: {' | '.join(line[:160] for line in lines[-3:])}" if lines else ""
+
+
+_SHELL_HINTS: Sequence[tuple[str, Callable[[re.Match[str]], str]]] = (
+    (r"\\r'|\r", lambda _: "The file has the line ends of Windows: save it with LF, for example with `sed -i 's/\\r$//' FILE`."),
+    (r"--?[\w-]+\S*: command not found", lambda _: CONTINUATION),
+    (r"(\w+): unbound variable", lambda match: f"Nothing sets {match[1]}. A node is given NODE_RANK, MASTER_ADDR and MASTER_PORT."),
+    (r"(\S+): parameter (?:null or not set|not set)", lambda match: f"Nothing sets {match[1]}. A node is given NODE_RANK, MASTER_ADDR and MASTER_PORT."),
+    (r"cd: (\S+): No such file", lambda _: "That folder is only on your own machine: begin from the script's, \"$(dirname \"$0\")\"."),
+    (r"syntax error|unexpected (?:EOF|end of file)", lambda _: "The shell cannot read the file: look for a quote, an if or a loop that is not closed."),
+    (r"is not written yet", lambda _: "This part of the template is not filled in yet."),
+    (r"(\S+): command not found", lambda match: f"There is no program {match[1]} where this is graded; torchrun and what schedulers offer are there."),
+)  # fmt: skip
+
+
+def _shell_hint(output: str) -> str:
+    for pattern, hint in _SHELL_HINTS:
+        if match := re.search(pattern, output):
+            return hint(match)
+    return ""

@@ -1,0 +1,223 @@
+"""Jobs for a cluster: what the top of the file asks for, and whether what it then starts fits that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from graders.launch.faults import Fault, Stage, early_fault, meeting_fault, place_fault, plural, script_fault
+from graders.launch.headers import LSF, PBS, SLURM, Header, read_header, scheduler_of
+from graders.launch.scripts import MOST_NODES, Lab, batch, choose, single_run
+from graders.launch.starts import Endpoint, NodeRun, Start, by_node
+from lockstep.check import Check
+
+# `train.slurm` and so on; the suffixes that people use besides.
+SUFFIXES = (".slurm", ".sbatch", ".pbs", ".qsub", ".lsf", ".bsub", ".sh")
+
+
+def find_jobs(check: Check) -> list[tuple[str, Header]]:
+    """Every file of a job and its header, those with the exercise's own name first."""
+    folders = ("launch/",) if any(path.startswith("launch/") for path in check.files) else ("", "launch/")
+    found = []
+    for path in sorted(check.files):
+        folder, _, name = path.rpartition("/")
+        if (folder + "/" if folder else "") not in folders or not name.endswith(SUFFIXES):
+            continue
+        text = check.files[path].decode("utf-8", "replace")
+        scheduler = scheduler_of(path, text)
+        if scheduler is not None and not name.startswith("torchrun_"):
+            found.append((path, read_header(scheduler, text)))
+    return sorted(found, key=lambda job: not job[0].rpartition("/")[2].startswith("train."))
+
+
+def header_fault(path: str, header: Header) -> Fault | None:
+    """What is wrong with the directives themselves."""
+    scheduler = header.scheduler
+    if scheduler.needs_shebang and not header.shebang:
+        return Fault(
+            Stage.NOTHING,
+            f"{scheduler.submit} refuses {path}: its first line is not `#!/bin/bash`.",
+            "The first two characters of the file have to be #!, with nothing in front, not even an empty line.",
+        )
+    if header.unread and header.command:
+        late = header.unread[0]
+        return Fault(
+            Stage.UNREADABLE,
+            f"{path}: {scheduler.submit} does not read line {late.number}, `{late.text[:80]}`. The first command, in line "
+            f"{header.command.number}, `{header.command.text[:60]}`, ends the part that it reads.",
+            f"Move all {scheduler.prefix} lines above the first command.",
+        )
+    if not header.directives:
+        return Fault(
+            Stage.NOTHING,
+            f"{path} asks {scheduler.name} for nothing: no line begins with {scheduler.prefix}.",
+            f"Such a line begins in the first column with exactly {scheduler.prefix}, for example `{scheduler.example}`.",
+        )
+    if header.problems:
+        more = f" ({len(header.problems) - 1} more like this)" if len(header.problems) > 1 else ""
+        return Fault(
+            Stage.UNREADABLE,
+            f"{path}: {header.problems[0]}{more}.",
+            f"Compare with the manual page of {scheduler.submit}.",
+        )
+    if header.walltime is None:
+        return Fault(
+            Stage.NUMBERS,
+            f"{path} asks for no limit on the time (walltime): the queue's own applies, minutes on many clusters.",
+            f"Add the longest time that the training may take, for example `{scheduler.example}`.",
+        )
+    if not header.gpus_per_node:
+        return Fault(Stage.NUMBERS, f"{path} asks for no GPU.", f"Add {_gpu_example(header)}.")
+    return None
+
+
+def _gpu_example(header: Header) -> str:
+    return {
+        SLURM.name: "`#SBATCH --gres=gpu:2`, which is GPUs on each node",
+        PBS.name: "`ngpus=2` to the chunk: `#PBS -l select=2:ncpus=8:ngpus=2`",
+        LSF.name: '`#BSUB -gpu "num=2"`, which is GPUs on each host',
+    }[header.scheduler.name]
+
+
+def body_fault(check: Check, path: str, header: Header) -> Fault | None:
+    """Run the job's commands as its first node would, and compare what starts where with the header."""
+    if header.nodes > MOST_NODES:
+        return Fault(
+            Stage.NUMBERS,
+            f"{path} asks for {header.nodes} nodes.",
+            "Two nodes with two GPUs each are enough.",
+        )
+    lab = Lab.draw(check.rng, header.nodes)
+    environment = batch(lab, header)
+    own = path.rpartition("/")[0]
+    ways = [[single_run(path, "", environment)]]
+    if own:
+        # Submitted from the folder of the launch files.
+        moved = {name: f"@WORK/{own}" if value == "@WORK" else value for name, value in environment.items()}
+        ways.append([single_run(path, own, moved)])
+    return choose(check, lab, ways, lambda runs: job_fault(path, header, runs, lab, check.files)).fault
+
+
+def job_fault(
+    path: str, header: Header, runs: Sequence[NodeRun], lab: Lab, files: Mapping[str, bytes]
+) -> Fault | None:
+    """What is wrong with what a job started."""
+    starts = by_node(runs)
+    every = [start for own in starts.values() for start in own]
+    if every and all(start.kind == "python" and "RANK" in start.places for start in every):
+        return _without_torchrun(path, header, every)
+    if fault := early_fault(runs, starts, path):
+        return fault
+    busy = {node: own for node, own in starts.items() if own}
+    for node, own in busy.items():
+        if len(own) > 1:
+            return _several(path, header, node, own)
+    team = {node: own[0] for node, own in sorted(busy.items())}
+    if fault := _numbers(path, header, team):
+        return fault
+    for node, start in team.items():
+        if fault := script_fault(f"{path} on node {node}", start, files):
+            return fault
+    return meeting_fault(path, team, lab.hosts) if header.nodes > 1 else None
+
+
+def _several(path: str, header: Header, node: int, starts: Sequence[Start]) -> Fault:
+    each = starts[0].processes(header.gpus_per_node or 1) or 1
+    hint = "Start torchrun once on each node; it starts the processes of its node by itself."
+    if header.scheduler is SLURM:
+        hint += " srun starts one copy for each task: ask for --ntasks-per-node=1."
+    return Fault(
+        Stage.NUMBERS,
+        f"{path} starts torchrun {len(starts)} times on node {node}, and each starts {each} process{'es' * (each != 1)}.",
+        hint,
+    )
+
+
+def _numbers(path: str, header: Header, team: Mapping[int, Start]) -> Fault | None:
+    """Nodes and GPUs: as many as were asked for."""
+    gpus = header.gpus_per_node or 0
+    for node, start in team.items():
+        count = start.processes(gpus)
+        if count is None or count != gpus:
+            told = f"{count} process{'es' * (count != 1)}" if count else "no countable number of processes"
+            return Fault(
+                Stage.NUMBERS,
+                f"{path} asks for {gpus} GPU{plural(gpus)} on each node, but torchrun starts {told} there.",
+                "One process for each GPU: make --nproc-per-node and the number of GPUs asked for the same."
+                + (" Without --nproc-per-node torchrun starts one." if "nproc" not in start.command else ""),
+            )
+        if start.nodes[1] != header.nodes:
+            asked = f"{header.nodes} node{plural(header.nodes)}"
+            return Fault(
+                Stage.NUMBERS,
+                f"{path} asks {header.scheduler.name} for {asked}, but torchrun is told --nnodes {start.nodes[1]}"
+                + (" (its default)." if "nnodes" not in start.command and start.nodes[1] == 1 else "."),
+                _nodes_hint(header, start),
+            )
+        if start.standalone and header.nodes > 1:
+            return Fault(
+                Stage.NUMBERS,
+                f"{path} starts torchrun with --standalone on node {node}: the nodes never meet.",
+                "Take --standalone out and let all nodes meet at the first one with --rdzv-endpoint.",
+            )
+    if len(team) != header.nodes:
+        starter = {"Slurm": "srun", "PBS": "pbsdsh", "LSF": "blaunch"}[header.scheduler.name]
+        return Fault(
+            Stage.NUMBERS,
+            f"{path} starts torchrun on {len(team)} of {header.nodes} nodes; it would wait for the other in vain.",
+            f"The commands of the file run on the first node only. {starter} runs a command on every node.",
+        )
+    return None
+
+
+def _nodes_hint(header: Header, start: Start) -> str:
+    if header.scheduler is LSF and header.nodes == 1 and start.nodes[1] > 1:
+        return 'span[hosts=1] keeps all slots on one host. For two hosts ask for `-n 4 -R "span[ptile=2]"`, or the like.'
+    variable = {"Slurm": '"$SLURM_JOB_NUM_NODES"', "PBS": '"$(sort -u "$PBS_NODEFILE" | wc -l)"', "LSF": "2"}
+    return f"Make both the same, for example --nnodes {variable[header.scheduler.name]}."
+
+
+def _without_torchrun(path: str, header: Header, starts: Sequence[Start]) -> Fault | None:
+    """One task for each GPU, each told its place by variables: what torchrun would do."""
+    gpus, nodes = header.gpus_per_node or 0, header.nodes
+    world = gpus * nodes
+    hint = (
+        "Without torchrun every process needs RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, for example "
+        "from SLURM_PROCID, SLURM_LOCALID and SLURM_NTASKS, in the environment of the task itself, not of the job's file."
+    )
+    if len(starts) != world:
+        return Fault(
+            Stage.NUMBERS,
+            f"{path} starts {len(starts)} process{'es' * (len(starts) != 1)}, but asks for {gpus} GPU{plural(gpus)} on each of "
+            f"{nodes} node{plural(nodes)}.",
+            "One process for each GPU, or torchrun once on each node.",
+        )
+    for name, wanted in (
+        ("RANK", {str(rank) for rank in range(world)}),
+        ("WORLD_SIZE", {str(world)}),
+        ("LOCAL_RANK", {str(rank) for rank in range(gpus)}),
+    ):
+        seen = {start.places.get(name, "") for start in starts}
+        if seen != wanted:
+            return Fault(
+                Stage.NUMBERS,
+                f"{path} starts {world} processes, and their {name} are {_listed(seen)}, not {_listed(wanted)}.",
+                hint,
+            )
+    addresses = {start.places.get("MASTER_ADDR", "") for start in starts}
+    ports = {start.places.get("MASTER_PORT", "") for start in starts}
+    if len(addresses) > 1 or len(ports) > 1:
+        return Fault(Stage.MEETING, f"{path} gives its processes different places to meet.", hint)
+    place = Start("torchrun", 0, "", endpoint=Endpoint(min(addresses).lower(), min(ports)), backend="static")
+    return place_fault(path, place) if nodes > 1 else None
+
+
+def _listed(values: set[str]) -> str:
+    return ", ".join(value or "(not set)" for value in sorted(values))
+
+
+def cluster_size(check: Check) -> tuple[int, int] | None:
+    """Nodes and GPUs on each that the job asks for; None when that cannot be told."""
+    for path, header in find_jobs(check):
+        if header_fault(path, header) is None and header.gpus_per_node:
+            return header.nodes, header.gpus_per_node
+    return None

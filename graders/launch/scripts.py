@@ -1,0 +1,315 @@
+"""Runs launch scripts in the sandbox, in the ways in which a course, a scheduler or a person would."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from numpy.random import Generator
+
+from graders.launch.faults import TRAINING, Fault, Stage, multi_fault, single_fault
+from graders.launch.headers import LSF, PBS, SLURM, Header
+from graders.launch.starts import NodeRun, read_ways
+from lockstep.check import Check
+from lockstep.verdict import CheckEnded, Failed, Hung
+from lockstep.wire import Json
+
+SINGLE, MULTI = "torchrun_single.sh", "torchrun_multi.sh"
+# A script that only starts stand-ins takes a tenth of a second; this is for one that waits.
+SCRIPT_SECONDS = 6.0
+GPUS = 2
+MOST_NODES = 16
+# A script may look for something that only exists where it will run.
+PLACEHOLDER = b'raise SystemExit("only the launch files are looked at here")\n'
+READS_ARGUMENTS = re.compile(r"\$\{?[1-9]\b|\bgetopts?\b|\bshift\b")
+
+Way = list[dict[str, Json]]
+Judge = Callable[[Sequence[NodeRun]], Fault | None]
+
+
+@dataclass(frozen=True)
+class Lab:
+    """The machines that exist for one check: their names, a port and the number of a job."""
+
+    hosts: tuple[str, ...]
+    port: int
+    job: int
+
+    @staticmethod
+    def draw(rng: Generator, nodes: int = 2) -> Lab:
+        """Names and numbers that no script can know beforehand."""
+        numbers = rng.choice(900, size=nodes, replace=False) + 100
+        letters = "".join(rng.choice(list("abcdefghkmnprstuvwxyz"), size=4))
+        hosts = tuple(f"{letters}{number}" for number in numbers)
+        return Lab(hosts, int(rng.integers(20_000, 45_000)), int(rng.integers(100_000, 1_000_000)))
+
+    def values(self, ways: Sequence[Way]) -> dict[str, Json]:
+        """What the probe is told."""
+        cluster: Json = {"hosts": list(self.hosts), "gpus": GPUS, "slots": 1}
+        return {"ways": list(ways), "cluster": cluster, "seconds": SCRIPT_SECONDS}
+
+    def node(self, node: int) -> dict[str, str]:
+        """The environment that the template says a node has."""
+        return {"NODE_RANK": str(node), "MASTER_ADDR": self.hosts[0], "MASTER_PORT": str(self.port)}
+
+    def data(self) -> dict[str, dict[str, bytes]]:
+        """The file of hosts that PBS and LSF write."""
+        return {"job": {"hosts": "".join(f"{host}\n" for host in self.hosts).encode()}}
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The best way to run a script: how, what came of it, and what was wrong with it, if anything."""
+
+    way: Way
+    runs: list[NodeRun]
+    fault: Fault | None
+
+
+def path_of(check: Check, name: str) -> str | None:
+    """Where a launch file lies; a hand-in of nothing but them may have no folder `launch`."""
+    return next((path for path in (f"launch/{name}", name) if path in check.files), None)
+
+
+def insist_on(check: Check, name: str) -> str:
+    """The path of a launch file. Raises Failed when there is none."""
+    path = path_of(check, name)
+    if path is not None:
+        return path
+    elsewhere = next((path for path in sorted(check.files) if path.endswith(f"/{name}")), None)
+    there = f" There is {elsewhere}; move it there." if elsewhere else ""
+    raise Failed(
+        f"There is no launch/{name} in what you handed in.{there}", "The template has a place for it."
+    )
+
+
+def choose(check: Check, lab: Lab, ways: Sequence[Way], judge: Judge) -> Chosen:
+    """Run the first way, and only if something is wrong with it the others; the first without a fault, or the
+    one that came furthest.
+    """
+    tried: list[Chosen] = []
+    for group in (ways[:1], ways[1:]):
+        if not group:
+            continue
+        seen = check.run(
+            "record",
+            values=lab.values(group),
+            data=lab.data(),
+            files=missing_files(check),
+            seconds=check_seconds(group),
+        )
+        for way, runs in zip(group, read_ways(seen.ranks[0].values.get("ways")), strict=False):
+            tried.append(Chosen(way, runs, judge(runs)))
+            if tried[-1].fault is None:
+                return tried[-1]
+        if not tried or (tried[-1].fault and tried[-1].fault.stage is Stage.ENDLESS):
+            break
+    if not tried:
+        raise Failed(
+            "What the script started could not be recorded.", "Does it write to files that are not its own?"
+        )
+    return max(tried, key=lambda chosen: chosen.fault.stage if chosen.fault else -1)
+
+
+def check_seconds(ways: Sequence[Way]) -> float:
+    """A wall limit above the scripts' own, the sum of which only a submission of endless ones could need."""
+    return 2 * SCRIPT_SECONDS + sum(len(way) for way in ways) + 5.0
+
+
+def missing_files(check: Check) -> dict[str, bytes]:
+    """A training script to start, where none was handed in: that is another exercise."""
+    return {} if TRAINING in check.files else {TRAINING: PLACEHOLDER}
+
+
+def end(fault: Fault) -> None:
+    """End the check with a fault."""
+    raise (Hung if fault.stage is Stage.ENDLESS else Failed)(fault.message, fault.hint)
+
+
+def run_single(check: Check, path: str) -> Chosen:
+    """Run torchrun_single.sh as the only node."""
+    lab = Lab.draw(check.rng, 1)
+    ways = [[single_run(path, folder)] for folder in _folders(path)]
+    if READS_ARGUMENTS.search(_source(check, path)):
+        ways += [[single_run(path, "", arguments=[word])] for word in (str(GPUS), TRAINING)]
+    return choose(check, lab, ways, lambda runs: single_fault(path, runs, lab.hosts[0], check.files))
+
+
+def run_multi(check: Check, path: str) -> tuple[Chosen, Lab]:
+    """Run torchrun_multi.sh as both of two nodes, and tell it in several ways which of them it is."""
+    lab = Lab.draw(check.rng)
+
+    def judge(runs: Sequence[NodeRun]) -> Fault | None:
+        return multi_fault(path, runs, lab.hosts, check.files)
+
+    plain = [_both(lab, path, folder) for folder in _folders(path)]
+    ways = [*plain, _both(lab, path, "", scheduler=True)]
+    if READS_ARGUMENTS.search(_source(check, path)):
+        ways += [_both(lab, path, "", arguments=arguments) for arguments in _arguments(lab)]
+    chosen = choose(check, lab, ways, judge)
+    if chosen.fault is None or chosen.fault.stage is Stage.ENDLESS:
+        return chosen, lab
+    # A script may compare the name of its node with the one that all shall meet at.
+    named = {
+        start.endpoint.host for run in chosen.runs for start in run.starts if not start.endpoint.is_local
+    }
+    host = next(
+        (name for name in sorted(named) if name not in lab.hosts and re.fullmatch(r"[\w.-]+", name)), None
+    )
+    if host is not None:
+        renamed = Lab((host, lab.hosts[1]), lab.port, lab.job)
+        other = choose(check, renamed, [_both(renamed, path, "")], judge)
+        if other.fault is None:
+            return other, renamed
+    return chosen, lab
+
+
+def _both(
+    lab: Lab,
+    path: str,
+    folder: str,
+    *,
+    scheduler: bool = False,
+    arguments: Callable[[int], list[str]] | None = None,
+) -> Way:
+    way = []
+    for node in range(len(lab.hosts)):
+        environment = lab.node(node)
+        if scheduler:
+            environment |= any_scheduler(lab, node)
+        way.append(single_run(path, folder, environment, arguments(node) if arguments else [], node))
+    return way
+
+
+def single_run(
+    path: str,
+    folder: str,
+    environment: Mapping[str, str] | None = None,
+    arguments: Sequence[str] = (),
+    node: int = 0,
+) -> dict[str, Json]:
+    """One run of a script as one node, as the probe is told of it."""
+    return {
+        "script": path,
+        "folder": folder,
+        "node": node,
+        "environment": dict(environment or {}),
+        "arguments": list(arguments),
+    }
+
+
+def _folders(path: str) -> list[str]:
+    """Where a person might stand who starts the script: in the folder handed in, or in the script's own."""
+    own = path.rpartition("/")[0]
+    return ["", own] if own else [""]
+
+
+def _arguments(lab: Lab) -> list[Callable[[int], list[str]]]:
+    address, port = lab.hosts[0], str(lab.port)
+    return [
+        lambda node: [str(node)],
+        lambda node: [address],
+        lambda node: [str(node), address],
+        lambda node: [address, str(node)],
+        lambda node: [str(node), address, port],
+        lambda node: [address, port, str(node)],
+        lambda node: [address, port],
+        lambda node: [address, TRAINING],
+        lambda node: [f"{address}:{port}", str(node)],
+        lambda node: ["2", str(node), address, port],
+        lambda node: ["--node-rank", str(node), "--master-addr", address, "--master-port", port],
+        lambda node: ["-r", str(node), "-a", address, "-p", port],
+    ]
+
+
+def _source(check: Check, path: str) -> str:
+    return check.files[path].decode("utf-8", "replace")
+
+
+# What schedulers tell a job
+
+
+def any_scheduler(lab: Lab, node: int) -> dict[str, str]:
+    """The variables of every scheduler at once, one task on each node."""
+    count = len(lab.hosts)
+    header = Header(SLURM, (), (), None, True, nodes=count, tasks_per_node=1, gpus_per_node=GPUS)
+    told = {**_slurm(lab, header, node), **_pbs(lab, header, node), **_lsf(lab, header)}
+    more = {
+        "NNODES": count,
+        "NUM_NODES": count,
+        "GROUP_RANK": node,
+        "RANK": node,
+        "OMPI_COMM_WORLD_RANK": node,
+    }
+    return {**told, **{name: str(value) for name, value in more.items()}}
+
+
+def batch(lab: Lab, header: Header) -> dict[str, str]:
+    """The variables of a job's own script, which runs on the first node."""
+    if header.scheduler is SLURM:
+        return _slurm(lab, header, 0)
+    return _pbs(lab, header, 0) if header.scheduler is PBS else _lsf(lab, header)
+
+
+def _slurm(lab: Lab, header: Header, node: int) -> dict[str, str]:
+    nodes, per_node, gpus = str(len(lab.hosts)), header.tasks_per_node, header.gpus_per_node
+    letters = lab.hosts[0].rstrip("0123456789")
+    numbers = ",".join(host.removeprefix(letters) for host in lab.hosts)
+    hosts = f"{letters}[{numbers}]" if len(lab.hosts) > 1 else lab.hosts[0]
+    tasks = str(len(lab.hosts) * (per_node or 1))
+    told = {
+        "SLURM_JOB_ID": str(lab.job), "SLURM_JOBID": str(lab.job), "SLURM_JOB_NAME": "job",
+        "SLURM_JOB_NODELIST": hosts, "SLURM_NODELIST": hosts, "SLURM_JOB_NUM_NODES": nodes, "SLURM_NNODES": nodes,
+        "SLURM_NODEID": str(node), "SLURM_PROCID": str(node), "SLURM_LOCALID": "0", "SLURM_CPUS_ON_NODE": "8",
+        "SLURM_SUBMIT_DIR": "@WORK", "SLURM_SUBMIT_HOST": "login", "SLURM_JOB_PARTITION": "gpu",
+        "SLURM_LAUNCH_NODE_IPADDR": "10.0.0.1", "SLURMD_NODENAME": lab.hosts[node], "SLURM_CPUS_PER_TASK": "8",
+        "SLURM_RESTART_COUNT": "0", "SLURM_TMPDIR": "/tmp",
+    }  # fmt: skip
+    if per_node:
+        told |= {"SLURM_NTASKS": tasks, "SLURM_NPROCS": tasks, "SLURM_NTASKS_PER_NODE": str(per_node)}
+        told["SLURM_TASKS_PER_NODE"] = f"{per_node}(x{nodes})" if len(lab.hosts) > 1 else str(per_node)
+    if gpus:
+        told |= {"SLURM_GPUS_ON_NODE": str(gpus), "SLURM_GPUS_PER_NODE": str(gpus)}
+        told |= {"SLURM_GPUS": str(gpus * len(lab.hosts)), "SLURM_JOB_GPUS": ",".join(map(str, range(gpus)))}
+    return told
+
+
+def _pbs(lab: Lab, header: Header, node: int) -> dict[str, str]:
+    return {
+        "PBS_JOBID": f"{lab.job}.server", "PBS_JOBNAME": "job", "PBS_O_WORKDIR": "@WORK", "PBS_O_HOST": "login",
+        "PBS_NODEFILE": "/data/job/hosts", "PBS_NODENUM": str(node), "PBS_TASKNUM": str(node + 1),
+        "PBS_NUM_NODES": str(len(lab.hosts)), "PBS_ENVIRONMENT": "PBS_BATCH", "NCPUS": "8", "PBS_QUEUE": "gpu",
+        "PBS_JOBDIR": "@WORK", "PBS_NGPUS": str(header.gpus_per_node or 0),
+    }  # fmt: skip
+
+
+def _lsf(lab: Lab, header: Header) -> dict[str, str]:
+    slots = header.tasks_per_node or 1
+    return {
+        "LSB_JOBID": str(lab.job), "LSB_JOBNAME": "job", "LS_SUBCWD": "@WORK", "LSB_SUBCWD": "@WORK",
+        "LSB_HOSTS": " ".join(host for host in lab.hosts for _ in range(slots)),
+        "LSB_MCPU_HOSTS": " ".join(f"{host} {slots}" for host in lab.hosts),
+        "LSB_DJOB_HOSTFILE": "/data/job/hosts", "LSB_DJOB_NUMPROC": str(slots * len(lab.hosts)),
+        "LSB_MAX_NUM_PROCESSORS": str(slots * len(lab.hosts)), "LSB_QUEUE": "gpu",
+    }  # fmt: skip
+
+
+# For what compares the launch files with one another
+
+
+def multi_size(check: Check) -> tuple[int, int] | None:
+    """Nodes and processes on each, as torchrun_multi.sh starts them; None when that cannot be told."""
+    path = path_of(check, MULTI)
+    if path is None:
+        return None
+    try:
+        chosen, _ = run_multi(check, path)
+    except CheckEnded:
+        return None
+    starts = [
+        start for run in chosen.runs for start in run.starts if start.kind == "torchrun" and not start.problem
+    ]
+    if not starts or starts[0].nproc is None:
+        return None
+    return starts[0].nodes[1], starts[0].processes(GPUS) or GPUS

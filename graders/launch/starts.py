@@ -1,0 +1,206 @@
+"""What a launch script started, as the probe wrote it down, read without trusting its shape."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lockstep.compare import integer
+from lockstep.wire import Json
+
+LOCAL = {"localhost", "localhost.localdomain", "ip6-localhost", "::1", "0.0.0.0", "::", ""}
+STATIC_PORT, C10D_PORT = "29500", "29400"
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """Where the nodes of a job meet, as one of them was told. `port` is empty when there is none."""
+
+    host: str
+    port: str
+
+    @property
+    def is_local(self) -> bool:
+        """Whether every node would take itself for this host."""
+        return self.host in LOCAL or self.host.startswith("127.")
+
+    def __str__(self) -> str:
+        """As torchrun would be told."""
+        return f"{self.host}:{self.port}" if self.port else self.host
+
+
+@dataclass(frozen=True)
+class Start:
+    """One program that a node was to start. `kind` is torchrun, python, submits or other.
+
+    For torchrun, `problem` says why it refuses its command line; all else is then at its default. `nproc` is 0
+    for "as many as there are GPUs". `there` says whether the script lies where torchrun would look for it.
+    `places` are the variables by which a process learns its place in the group without torchrun.
+    """
+
+    kind: str
+    node: int
+    program: str
+    words: tuple[str, ...] = ()
+    places: Mapping[str, str] = field(default_factory=dict)
+    problem: str = ""
+    nodes: tuple[int, int] = (1, 1)
+    nproc: int | None = 1
+    standalone: bool = False
+    backend: str = "static"
+    endpoint: Endpoint = Endpoint("", "")
+    rdzv_id: str = ""
+    node_rank: int = 0
+    script: str = ""
+    there: bool = False
+    folder: str = ""
+
+    @property
+    def command(self) -> str:
+        """The command line, for a message."""
+        return " ".join([self.program, *self.words])[:300]
+
+    @property
+    def script_name(self) -> str:
+        """The name of the file of Python that is started, without its folder."""
+        return self.script.replace("\\", "/").rpartition("/")[2]
+
+    def processes(self, gpus: int) -> int | None:
+        """How many processes torchrun starts on a node with so many GPUs; None when it cannot be told."""
+        return gpus if self.nproc == 0 else self.nproc
+
+
+@dataclass(frozen=True)
+class NodeRun:
+    """One run of a script as one node: its exit status (None: it did not end), output, and what it started."""
+
+    node: int
+    status: int | None
+    output: str
+    starts: tuple[Start, ...]
+
+
+def read_ways(value: Json) -> list[list[NodeRun]]:
+    """Every way in which the script was run, each with its nodes."""
+    return [[_run(run) for run in _list(way)] for way in _list(value)]
+
+
+def read_run(value: Json, records: Json = None) -> NodeRun:
+    """One run; `records` where they are kept apart from it."""
+    return _run({**value, "records": records} if isinstance(value, dict) else value)
+
+
+def by_node(way: Sequence[NodeRun]) -> dict[int, list[Start]]:
+    """What each node was to start.
+
+    A script may start all nodes from the first, over ssh or srun: then what the others ran is one copy too many.
+    """
+    runs = way[:1] if way and len({start.node for start in way[0].starts}) > 1 else way
+    starts: dict[int, list[Start]] = {run.node: [] for run in runs}
+    for run in runs:
+        for start in run.starts:
+            starts.setdefault(start.node, []).append(start)
+    # Beside torchrun a script may run what prepares the training.
+    return {node: [start for start in own if start.kind == "torchrun"] or own for node, own in starts.items()}
+
+
+def _run(value: Json) -> NodeRun:
+    run = value if isinstance(value, dict) else {}
+    return NodeRun(
+        node=integer(run.get("node")) or 0,
+        status=integer(run.get("status")),
+        output=_text(run.get("output")),
+        starts=tuple(_starts(run.get("records"))),
+    )
+
+
+def _starts(value: Json) -> Iterator[Start]:
+    for record in _list(value):
+        if not isinstance(record, dict):
+            continue
+        kind, node = _text(record.get("kind")), integer(record.get("node")) or 0
+        program = _text(record.get("program"))
+        words = tuple(_text(word) for word in _list(record.get("words")))
+        places = _object(record.get("places"))
+        common = {name: _text(value) for name, value in places.items() if isinstance(name, str)}
+        if kind == "torchrun":
+            facts = _object(record.get("facts"))
+            yield _torchrun(facts, record, Start(kind, node, program, words, common))
+        elif kind in ("python", "submits", "other"):
+            yield Start(kind, node, program, words, common, script=_text(record.get("script")))
+
+
+def _torchrun(facts: Mapping[str, Json], record: Mapping[str, Json], start: Start) -> Start:
+    folder, there = _text(record.get("folder")), record.get("there") is True
+    if "problem" in facts or not facts:
+        return Start(
+            start.kind, start.node, start.program, start.words, start.places,
+            problem=_text(facts.get("problem")) or "nothing was recorded", folder=folder,
+        )  # fmt: skip
+    nodes = _nodes(_text(facts.get("nnodes")))
+    standalone = facts.get("standalone") is True
+    backend = "c10d" if standalone else _text(facts.get("backend"))
+    return Start(
+        start.kind, start.node, start.program, start.words, start.places,
+        problem="" if nodes else f"--nnodes {_text(facts.get('nnodes'))} is neither a number nor MIN:MAX",
+        nodes=nodes or (0, 0),
+        nproc=_nproc(_text(facts.get("nproc"))),
+        standalone=standalone,
+        backend=backend,
+        endpoint=Endpoint("localhost", "0") if standalone else _endpoint(facts, backend),
+        rdzv_id=_text(facts.get("id")),
+        node_rank=integer(facts.get("node_rank")) or 0,
+        script=_script(facts),
+        there=there,
+        folder=folder,
+    )  # fmt: skip
+
+
+def _script(facts: Mapping[str, Json]) -> str:
+    """The file of Python; behind `--no-python` it may be an argument of `python`."""
+    script = _text(facts.get("script"))
+    if facts.get("module") is True:
+        return script.replace(".", "/") + ".py"
+    if re.fullmatch(r"(.*/)?python[0-9.]*", script):
+        words = (_text(word) for word in _list(facts.get("arguments")))
+        return next((word for word in words if word.endswith(".py")), script)
+    return script
+
+
+def _nodes(text: str) -> tuple[int, int] | None:
+    match = re.fullmatch(r"(\d{1,6})(?::(\d{1,6}))?", text)
+    return (int(match[1]), int(match[2] or match[1])) if match else None
+
+
+def _nproc(text: str) -> int | None:
+    if text in ("gpu", "auto", "cuda"):
+        return 0
+    # Not even a sign: torchrun takes -2, starts nothing and waits.
+    return int(text) if re.fullmatch(r"[1-9]\d{0,5}", text) else None
+
+
+def _endpoint(facts: Mapping[str, Json], backend: str) -> Endpoint:
+    text = _text(facts.get("endpoint")).strip()
+    if not text and backend == "static":
+        return Endpoint(
+            _text(facts.get("master_addr")).lower(), _text(facts.get("master_port")) or STATIC_PORT
+        )
+    host, colon, port = text.rpartition(":")
+    if not colon or text.endswith("]"):
+        host, port = text, ""
+    if not port and backend != "static":
+        port = C10D_PORT
+    return Endpoint(host.strip("[]").lower(), port)
+
+
+def _text(value: Json) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _list(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []
+
+
+def _object(value: Json) -> Mapping[str, Json]:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,113 @@
+"""The judge of exercise 8, its scripts: what they start where, and whether two nodes come together.
+
+The manifests for Kubernetes and Azure have a judge of their own, test_manifests.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graders.launch import jobs, scripts
+from graders.launch.scripts import MULTI, SINGLE
+from graders.launch.starts import NodeRun, read_run
+from graders.launch.workers import read_workers, together_fault
+from lockstep.check import Check
+from lockstep.wire import Json
+
+# Two nodes that come together do so in about a second; the rest is for a busy machine.
+MEETING_SECONDS = 25.0
+
+
+def test_single_node(check: Check) -> None:
+    """torchrun_single.sh starts the training with torchrun on one node."""
+    path = scripts.insist_on(check, SINGLE)
+    chosen = scripts.run_single(check, path)
+    if chosen.fault:
+        scripts.end(chosen.fault)
+    start = next(start for run in chosen.runs for start in run.starts if start.kind == "torchrun")
+    _modernise(check, start.program)
+    if start.nproc == 1:
+        check.note("It starts one process; --nproc-per-node says how many.")
+
+
+def test_multi_node(check: Check) -> None:
+    """torchrun_multi.sh starts two processes on each of two nodes, which agree on where to meet."""
+    path = scripts.insist_on(check, MULTI)
+    chosen, _ = scripts.run_multi(check, path)
+    if chosen.fault:
+        scripts.end(chosen.fault)
+    start = next(start for run in chosen.runs for start in run.starts if start.kind == "torchrun")
+    _modernise(check, start.program)
+    if start.nodes[0] < start.nodes[1]:
+        check.note(
+            "--nnodes MIN:MAX lets a training begin before all nodes are there; for a fixed number write one."
+        )
+    if start.backend != "static" and start.rdzv_id == "none":
+        check.note(
+            "Give the job an --rdzv-id of its own, so that another one at the same endpoint is not mixed with it."
+        )
+    if start.script.startswith(("/", "~")) and not start.there:
+        check.note(f"{start.script} is a path of one machine; begin from the folder of the script instead.")
+    if words := chosen.way[0]["arguments"]:
+        check.note(
+            f"It was run as `bash {path} {' '.join(map(str, words)) if isinstance(words, list) else ''}`."
+        )
+
+
+def _modernise(check: Check, program: str) -> None:
+    if program.endswith("launch"):
+        check.note("torch.distributed.launch is deprecated: torchrun takes the same options.")
+
+
+def test_multi_node_runs(check: Check) -> None:
+    """Two nodes that run torchrun_multi.sh train together: four processes add up their numbers."""
+    path = scripts.insist_on(check, MULTI)
+    chosen, lab = scripts.run_multi(check, path)
+    if chosen.fault:
+        scripts.end(chosen.fault)
+    numbers = [int(number) for number in check.rng.integers(1, 1 << 40, 4)]
+    first = chosen.runs[0]
+    # One that starts the other node as well runs on the first alone.
+    from_one = len({start.node for start in first.starts}) > 1
+    way = chosen.way[:1] if from_one else chosen.way
+    seen = check.run(
+        "carry_out",
+        values={
+            **lab.values([]),
+            "way": [dict(run) for run in way],
+            "numbers": list(numbers),
+            "seconds": MEETING_SECONDS,
+        },
+        data=lab.data(),
+        files=scripts.missing_files(check),
+        seconds=MEETING_SECONDS + 10.0,
+    )
+    values = seen.ranks[0].values
+    workers = read_workers(values.get("workers"))
+    fault = together_fault(path, _nodes(values.get("scripts")), workers, sum(numbers))
+    if fault:
+        scripts.end(fault)
+
+
+def _nodes(value: Json) -> Sequence[NodeRun]:
+    return [read_run(run) for run in value] if isinstance(value, list) else []
+
+
+def test_cluster_header(check: Check) -> None:
+    """The file for the cluster asks for what it then starts: nodes, tasks, GPUs and a limit on the time."""
+    found = jobs.find_jobs(check)
+    check.expect(
+        len(found) > 0,
+        "There is none of launch/train.slurm, launch/train.pbs and launch/train.lsf in what you handed in.",
+        "One is enough: the one for the scheduler of your cluster.",
+    )
+    looked_at = []
+    for path, header in found:
+        fault = jobs.header_fault(path, header) or jobs.body_fault(check, path, header)
+        if fault is None:
+            for remark in header.remarks:
+                check.note(remark)
+            return
+        looked_at.append(fault)
+    # An untouched file of the template beside one's own comes least far.
+    scripts.end(max(looked_at, key=lambda fault: fault.stage))
