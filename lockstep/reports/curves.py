@@ -116,7 +116,9 @@ def _columns(rows: Iterable[Mapping[str, Json]], step: str, time: str | None) ->
         for tag, entry in _flat(row):
             value = _number(entry)
             if value is not None and tag not in (step, time):
-                found.setdefault(tag, []).append(Point(index if at is None else int(at), value, moment))
+                found.setdefault(tag, []).append(
+                    Point(int(at) if at is not None and math.isfinite(at) else index, value, moment)
+                )
     return found
 
 

@@ -12,6 +12,8 @@ from lockstep.reports.finding import Finding, advice, inconsistent, not_verified
 from lockstep.reports.rule import Facts, Rule
 from lockstep.text import safe_line
 
+MAX_LOGS = 12
+"""Logs of one report that are read; a report has one for each training at most."""
 FEW_POINTS = 10
 SPAN = 0.5
 """The part of the timed training that a curve of many points must span."""
@@ -29,7 +31,9 @@ def _of(log: Log) -> str:
 
 
 def _logs(report: Report, facts: Facts) -> Iterator[Finding]:
-    for log in report.logs:
+    if len(report.logs) > MAX_LOGS:
+        yield not_verified(f"The report names {len(report.logs)} logs; the first {MAX_LOGS} were read.")
+    for log in report.logs[:MAX_LOGS]:
         if facts.files is None:
             yield not_verified(f"{_of(log)} was not handed in with the report.")
             continue
@@ -163,8 +167,13 @@ def _accuracies(report: Report, log: Log, curves: Curves) -> Iterator[Finding]:
             candidates: Sequence[Curve] = curves.of(metric, log.tags)
         else:
             # Under which name is open: any curve of an accuracy may be the one.
-            candidates = [curve for curve in curves.curves if "acc" in curve.tag.lower()]
-        points = [point for curve in candidates for point in curve.points]
+            first = metric == "acc1"
+            candidates = [
+                curve
+                for curve in curves.curves
+                if "acc" in curve.tag.lower() and not (first and "5" in curve.tag)
+            ]
+        points = [point for curve in candidates for point in finite(curve)]
         if not points or any(_is(claim.value, claim, point) for point in points):
             continue
         yield inconsistent(
@@ -200,7 +209,7 @@ def _learning_rate(report: Report, facts: Facts) -> Iterator[Finding]:
     base, schedule, warmup = told.get("base"), told.get("schedule"), told.get("warmup_steps") or 0
     if not isinstance(base, int | float) or not isinstance(warmup, int | float):
         return
-    for log in report.logs:
+    for log in report.logs[:MAX_LOGS]:
         for curve in read_curves(log, facts.files).of("lr", log.tags):
             values = [point for point in finite(curve) if point.step >= warmup]
             if len(values) < 2:
