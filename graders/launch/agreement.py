@@ -32,7 +32,7 @@ def disagreements(first: Claim, others: Sequence[Claim]) -> tuple[list[Problem],
             notes.append(f"How many processes {claim.file} starts only the cluster can tell.")
         elif not claim.worlds & expected:
             difference = f"{claim.file} starts {_count(claim)}, {first.file} {_count(first)}"
-            if claim.nodes == 1 and not claim.file.startswith("launch/pytorchjob"):
+            if claim.nodes == 1 and claim.may_be_alone:
                 notes.append(f"{difference}: a job on one machine is one of its own.")
             else:
                 problems.append(Problem(f"{difference}.", _hint(claim, first)))
@@ -46,14 +46,10 @@ def _count(claim: Claim) -> str:
 
 
 def _hint(claim: Claim, first: Claim) -> str:
-    if "pytorchjob" in claim.file:
-        return (
-            "Every pod counts, the Master's too: 1 Master and N Workers are N + 1 pods, with nprocPerNode processes "
-            "each (one, unless torchrun starts more)."
-        )
-    if "azure" in claim.file:
-        return "Azure starts instance_count x process_count_per_instance processes."
-    return f"Give both files the numbers of one job; {first.file} has {first.how or 'another number'}."
+    return (
+        claim.hint
+        or f"Give both files the numbers of one job; {first.file} has {first.how or 'another number'}."
+    )
 
 
 def report_disagreements(data: bytes | None, first: Claim) -> tuple[list[Problem], list[str]]:
@@ -63,8 +59,8 @@ def report_disagreements(data: bytes | None, first: Claim) -> tuple[list[Problem
     if not readings or worlds & first.worlds:
         return [], []
     seen = ", ".join(str(world) for world in sorted(worlds)[:6])
-    said = f"{REPORT} has readings with {seen} process{'es' if worlds != {1} else ''}, {first.file} starts "
-    f"{_count(first)}"
+    processes = "process" if worlds == {1} else "processes"
+    said = f"{REPORT} has readings with {seen} {processes}, {first.file} starts {_count(first)}"
     if all(nodes == 1 for _, nodes in readings):
         return [], [f"{said}; measured on one node, which is another job."]
     hint = "Measure what the launch file starts, or write the launch file for what you measured."

@@ -395,4 +395,5 @@ def _claim(
     if each is None:
         return Claim(file, nodes=instances, odds=tuple(odds))
     how = f"{instances} machine{'s' if instances > 1 else ''} x {each} process{'es' if each > 1 else ''}"
-    return Claim(file, frozenset({instances * each}), how, instances, tuple(odds))
+    hint = "Azure starts instance_count x process_count_per_instance processes."
+    return Claim(file, frozenset({instances * each}), how, instances, tuple(odds), hint)

@@ -113,7 +113,9 @@ def _processes(arguments: Mapping[str, Json], reading: Reading) -> None:
 
 def _claim(file: str, nodes: int, world: int) -> Claim:
     how = f"{world} process{'es' if world > 1 else ''} on {nodes} machine{'s' if nodes > 1 else ''}"
-    return Claim(file, frozenset({world}), how, nodes)
+    return Claim(
+        file, frozenset({world}), how, nodes, hint="process_count counts the processes of all nodes."
+    )
 
 
 def _arguments(call: Mapping[str, Json]) -> dict[str, Json]:

@@ -39,8 +39,9 @@ class Problem:
 class Claim:
     """How many processes a launch file starts: every number it may come to, none where it cannot be told.
 
-    `how` is the sum as it is shown to the student, `nodes` the number of machines or pods. `odds` are figures
-    within the file that contradict one another.
+    `how` is the sum as it is shown to the student, `nodes` the number of machines or pods, `hint` what counts. `odds`
+    are figures within the file that contradict one another. `may_be_alone` says that on one machine it is a job of its
+    own, which need not be as large as the others.
     """
 
     file: str
@@ -48,6 +49,8 @@ class Claim:
     how: str = ""
     nodes: int | None = None
     odds: tuple[Problem, ...] = ()
+    hint: str = ""
+    may_be_alone: bool = True
 
 
 @dataclass
@@ -245,8 +248,8 @@ def _kind(value: Json) -> str:
 
 def _type_hint(key: str, value: Json, wanted: list[str]) -> str:
     if "string" in wanted and isinstance(value, bool | int | float):
-        return f"YAML reads a bare {shown(value)} as a {_kind(value).split()[1]}: put quotes around it, "
-        f'"{shown(value)}".'
+        kind = "boolean" if isinstance(value, bool) else "number"
+        return f'YAML reads a bare {shown(value)} as a {kind}: put quotes around it, "{shown(value)}".'
     if "integer" in wanted and isinstance(value, str):
         return "Take the quotes away, so that it is a number." if value.isdigit() else "Write a whole number."
     if "array" in wanted and isinstance(value, str):

@@ -576,7 +576,11 @@ def _claim(manifest: Manifest, pods: Mapping[str, Pod], file: str) -> Claim | No
     worlds = {0}
     for count, way in zip(counts, ways, strict=True):
         worlds = {world + count * each for world in worlds for each in way}
-    return Claim(file, frozenset(worlds), how, total, tuple(odds))
+    hint = (
+        "Every pod counts, the Master's too: 1 Master and N Workers are N + 1 pods, each with nprocPerNode processes "
+        "where torchrun starts them, and with one otherwise."
+    )
+    return Claim(file, frozenset(worlds), how, total, tuple(odds), hint, may_be_alone=False)
 
 
 def _processes(start: Start, pod: Pod, nproc: int | None) -> set[int]:
