@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -28,6 +28,9 @@ class Judgement(StrEnum):
         """Whether it takes points away."""
         return self in (Judgement.INCONSISTENT, Judgement.IMPOSSIBLE)
 
+
+MAX_TOLD = 3
+"""Findings of one kind that are told one by one; who reads these finds the others."""
 
 GRAVITY = tuple(Judgement)
 """From harmless to grave: a report is as bad as its worst finding."""
@@ -80,3 +83,16 @@ def inconsistent(message: str, **numbers: Json) -> Finding:
 def impossible(message: str, **numbers: Json) -> Finding:
     """A number beyond what the named machine can do."""
     return Finding(Judgement.IMPOSSIBLE, message, numbers)
+
+
+def few(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """The first few of each judgement, and how many more there are."""
+    counts = dict.fromkeys(Judgement, 0)
+    for finding in findings:
+        counts[finding.judgement] += 1
+        if counts[finding.judgement] <= MAX_TOLD:
+            yield finding
+    for judgement, count in counts.items():
+        if count > MAX_TOLD:
+            more = count - MAX_TOLD
+            yield Finding(judgement, f"The same holds for {more} more.", {"more": more})
