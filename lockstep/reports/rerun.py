@@ -8,6 +8,7 @@ lie, however long it all took. Absolute times are never compared with the report
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 
 from lockstep.reports import accounting, claims
 from lockstep.reports.document import Report, Run
@@ -122,29 +123,26 @@ def first_misfit(runs: Sequence[Run], held: Sequence[Holdup], start: float, end:
     warm-ups, evaluations. Taking the earliest that fit leaves most to the runs that follow.
     """
     ordered = sorted(held, key=lambda each: each.start)
+    seconds = [0.0, *accumulate(each.seconds for each in ordered)]
     place = 0
     for run in runs:
-        found = next(
-            (
-                first
-                for first in range(place, len(ordered) - run.steps + 1)
-                if _fits(run, ordered, first, start, end)
-            ),
-            None,
-        )
-        if found is None:
+        for first in range(place, len(ordered) - run.steps + 1):
+            after = first + run.steps
+            least = seconds[after] - seconds[first]
+            most = (ordered[after].start if after < len(ordered) else end) - (
+                ordered[first - 1].done if first else start
+            )
+            if _between(least, run.seconds, most):
+                place = after
+                break
+        else:
             return run
-        place = found + run.steps
     return None
 
 
-def _fits(run: Run, ordered: Sequence[Holdup], first: int, start: float, end: float) -> bool:
-    after = first + run.steps
-    least = sum(each.seconds for each in ordered[first:after])
-    before = ordered[first - 1].done if first else start
-    most = (ordered[after].start if after < len(ordered) else end) - before
-    # Written so that anything incomparable does not fit.
-    return least <= run.seconds * (1 + RATIO) + SLACK and run.seconds <= most * (1 + RATIO) + SLACK
+def _between(least: float, reading: float, most: float) -> bool:
+    # Written so that anything incomparable is not.
+    return least <= reading * (1 + RATIO) + SLACK and reading <= most * (1 + RATIO) + SLACK
 
 
 def _misfit(rerun: Rerun, kind: str, run: Run, main: Sequence[Holdup]) -> Finding:

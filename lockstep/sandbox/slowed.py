@@ -80,26 +80,33 @@ def hold_up_batches(seconds: Sequence[float]) -> Holdups:
 
 
 def hold_up_calls(seconds: Sequence[float]) -> Holdups:
-    """From now on, hold up every call of a model that no other model makes; its items are its first tensor's rows."""
+    """From now on, hold up every call of a model that no other module makes; its items are its first tensor's rows.
+
+    A model has parameters: losses and torchvision's transforms are modules, too.
+    """
     holdups = Holdups(seconds)
     # Replicas of a model run in threads of their own.
     thread = threading.local()
 
     def before(module: nn.Module, args: tuple[object, ...]) -> None:
         thread.depth = getattr(thread, "depth", 0) + 1
-        if thread.depth == 1:
+        if thread.depth == 1 and _is_model(module):
             batch = args[0] if args else None
             thread.items = len(batch) if isinstance(batch, torch.Tensor) and batch.ndim else 0
             thread.start = holdups.hold()
 
     def after(module: nn.Module, args: object, output: object) -> None:
         thread.depth -= 1
-        if thread.depth == 0:
+        if thread.depth == 0 and _is_model(module):
             holdups.note(thread.start, thread.items)
 
     nn.modules.module.register_module_forward_pre_hook(before)
     nn.modules.module.register_module_forward_hook(after, always_call=True)
     return holdups
+
+
+def _is_model(module: nn.Module) -> bool:
+    return next(module.parameters(), None) is not None
 
 
 def watch_workers() -> list[Json]:

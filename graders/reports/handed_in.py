@@ -1,0 +1,172 @@
+"""The five reports of a submission: where they lie, whether they have the right form, what else is known of them."""
+
+from __future__ import annotations
+
+import hashlib
+import posixpath
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lockstep.jsontext import Json
+from lockstep.reports import format as report_format
+from lockstep.reports.document import Report, document
+from lockstep.reports.rule import Facts
+from lockstep.submission import Submission
+
+REFERENCE = Path(__file__).resolve().parents[2] / "reference"
+FOLDER = "reports"
+SOURCES = (".py", ".ipynb", ".sh")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A report that is asked for: its file, its kind, the script that writes it, readings of a configuration."""
+
+    name: str
+    kind: str
+    script: str
+    least_runs: int = 3
+
+
+WANTED = (
+    Wanted("loader.json", "dataloader", "lfw_dataset.py", least_runs=5),
+    Wanted("data_parallel.json", "dp_inference", "data_parallel.py"),
+    Wanted("ddp.json", "ddp_scaling", "ddp_train.py"),
+    Wanted("amp.json", "amp", "amp_train.py"),
+    Wanted("lightning.json", "lightning", "lightning_train.py"),
+)
+
+
+@dataclass(frozen=True)
+class HandedIn:
+    """What there is of a report that is asked for. `problem` is a sentence on why there is no `report`."""
+
+    wanted: Wanted
+    path: str
+    report: Report | None
+    problem: str
+
+    @property
+    def name(self) -> str:
+        """The file's name, for messages."""
+        return self.wanted.name
+
+
+def read(submission: Submission) -> tuple[HandedIn, ...]:
+    """Every report that is asked for, in order."""
+    return tuple(_read(wanted, submission) for wanted in WANTED)
+
+
+def find(name: str, submission: Submission) -> str | None:
+    """Where a file of `reports/` lies: there, or where there is only one of that name, in whatever case."""
+    right = f"{FOLDER}/{name}"
+    if right in submission.files:
+        return right
+    alike = [path for path in submission.files if posixpath.basename(path).lower() == name.lower()]
+    return alike[0] if len(alike) == 1 else None
+
+
+def _read(wanted: Wanted, submission: Submission) -> HandedIn:
+    path = find(wanted.name, submission)
+    if path is None:
+        return HandedIn(wanted, "", None, f"there is no {FOLDER}/{wanted.name}.")
+    values = report_format.read(submission.files[path])
+    if isinstance(values, str):
+        return HandedIn(wanted, path, None, values)
+    kind = values.get("report")
+    if isinstance(kind, str) and kind != wanted.kind:
+        known = [other.kind for other in WANTED]
+        what = f'the kind "{kind}"' if kind in known else "another kind"
+        return HandedIn(wanted, path, None, f'a report of {what}, expected "{wanted.kind}".')
+    if problems := report_format.schema_problems(values):
+        return HandedIn(wanted, path, None, " ".join(problems[:2]))
+    return HandedIn(wanted, path, document(values), "")
+
+
+def facts(handed_in: HandedIn, submission: Submission) -> Facts:
+    """What is known of a report without running anything. No nonce was issued for it."""
+    wanted = handed_in.wanted
+    reference = _reference(wanted.name)
+    copied = reference is not None and not _is_the_reference(wanted.script, submission)
+    return Facts(
+        code_sha256=_hashes(wanted.script, submission),
+        files=Beside(submission.files, posixpath.dirname(handed_in.path)),
+        least_runs=wanted.least_runs,
+        reference=reference,
+        known_tables=(tuple(run.wall.text for run in reference.runs),) if reference and copied else (),
+    )
+
+
+def _hashes(script: str, submission: Submission) -> frozenset[str] | None:
+    """The hashes of all scripts; None where the report's own is not there as it was when it measured.
+
+    It may not be handed in at all, which is another exercise's business, or as a notebook: saving that after the
+    run, with what it printed, has changed its bytes.
+    """
+    if script not in submission.files or script in submission.notebooks:
+        return None
+    return frozenset(
+        digest
+        for path, content in submission.files.items()
+        if path.endswith(SOURCES)
+        for digest in digests(content)
+    )
+
+
+def digests(content: bytes) -> set[str]:
+    """SHA-256 of a file as it is, and as it was before git or an archive gave its lines other ends."""
+    unix = content.replace(b"\r\n", b"\n")
+    return {hashlib.sha256(data).hexdigest() for data in (content, unix, unix.replace(b"\n", b"\r\n"))}
+
+
+def measured_by(report: Report, submission: Submission) -> str | None:
+    """The handed-in file whose hash the report names, if there is one."""
+    files = submission.files.items()
+    return next((path for path, content in files if report.code_sha256 in digests(content)), None)
+
+
+def _reference(name: str) -> Report | None:
+    path = REFERENCE / FOLDER / name
+    values = report_format.read(path.read_bytes()) if path.is_file() else ""
+    return (
+        document(values) if isinstance(values, dict) and not report_format.schema_problems(values) else None
+    )
+
+
+def _is_the_reference(script: str, submission: Submission) -> bool:
+    """Whether this is the reference's own script: its readings are in the reference's report because they are its."""
+    path = REFERENCE / script
+    return path.is_file() and submission.files.get(script) == path.read_bytes()
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The files of a submission as seen from one of its folders."""
+
+    files: Mapping[str, bytes]
+    folder: str
+
+    def read(self, path: str) -> bytes | None:
+        """The bytes of a file; None where there is none or where the path leads out."""
+        return self.files.get(self._whole(path))
+
+    def below(self, path: str) -> tuple[str, ...]:
+        """The files below a folder, or the file itself, as paths from here."""
+        whole = self._whole(path)
+        if whole in self.files:
+            return (path,)
+        inside = sorted(name for name in self.files if name.startswith(f"{whole}/"))
+        return tuple(posixpath.relpath(name, self.folder or ".") for name in inside)
+
+    def _whole(self, path: str) -> str:
+        return posixpath.normpath(posixpath.join(self.folder, path))
+
+
+def parsed(data: bytes) -> tuple[Report | None, str]:
+    """A report that a script wrote, or what is wrong with its form."""
+    values: dict[str, Json] | str = report_format.read(data)
+    problems = [values] if isinstance(values, str) else report_format.schema_problems(values)
+    if isinstance(values, str) or problems:
+        return None, " ".join(problems[:2])
+    return document(values), ""

@@ -1,0 +1,226 @@
+"""Runs the scripts of three reports again, small and held up, and puts together what was seen."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fixtures import cifar10, lfw
+from graders.reports.handed_in import HandedIn, measured_by, parsed
+from lockstep.check import Check
+from lockstep.compare import integer, number
+from lockstep.reports.evidence import Holdup, Rerun, Source
+from lockstep.sandbox.limits import MIB, Limits
+from lockstep.sandbox.outcome import RankOutcome
+from lockstep.text import safe_line
+from lockstep.verdict import CheckEnded
+from lockstep.wire import Json
+
+SHARES = {"loader.json": 0.5, "data_parallel.json": 0.25, "ddp.json": 0.25}
+"""What each script's second run is worth; those of amp and lightning take too long to start for a spot check."""
+DRAWN = 64
+# A checkpoint of ResNet-18 with its momentum, while the last one is still there.
+LIMITS = Limits(disk=256 * MIB)
+
+
+@dataclass(frozen=True)
+class Session:
+    """How a script is started, on which data, and for how long what is held up."""
+
+    arguments: Sequence[str]
+    hold_up: str
+    seconds: Sequence[float]
+    data: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
+    ranks: int | None = None
+
+
+def _seconds(rng: np.random.Generator, least: float, most: float) -> list[float]:
+    return [float(value) for value in rng.uniform(least, most, DRAWN)]
+
+
+def _loader(rng: np.random.Generator) -> Session:
+    tree = lfw.make_tree(rng, people=4, most_images=3, size=48)
+    size = int(rng.integers(2, 4))
+    flags = ["-batch_size", str(size), "-num_workers", "0", "-get_timing", "-report", "reports/loader.json"]
+    arguments = ["-path_to_folder", "/data/lfw/", *flags]
+    return Session(arguments, "batches", _seconds(rng, 0.005, 0.025), {"lfw": tree})
+
+
+def _data_parallel(rng: np.random.Generator) -> Session:
+    sizes = [str(size) for size in rng.choice(np.arange(1, 7), 2, replace=False)]
+    flags = [
+        "--n-reps",
+        str(int(rng.integers(2, 4))),
+        "--devices",
+        "1",
+        "--report",
+        "reports/data_parallel.json",
+    ]
+    return Session(["--batch-sizes", *sizes, *flags], "calls", _seconds(rng, 0.002, 0.012))
+
+
+def _ddp(rng: np.random.Generator) -> Session:
+    tree = cifar10.make_batches(rng, 8, 5)
+    flags = ["--epochs", "3", "--batch-size", "4", "--report", "reports/ddp.json"]
+    # With torchrun's variables: that they are needed is another exercise's business.
+    return Session(
+        ["--training-data", "/data/cifar", *flags],
+        "calls",
+        _seconds(rng, 0.02, 0.1),
+        {"cifar": tree},
+        ranks=1,
+    )
+
+
+SESSIONS = {"loader.json": _loader, "data_parallel.json": _data_parallel, "ddp.json": _ddp}
+
+
+def why_not(check: Check, handed_in: HandedIn) -> str:
+    """Why there is nothing to run again, in words that complete "NAME was not measured again: "; or nothing.
+
+    A script that was not handed in, or that has no command line because it is a notebook, is no contradiction in a
+    report; what it costs, other exercises say. One that is there and does not do what is asked of it is: the report
+    says, by its hash, that it was written by this very script. For a report that was put together by hand that is so,
+    too: `-report FILE` is part of the script, and whoever measures with a program of their own names that one.
+    """
+    script, submission = handed_in.wanted.script, check.submission
+    if script not in submission.files:
+        return f"there is no {script}"
+    if script in submission.notebooks:
+        return f"{script.removesuffix('.py')}.ipynb is a notebook, without a command line"
+    own = measured_by(handed_in.report, submission) if handed_in.report is not None else None
+    if own is not None and own != script:
+        return f"it comes from {safe_line(own, 60)}, and what arguments that takes is not known"
+    return ""
+
+
+def run_again(check: Check, handed_in: HandedIn) -> Rerun:
+    """Run the script of a report; whatever happens is in the result."""
+    wanted = handed_in.wanted
+    session = SESSIONS[wanted.name](check.rng)
+    report = f"reports/{wanted.name}"
+    command = f"`{' '.join(['python', wanted.script, *session.arguments])}`"
+    seen_in_source = _source(check, wanted.script)
+    began, start = time.time(), time.monotonic()
+    try:
+        outcome = check.run(
+            "rerun",
+            values={
+                "script": wanted.script,
+                "arguments": list(session.arguments),
+                "report": report,
+                "seconds": list(session.seconds),
+                "hold_up": session.hold_up,
+            },
+            data=session.data,
+            ranks=session.ranks,
+            env={"ATTEMPT_NONCE": secrets.token_hex(8), "STUDENT_ID": "spot-rerun"},
+            limits=LIMITS,
+        )
+    except CheckEnded as ended:
+        return _failed(command, f"did not come to its end. {ended.feedback.message}", began, start)
+    elapsed, ended_at = time.monotonic() - start, time.time()
+    seen = outcome.ranks[0]
+    status = integer(seen.values.get("status"))
+    if status != 0:
+        return _failed(
+            command, f"ended with status {status}. Its last lines: {_tail(seen.output)}", began, start
+        )
+    written = seen.arrays.get("report")
+    if written is None or written.dtype != np.uint8:
+        return _failed(command, f"left no {report}.", began, start)
+    again, form = parsed(written.tobytes())
+    return Rerun(
+        command=command,
+        elapsed=elapsed,
+        began=began,
+        ended=ended_at,
+        start=number(seen.values.get("start")) or 0.0,
+        end=number(seen.values.get("end")) or 0.0,
+        report=again,
+        form=f"the report that it wrote is no valid perf-report/1. {form}",
+        holdups=tuple(_holdups(seen.values.get("events"), session.seconds)),
+        unseen=_unseen(seen, session.hold_up),
+        busy=_busy(),
+        source=seen_in_source,
+    )
+
+
+def _failed(command: str, problem: str, began: float, start: float) -> Rerun:
+    return Rerun(command, time.monotonic() - start, began, time.time(), problem=problem)
+
+
+def _holdups(value: Json, seconds: Sequence[float]) -> list[Holdup]:
+    """What the probe noted, with how long each was held up: those in the script's process in turn."""
+    found: list[Holdup] = []
+    turn = 0
+    for entry in value if isinstance(value, list) else []:
+        if not isinstance(entry, list) or len(entry) != 4:
+            continue
+        start, done, items = number(entry[1]), number(entry[2]), integer(entry[3])
+        if start is None or done is None or items is None:
+            continue
+        in_main = entry[0] is True
+        found.append(Holdup(in_main, start, done, items, seconds[turn % len(seconds)] if in_main else 0.0))
+        turn += in_main
+    return found
+
+
+def _unseen(seen: RankOutcome, hold_up: str) -> str:
+    """Why not everything could be held up."""
+    if hold_up == "batches":
+        workers = seen.values.get("workers")
+        starts = (
+            [entry[1] for entry in workers if isinstance(entry, list) and len(entry) == 2]
+            if isinstance(workers, list)
+            else []
+        )
+        return "" if all(way == "fork" for way in starts) else "its workers are not forked"
+    counted = seen.values.get("events")
+    if seen.values.get("by_children") is True and not counted:
+        return "it measures in processes of its own"
+    return ""
+
+
+def _busy() -> str:
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    return f"the machine is busy (load {load:.1f} on {cores} cores)" if load > cores else ""
+
+
+def _source(check: Check, script: str) -> Source:
+    """What stands in the script, and in the writer beside it."""
+    beside = [path for path in ("perf_report.py",) if path in check.submission.files]
+    try:
+        values = check.run("source", values={"script": script, "beside": list(beside)}).ranks[0].values
+    except CheckEnded:
+        return Source()  # a source that cannot be read is no evidence of anything
+    names = {name for name in _list(values.get("names")) if isinstance(name, str)}
+    pairs = [
+        entry for entry in _list(values.get("reassigned")) if isinstance(entry, list) and len(entry) == 2
+    ]
+    return Source(
+        reassigned=tuple(
+            (name, place) for name, place in pairs if isinstance(name, str) and isinstance(place, str)
+        ),
+        numbers=frozenset(value for value in map(number, _list(values.get("numbers"))) if value is not None),
+        reads_clock=bool(names & {"perf_counter", "time", "monotonic", "default_timer"}),
+        uses_gpu="cuda" in names,
+        waits_for_gpu=bool(names & {"synchronize", "Event", "elapsed_time", "Timer"}),
+        shuffles_by_rank="DistributedSampler" in names,
+        sets_epoch="set_epoch" in names,
+        softmax_before_loss=values.get("softmax_before_loss") is True,
+    )
+
+
+def _list(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []
+
+
+def _tail(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return " | ".join(safe_line(line, 160) for line in lines[-3:]) or "(nothing was printed)"

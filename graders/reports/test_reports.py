@@ -1,0 +1,220 @@
+"""Exercise 9: five reports of measurements and a picture. Can the numbers be true, and does their script repeat them?
+
+What a report says is held against itself, against what its machine can do and against what honest readings look
+like (lockstep.reports). Whether a configuration is faster or slower than another plays no part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from graders.reports import handed_in, picture, spot
+from graders.reports.handed_in import WANTED, HandedIn
+from lockstep.check import Check
+from lockstep.reports import rerun
+from lockstep.reports.finding import Finding, Judgement
+from lockstep.reports.rule import Facts, Rule
+from lockstep.reports.verify import RULES, verify
+from lockstep.text import safe_line
+from lockstep.verdict import Failed
+
+TOLD = 3
+"""Findings that are told: who mends three comes back for the rest."""
+NOTED = 2
+COMPLETE = ("S03", "S04")
+PICTURED = ("C12",)
+
+
+def rules_of(*classes: str) -> tuple[Rule, ...]:
+    """The rules of some classes, by the first letter of their ids, without those that other checks put."""
+    return tuple(
+        rule
+        for rule in RULES
+        if rule.id[0] in classes and rule.id not in COMPLETE and rule.id not in PICTURED
+    )
+
+
+def rules_named(*names: str) -> tuple[Rule, ...]:
+    """The rules with these ids."""
+    return tuple(rule for rule in RULES if rule.id in names)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is wrong with one of the reports, as the student reads it."""
+
+    name: str
+    sentence: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.sentence}"
+
+
+def examine(
+    check: Check,
+    rules: Sequence[Rule],
+    facts: Callable[[HandedIn], Facts],
+    wanted: Iterable[str] | None = None,
+) -> tuple[list[Told], float]:
+    """Put rules to the reports; what takes points away, and the share of the reports that is free of it.
+
+    What costs nothing becomes notes. A report that is not there, or not of the right form, loses its share with one
+    short sentence: `complete` says what is wrong with it.
+    """
+    names = [each.name for each in WANTED] if wanted is None else list(wanted)
+    items = [item for item in handed_in.read(check.submission) if item.name in names]
+    found: list[Told] = []
+    free = 0
+    rest: list[tuple[str, Finding]] = []
+    for item in items:
+        if item.report is None:
+            found.append(Told(item.name, "nothing to look at; see `complete`."))
+            continue
+        findings = verify(item.report, facts(item), rules).findings
+        costing = [finding for finding in findings if finding.judgement.costs]
+        found += [
+            Told(item.name, f"{finding.judgement} ({finding.rule}). {finding.message}") for finding in costing
+        ]
+        free += not costing
+        rest += [(item.name, finding) for finding in findings if not finding.judgement.costs]
+    note(check, rest)
+    # What can be told in full comes first.
+    found.sort(key=lambda told: told.sentence.startswith("nothing to look at"))
+    return found, free / len(items)
+
+
+def note(check: Check, findings: Sequence[tuple[str, Finding]]) -> None:
+    """Say what costs nothing: what is unusual, some advice, and in a word what could not be verified."""
+    for judgement, word in (
+        (Judgement.UNUSUAL, "Unusual, which costs nothing"),
+        (Judgement.CONSISTENT, "Advice"),
+    ):
+        told = [(name, finding) for name, finding in findings if finding.judgement is judgement]
+        for name, finding in told[:NOTED]:
+            check.note(f"{word}: {name}: {finding.message}")
+        if len(told) > NOTED:
+            check.note(f"And {len(told) - NOTED} more like that.")
+    # That no nonce was issued is the grader's own doing.
+    open_ = {finding.rule for _, finding in findings if finding.judgement is Judgement.NOT_VERIFIED} - {"S05"}
+    if open_:
+        check.note(f"Not verified: {', '.join(sorted(open_))}; `lockstep verify-report` says why.")
+
+
+def end(check: Check, found: Sequence[Told], share: float, hint: str) -> None:
+    """End the check as failed with this share of its points, unless nothing was found."""
+    if found:
+        more = f"\nAnd {len(found) - TOLD} more." if len(found) > TOLD else ""
+        told = "\n".join(str(each) for each in found[:TOLD]) + more
+        check.fail(told, hint, points=round(check.points * share, 2))
+
+
+def known(check: Check) -> Callable[[HandedIn], Facts]:
+    """What is known of each report of the submission without running anything."""
+    return lambda item: handed_in.facts(item, check.submission)
+
+
+def test_complete(check: Check) -> None:
+    """All five reports are there, in the format perf-report/1, with enough readings of enough configurations."""
+    items = handed_in.read(check.submission)
+    if not any(item.path for item in items):
+        failed = Failed(
+            f"There is none of the reports: {', '.join(item.name for item in items)}.",
+            "Run each script with its --report flag (lfw_dataset.py: -get_timing -report reports/loader.json) and hand "
+            "the folder reports/ in.",
+        )
+        failed.spoils = True
+        raise failed
+    absent = [Told(item.name, item.problem) for item in items if item.report is None]
+    found, share = examine(check, rules_named(*COMPLETE), known(check))
+    told = [*absent, *(each for each in found if each.name not in {item.name for item in absent})]
+    end(
+        check,
+        told,
+        share,
+        "write_report in perf_report.py, which is given, writes the format; the flags of the scripts say what is measured. "
+        "What your machine lacks goes into `not_available`, with the reason.",
+    )
+    moved = [item.path for item in items if item.path and item.path != f"{handed_in.FOLDER}/{item.name}"]
+    if moved:
+        check.note(
+            f"{safe_line(moved[0], 80)} was read as {handed_in.FOLDER}/{moved[0].rpartition('/')[2].lower()}."
+        )
+
+
+def test_consistent(check: Check) -> None:
+    """The numbers of each report agree with each other, with the logs and with the script that was handed in."""
+    found, share = examine(check, rules_of("S", "C"), known(check))
+    end(
+        check,
+        found,
+        share,
+        "Let the script work every number out from its readings, and run it again after a change: a report that was "
+        "written in one go agrees with itself.",
+    )
+
+
+def test_possible(check: Check) -> None:
+    """No number is beyond what the machine that the report names can do."""
+    found, share = examine(check, rules_of("P", "R"), known(check))
+    end(
+        check,
+        found,
+        share,
+        "Check first what was timed: did the clock wait for the GPU, are the units right, is the GPU's name the one you "
+        "measured on?",
+    )
+
+
+def test_measured(check: Check) -> None:
+    """The readings vary as readings do."""
+    found, share = examine(check, rules_of("F"), known(check))
+    end(
+        check,
+        found,
+        share,
+        "Put in what the clock says, each repetition's own reading, unrounded: repr(stop - start).",
+    )
+
+
+def test_pictures(check: Check) -> None:
+    """loader.png shows error bars, and the numbers that were drawn are those of the report."""
+    found, share = examine(check, rules_named(*PICTURED), known(check), ["loader.json"])
+    problem = picture.problem(check)
+    if problem:
+        found = [Told("loader.png", problem), *found]
+    end(
+        check,
+        found,
+        (share + (not problem)) / 2,
+        "Draw the mean of each number of workers with its standard deviation, plt.errorbar(workers, means, yerr=stds), and "
+        "save the figure before plt.show(): what is saved afterwards is empty.",
+    )
+
+
+def test_spot_rerun(check: Check) -> None:
+    """The scripts measure again: they write a report, and its readings follow delays that they do not know."""
+    again: dict[str, Facts] = {}
+    for item in handed_in.read(check.submission):
+        if item.name not in spot.SHARES or item.report is None:
+            continue
+        if reason := spot.why_not(check, item):
+            check.note(f"{item.name} was not measured again: {reason}.")
+            continue
+        again[item.name] = replace(known(check)(item), rerun=spot.run_again(check, item))
+    found: list[Told] = []
+    share = 0.0
+    for name, worth in spot.SHARES.items():
+        told, free = examine(
+            check, rerun.RULES if name in again else (), lambda item: again.get(item.name, Facts()), [name]
+        )
+        # One cause has many consequences: the first is the one to mend.
+        found += told[:1]
+        share += worth * free
+    end(
+        check,
+        found,
+        share,
+        "A report is what the handed-in script writes when it is run: with its flags, on any data, each time anew. Take the "
+        "time of what was done in that run, and write every reading.",
+    )
