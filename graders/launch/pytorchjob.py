@@ -325,7 +325,7 @@ class Pod:
                 (*self._place, "restartPolicy"),
                 f"{self.role}: `restartPolicy` is {shown(policy)}; expected one of {', '.join(RESTART_POLICIES)}.",
                 like(str(policy)[:40], RESTART_POLICIES)
-                or "The operator's schema lets any text pass and then ignores it.",
+                or "Write OnFailure to try again after an error, or Never.",
             )
         ]
 
@@ -379,7 +379,7 @@ class Pod:
             found.append(
                 self._problem(
                     (*around, "requests", NVIDIA),
-                    f"{shown(requested)} GPU is requested with {said}, which Kubernetes refuses.",
+                    f"a request of {shown(requested)} GPU has {said} beside it, which Kubernetes refuses.",
                     f"GPUs cannot be shared: write `{NVIDIA}` under `limits`, and leave the request out.",
                 )
             )
@@ -568,11 +568,10 @@ def _claim(manifest: Manifest, pods: Mapping[str, Pod], file: str) -> Claim | No
     if any(not way for way in ways):
         return Claim(file, nodes=total, odds=tuple(odds))
     counts = [pod.count for pod in pods.values()]
+    how = "1 pod" if total == 1 else f"{total} pods"
     if len(set.union(*ways)) == 1:
         each = next(iter(ways[0]))
-        how = f"{total} pods x {each} process{'es' if each > 1 else ''}"
-    else:
-        how = f"{total} pods"
+        how += f" x {each} process{'es' if each > 1 else ''}"
     worlds = {0}
     for count, way in zip(counts, ways, strict=True):
         worlds = {world + count * each for world in worlds for each in way}

@@ -29,14 +29,15 @@ def test_azure(check: Check) -> None:
 
 def test_consistent(check: Check) -> None:
     """All launch files start equally many processes."""
-    multi = claimed(f"launch/{MULTI}", multi_size(check))
-    job = read_pytorchjob(check.files).claim
+    multi, job = claimed(f"launch/{MULTI}", multi_size(check)), read_pytorchjob(check.files)
     if multi is None:
         raise open_yet("multi_node")
-    if job is None or not (job.worlds or job.odds):
+    if job.claim is None or not (job.claim.worlds or job.claim.odds):
         raise open_yet("pytorchjob")
-    others = [job, *(claim for claim in (cluster_claim(check), azure_claim(check)) if claim is not None)]
-    problems, notes = disagreements(multi, others)
+    others = [claim for claim in (cluster_claim(check), azure_claim(check)) if claim is not None]
+    if job.problems and disagreements(multi, [job.claim])[0]:
+        raise open_yet("pytorchjob")  # one slip, one message
+    problems, notes = disagreements(multi, [job.claim, *others])
     more, told = report_disagreements(check.files.get(REPORT), multi)
     conclude(check, Reading("The launch files", problems + more, notes + told))
 
@@ -62,11 +63,12 @@ def cluster_claim(check: Check) -> Claim | None:
 
 
 def azure_claim(check: Check) -> Claim | None:
-    """What the Azure job comes to, where there is one that can be read."""
+    """What the Azure job comes to, where there is one and nothing is wrong with it."""
     try:
-        return azure_reading(check).claim
+        reading = azure_reading(check)
     except CheckEnded:
         return None  # the check `azure` says why
+    return None if reading.problems else reading.claim
 
 
 def azure_reading(check: Check) -> Reading:
