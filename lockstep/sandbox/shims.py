@@ -23,6 +23,7 @@ def install(note: Note) -> None:
     """Put every substitution in place, in a rank and before student code is loaded."""
     _gloo_for_nccl(note)
     _meet_at_once()
+    _rendezvous_without_a_diary()
     _generated_data_sets()
     lightning_spellings.install(note)
 
@@ -64,6 +65,17 @@ def _meet_at_once() -> None:
         return original(hostname, port, rank, *args, **kwargs)
 
     rendezvous._create_c10d_store = create
+
+
+def _rendezvous_without_a_diary() -> None:
+    """torchrun asks who called each step of its rendezvous, for events that nobody receives here.
+
+    It does so by the source of every frame on the stack, which takes a second of CPU with as many modules as a
+    warm process has; the frame itself knows the name.
+    """
+    rendezvous: Any = sys.modules.get("torch.distributed.elastic.rendezvous.dynamic_rendezvous")
+    if hasattr(rendezvous, "get_method_name"):
+        rendezvous.get_method_name = lambda depth=2: sys._getframe(depth).f_code.co_name
 
 
 def _listens(port: int) -> bool:
