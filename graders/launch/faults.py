@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -131,7 +131,7 @@ def meeting_fault(call: str, team: Mapping[int, Start], hosts: Sequence[str]) ->
         return Fault(
             Stage.MEETING,
             f"{call}: {_each(endpoints)}. Nodes that go to different places never meet.",
-            "Each node names itself: hostname and $HOSTNAME differ from node to node. Hand all of them the first node's."
+            "Each node names itself: hostname and $HOSTNAME are different on each. Hand all of them the first node's."
             if own
             else "The rendezvous endpoint must be the same on all nodes, for example $MASTER_ADDR:$MASTER_PORT.",
         )
@@ -153,7 +153,7 @@ def meeting_fault(call: str, team: Mapping[int, Start], hosts: Sequence[str]) ->
         return Fault(
             Stage.MEETING,
             f"{call}: {ids}. Nodes with different ids take one another for other jobs and never meet.",
-            "Use one --rdzv-id for all nodes: a fixed word or the job's number, not $RANDOM, $$, a time or a node's name.",
+            "Use one --rdzv-id for all: a fixed word or the job's number, not $RANDOM, $$, a time or a node's name.",
         )
     ranks = [team[node].node_rank for node in nodes]
     if first.backend == "static" and sorted(ranks) != list(range(len(nodes))):
@@ -327,7 +327,7 @@ def nothing_fault(run: NodeRun, call: str) -> Fault:
     hint = _shell_hint(run.output) or (
         "It prints the command instead of running it: take the echo and the quotes away."
         if re.search(r"torchrun|torch\.distributed", run.output)
-        else "Does it leave by exit or return before that line, or is the line a comment or in a function that is not called?"
+        else "Does it leave before that line, or is the line a comment, or in a function that nothing calls?"
         if run.status == 0
         else "Run it in a terminal; `bash -x` shows every line that it comes to."
     )
@@ -359,7 +359,9 @@ def unreadable_fault(start: Start, call: str) -> Fault:
     """Torchrun refuses its command line."""
     hint = "Compare with `torchrun --help`. Its own options stand in front of the script, the script's behind it."
     if "required" in start.problem:
-        hint = f"The script to start, {TRAINING}, is missing at the end, or the line breaks off before it. {CONTINUATION}"
+        hint = (
+            f"The script, {TRAINING}, is missing at the end, or the line breaks off before it. {CONTINUATION}"
+        )
     if "PET_" in start.problem:
         hint = "Variables that begin with PET_ set torchrun's options; flags among them take 0 or 1."
     return Fault(
@@ -373,20 +375,34 @@ def last_lines(run: NodeRun) -> str:
     return f" Its last lines: {' | '.join(line[:160] for line in lines[-3:])}" if lines else ""
 
 
-_SHELL_HINTS: Sequence[tuple[str, Callable[[re.Match[str]], str]]] = (
-    (r"\\r'|\r", lambda _: "The file has the line ends of Windows: save it with LF, for example with `sed -i 's/\\r$//' FILE`."),
-    (r"--?[\w-]+\S*: command not found", lambda _: CONTINUATION),
-    (r"(\w+): unbound variable", lambda match: f"Nothing sets {match[1]}. A node is given NODE_RANK, MASTER_ADDR and MASTER_PORT."),
-    (r"(\S+): parameter (?:null or not set|not set)", lambda match: f"Nothing sets {match[1]}. A node is given NODE_RANK, MASTER_ADDR and MASTER_PORT."),
-    (r"cd: (\S+): No such file", lambda _: "That folder is only on your own machine: begin from the script's, \"$(dirname \"$0\")\"."),
-    (r"syntax error|unexpected (?:EOF|end of file)", lambda _: "The shell cannot read the file: look for a quote, an if or a loop that is not closed."),
-    (r"is not written yet", lambda _: "This part of the template is not filled in yet."),
-    (r"(\S+): command not found", lambda match: f"There is no program {match[1]} where this is graded; torchrun and what schedulers offer are there."),
-)  # fmt: skip
+_UNSET = "Nothing sets {0}. A node is given NODE_RANK, MASTER_ADDR and MASTER_PORT."
+# What bash prints, and what it usually means; {0} is the word in brackets.
+_SHELL_HINTS: Sequence[tuple[str, str]] = (
+    (
+        r"\\r'|\r",
+        "The file has the line ends of Windows: save it with LF, for example with `sed -i 's/\\r$//' FILE`.",
+    ),
+    (r"--?[\w-]+\S*: command not found", CONTINUATION),
+    (r"(\w+): unbound variable", _UNSET),
+    (r"(\w+): parameter (?:null or )?not set", _UNSET),
+    (
+        r"cd: \S+: No such file",
+        'That folder is only on your own machine: begin from the script\'s, "$(dirname "$0")".',
+    ),
+    (
+        r"syntax error|unexpected (?:EOF|end of file)",
+        "The shell cannot read the file: look for a quote, an if or a loop that is not closed.",
+    ),
+    (r"is not written yet", "This part of the template is not filled in yet."),
+    (
+        r"(\S+): command not found",
+        "There is no program {0} where this is graded; torchrun and what schedulers offer are there.",
+    ),
+)
 
 
 def _shell_hint(output: str) -> str:
     for pattern, hint in _SHELL_HINTS:
         if match := re.search(pattern, output):
-            return hint(match)
+            return hint.replace("{0}", match[1] if match.lastindex else "")
     return ""

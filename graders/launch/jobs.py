@@ -42,15 +42,15 @@ def header_fault(path: str, header: Header) -> Fault | None:
         late = header.unread[0]
         return Fault(
             Stage.UNREADABLE,
-            f"{path}: {scheduler.submit} does not read line {late.number}, `{late.text[:80]}`. The first command, in line "
-            f"{header.command.number}, `{header.command.text[:60]}`, ends the part that it reads.",
+            f"{path}: {scheduler.submit} does not read line {late.number}, `{late.text[:80]}`. The first command, in "
+            f"line {header.command.number}, `{header.command.text[:60]}`, ends the part that it reads.",
             f"Move all {scheduler.prefix} lines above the first command.",
         )
     if not header.directives:
         return Fault(
             Stage.NOTHING,
             f"{path} asks {scheduler.name} for nothing: no line begins with {scheduler.prefix}.",
-            f"Such a line begins in the first column with exactly {scheduler.prefix}, for example `{scheduler.example}`.",
+            f"Such a line begins in the first column with {scheduler.prefix}, for example `{scheduler.example}`.",
         )
     if header.problems:
         more = f" ({len(header.problems) - 1} more like this)" if len(header.problems) > 1 else ""
@@ -127,7 +127,7 @@ def _several(path: str, header: Header, node: int, starts: Sequence[Start]) -> F
         hint += " srun starts one copy for each task: ask for --ntasks-per-node=1."
     return Fault(
         Stage.NUMBERS,
-        f"{path} starts torchrun {len(starts)} times on node {node}, and each starts {each} process{'es' * (each != 1)}.",
+        f"{path} starts torchrun {len(starts)} times on node {node}, each with {each} process{'es' * (each != 1)}.",
         hint,
     )
 
@@ -171,7 +171,7 @@ def _numbers(path: str, header: Header, team: Mapping[int, Start]) -> Fault | No
 
 def _nodes_hint(header: Header, start: Start) -> str:
     if header.scheduler is LSF and header.nodes == 1 and start.nodes[1] > 1:
-        return 'span[hosts=1] keeps all slots on one host. For two hosts ask for `-n 4 -R "span[ptile=2]"`, or the like.'
+        return 'span[hosts=1] keeps all slots on one host. For two ask for `-n 4 -R "span[ptile=2]"`, or the like.'
     variable = {"Slurm": '"$SLURM_JOB_NUM_NODES"', "PBS": '"$(sort -u "$PBS_NODEFILE" | wc -l)"', "LSF": "2"}
     return f"Make both the same, for example --nnodes {variable[header.scheduler.name]}."
 
@@ -182,13 +182,13 @@ def _without_torchrun(path: str, header: Header, starts: Sequence[Start]) -> Fau
     world = gpus * nodes
     hint = (
         "Without torchrun every process needs RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, for example "
-        "from SLURM_PROCID, SLURM_LOCALID and SLURM_NTASKS, in the environment of the task itself, not of the job's file."
+        "from SLURM_PROCID, SLURM_LOCALID and SLURM_NTASKS: in the environment of each task, not of the job's file."
     )
     if len(starts) != world:
         return Fault(
             Stage.NUMBERS,
-            f"{path} starts {len(starts)} process{'es' * (len(starts) != 1)}, but asks for {gpus} GPU{plural(gpus)} on each of "
-            f"{nodes} node{plural(nodes)}.",
+            f"{path} starts {len(starts)} process{'es' * (len(starts) != 1)}, but asks for {gpus} GPU{plural(gpus)} "
+            f"on each of {nodes} node{plural(nodes)}.",
             "One process for each GPU, or torchrun once on each node.",
         )
     for name, wanted in (

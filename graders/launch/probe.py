@@ -1,1 +1,895 @@
-"""Runs launch scripts with stand-ins for the programs they start."""
+"""Runs launch scripts as the nodes of a small cluster would, with stand-ins for the programs they start.
+
+A stand-in does nothing of its own: it asks this process, which reads from the kernel what the stand-in was
+started with, writes that down and says what to do. Where two nodes train for real, torchrun is the real one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+import json
+import os
+import re
+import selectors
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from torch.distributed import run as torchrun
+
+from lockstep.sandbox.probing import Inputs, Observation, Student
+from lockstep.wire import Json
+
+MAX_RECORDS, MAX_TASKS, MAX_TEXT, MAX_OUTPUT = 48, 64, 500, 8192
+# Which of the emulated nodes a process runs on.
+NODE = "EMULATED_NODE"
+# Variables of a record that a judge may want to see: how a process learns its place without torchrun.
+PLACES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+
+STAND_IN = r"""#!{python} -IS
+import json, os, socket, subprocess, sys
+end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+end.connect({socket!r})
+end.send(b"stand-in")
+order = json.loads(end.recv(1 << 20) or "{{}}")
+sys.stdout.write(order.get("say", ""))
+sys.stdout.flush()
+def environment(changes):
+    kept = {{name: value for name, value in os.environ.items() if changes.get(name, "") is not None}}
+    return {{**kept, **{{name: value for name, value in changes.items() if value is not None}}}}
+if "become" in order:
+    end.close()
+    os.execvpe(order["become"][0], order["become"], environment(order.get("changes", {{}})))
+tasks = [subprocess.Popen(task["words"], env=environment(task["changes"])) for task in order.get("start", [])]
+sys.exit(max([order.get("status", 0), *(abs(task.wait()) for task in tasks)]))
+"""
+
+# What a cluster's shell has and this one lacks must not stop a script with `set -e` before it starts anything.
+SHELL = """
+lockstep_source() {
+    if [ ! -e "$1" ]; then case "$1" in /*|*/activate|*conda*) return 0 ;; esac; fi
+    builtin source "$@"
+}
+source() { lockstep_source "$@"; }
+.() { lockstep_source "$@"; }
+"""
+
+TRAINER = """
+import json, os, socket
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+end.connect({socket!r})
+end.send(json.dumps({{name: os.environ.get(name) for name in {names!r}}}).encode())
+number = torch.tensor([int(end.recv(64))])
+dist.init_process_group("gloo", timeout=timedelta(seconds={seconds}))
+dist.all_reduce(number)
+seen = {{"rank": dist.get_rank(), "world_size": dist.get_world_size(), "total": int(number)}}
+end.send(json.dumps(seen).encode())
+end.recv(64)
+dist.barrier()
+dist.destroy_process_group()
+"""
+REPORTED = (NODE, "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK")
+
+
+@dataclass(frozen=True)
+class Request:
+    """A stand-in as the kernel knows it: its name and arguments, its environment, its folder."""
+
+    words: list[str]
+    environment: dict[str, str]
+    folder: str
+
+    @property
+    def node(self) -> int:
+        """The emulated node it runs on."""
+        text = self.environment.get(NODE, "0")
+        return int(text) if text.isdigit() and len(text) < 4 else 0
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The machines that a script believes to be on."""
+
+    hosts: list[str]
+    gpus: int
+    slots: int
+
+
+Order = dict[str, Any]
+
+
+@dataclass
+class Bench:
+    """The stand-ins of one run and what they were started with. `real` carries torchrun's commands out."""
+
+    cluster: Cluster
+    tools: str
+    work: str
+    numbers: list[int] | None = None
+    records: list[dict[str, Json]] = field(default_factory=list)
+    workers: list[dict[str, Json]] = field(default_factory=list)
+    strangers: dict[str, int] = field(default_factory=dict)
+
+    def order(self, request: Request) -> Order:
+        """What a stand-in is to do."""
+        name = os.path.basename(request.words[0])
+        answer = HANDLERS.get(name, _nothing)
+        if len(self.records) >= MAX_RECORDS:
+            return {"status": 1}
+        return answer(self, request)
+
+    def note(self, request: Request, kind: str, program: str, words: Sequence[str], **more: Json) -> None:
+        """Write down that a node was to start something."""
+        self.records.append(
+            {
+                "kind": kind,
+                "node": request.node,
+                "program": program,
+                "words": [_text(word) for word in words[:60]],
+                "places": {
+                    name: _text(request.environment[name]) for name in PLACES if name in request.environment
+                },
+                **more,
+            }
+        )
+
+    def host_number(self, name: str, asking: int) -> int:
+        """The node of this name; a name of the script's own stands for the other node."""
+        name = name.rpartition("@")[2]
+        if name in ("localhost", "127.0.0.1"):
+            return asking
+        if name in self.cluster.hosts:
+            return self.cluster.hosts.index(name)
+        if match := re.fullmatch(r"10\.0\.0\.(\d{1,2})", name):
+            return min(max(int(match[1]) - 1, 0), len(self.cluster.hosts) - 1)
+        last = len(self.cluster.hosts) - 1
+        return self.strangers.setdefault(name, min(1 + len(self.strangers), last))
+
+    def on_node(self, node: int) -> dict[str, str | None]:
+        """What differs in the environment of a process on this node."""
+        return {NODE: str(node), "HOSTNAME": self.cluster.hosts[node]}
+
+
+def _text(word: str) -> str:
+    return word[:MAX_TEXT].encode("utf-8", "replace").decode()
+
+
+# What torchrun was told
+
+
+def told(words: Sequence[str], environment: Mapping[str, str], *, legacy: bool) -> dict[str, Json]:
+    """Torchrun's own reading of its command line, as plain values; `problem` when it refuses it."""
+    said = io.StringIO()
+    with _lent_environment({name: value for name, value in environment.items() if name.startswith("PET_")}):
+        try:
+            parser = torchrun.get_args_parser()
+            if legacy:
+                parser.add_argument("--use-env", "--use_env", action="store_true")
+            with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+                args = parser.parse_args(list(words))
+        except SystemExit:
+            lines = [line for line in said.getvalue().splitlines() if "error: " in line]
+            return {
+                "problem": _text(lines[-1].partition("error: ")[2]) if lines else "it only prints its help"
+            }
+        except ValueError as error:
+            return {"problem": _text(f"a PET_ variable of the environment cannot be read: {error}")}
+    # With torch.distributed.launch a script may follow that reads --local-rank.
+    return {
+        "nnodes": _text(str(args.nnodes)),
+        "nproc": _text(str(args.nproc_per_node)),
+        "backend": _text(str(args.rdzv_backend)),
+        "endpoint": _text(str(args.rdzv_endpoint or "")),
+        "id": _text(str(args.rdzv_id)),
+        "standalone": bool(args.standalone),
+        "node_rank": int(args.node_rank) if -(1 << 40) < int(args.node_rank) < 1 << 40 else None,
+        "master_addr": _text(str(args.master_addr)),
+        "master_port": None if args.master_port is None else _text(str(args.master_port)),
+        "module": bool(args.module),
+        "script": _text(args.training_script),
+        "arguments": [_text(word) for word in args.training_script_args[:40]],
+        "options": len(words) - len(args.training_script_args) - 1,
+    }
+
+
+@contextlib.contextmanager
+def _lent_environment(values: Mapping[str, str]) -> Iterator[None]:
+    before = dict(os.environ)
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _torchrun(bench: Bench, request: Request) -> Order:
+    return _start(bench, request, "torchrun", request.words[1:], legacy=False)
+
+
+def _start(bench: Bench, request: Request, program: str, words: list[str], *, legacy: bool) -> Order:
+    facts = told(words, request.environment, legacy=legacy)
+    script = str(facts.get("script", ""))
+    file = script.replace(".", "/") + ".py" if facts.get("module") else script
+    there = os.path.isfile(os.path.join(request.folder, file))
+    bench.note(
+        request,
+        "torchrun",
+        program,
+        words,
+        facts=facts,
+        there=there,
+        folder=_text(_below(bench, request.folder)),
+    )
+    if bench.numbers is None or "problem" in facts:
+        return {"status": 2 if "problem" in facts else 0}
+    options = [] if legacy else words[: cast(int, facts["options"])]
+    if legacy:
+        options = [
+            word for word in words[: cast(int, facts["options"])] if word not in ("--use-env", "--use_env")
+        ]
+    return {
+        "become": [
+            _real("torchrun"),
+            *_on_loopback(options, facts, bench),
+            os.path.join(bench.tools, "trainer.py"),
+        ],
+        "changes": {
+            "GLOO_SOCKET_IFNAME": "lo",
+            "TP_SOCKET_IFNAME": "lo",
+            "CUDA_VISIBLE_DEVICES": "",
+            **dict.fromkeys(("PET_MODULE", "PET_NO_PYTHON", "PET_RUN_PATH", "BASH_ENV"), None),
+        },
+    }
+
+
+def _below(bench: Bench, folder: str) -> str:
+    inside = folder == bench.work or folder.startswith(bench.work + os.sep)
+    return os.path.relpath(folder, bench.work) if inside else folder
+
+
+def _real(name: str) -> str:
+    """The warm `python` or `torchrun`; `sys.executable` lies beside it."""
+    return os.path.join(os.path.dirname(sys.executable), name)
+
+
+def _on_loopback(options: list[str], facts: Mapping[str, Json], bench: Bench) -> list[str]:
+    """The same options for machines that are all this one: names of hosts become 127.0.0.1, ports stay."""
+    kept = [word for word in options if word not in ("-m", "--module", "--no-python", "--no_python")]
+    kept = [word for word in kept if word not in ("--run-path", "--run_path")]
+    endpoint = str(facts["endpoint"])
+    port = endpoint.rpartition(":")[2] if ":" in endpoint else ""
+    # argparse takes the last of several.
+    kept += [
+        "--local-addr",
+        "127.0.0.1",
+        "--max-restarts",
+        "0",
+        "--log-dir",
+        os.path.join(bench.tools, "logs"),
+    ]
+    if not str(facts["nproc"]).isdigit():
+        kept += ["--nproc-per-node", str(bench.cluster.gpus)]
+    if facts["backend"] == "static":
+        kept += ["--master-addr", "127.0.0.1"]
+        kept += ["--rdzv-endpoint", f"127.0.0.1:{port}"] if endpoint else []
+    else:
+        # etcd's backends need a server of their own, which no script starts.
+        kept += [
+            "--rdzv-backend",
+            "c10d",
+            "--rdzv-endpoint",
+            f"127.0.0.1:{port or 29400}" if endpoint else "",
+        ]
+    return kept
+
+
+def _python(bench: Bench, request: Request) -> Order:
+    """Records launchers and training scripts, and is Python for anything else."""
+    words = list(request.words[1:])
+    at = 0
+    while at < len(words) and words[at].startswith("-") and words[at] not in ("-c", "-m", "-"):
+        at += 2 if words[at] in ("-X", "-W") else 1
+    name, rest = (words[at], words[at + 1 :]) if at < len(words) else ("", [])
+    if name == "-m" and rest and rest[0] in ("torch.distributed.run", "torch.distributed.launch"):
+        legacy = rest[0].endswith("launch")
+        return _start(bench, request, f"python -m {rest[0]}", rest[1:], legacy=legacy)
+    if name == "-m" and rest and rest[0].split(".")[0] in OTHER_LAUNCHERS:
+        return _other(bench, Request([rest[0].split(".")[0], *rest[1:]], request.environment, request.folder))
+    stem = os.path.basename(name if name != "-m" or not rest else rest[0]).removesuffix(".py")
+    if stem and (name.endswith(".py") or name == "-m") and re.search(r"train|ddp|main", stem):
+        bench.note(request, "python", "python", words, script=_text(f"{stem}.py"))
+        return {}
+    return {"become": [_real("python"), *words], "changes": {"BASH_ENV": None}}
+
+
+# Programs that start others on all nodes
+
+
+def _tasks(
+    bench: Bench, request: Request, words: Sequence[str], places: Sequence[tuple[int, dict[str, str]]]
+) -> Order:
+    """Start `words` once for every (node, further variables)."""
+    if not words:
+        return {}
+    started = [
+        {"words": list(words), "changes": {**bench.on_node(node), **variables}}
+        for node, variables in places[:MAX_TASKS]
+    ]
+    return {"start": started}
+
+
+SRUN_WITH_WORD = set("ABcdDeGiJLmMnNopqrStTwxC")
+SRUN_FLAGS = (
+    "label exclusive unbuffered no-kill overlap overcommit pty quiet verbose oversubscribe exact immediate "
+    "kill-on-bad-exit no-allocate preserve-env disable-status spread-job use-min-nodes hold contiguous "
+    "multi-prog wait-all-nodes propagate compress send-libs resv-ports x11 test-only help version"
+).split()
+
+
+def _srun(bench: Bench, request: Request) -> Order:
+    options, command = _options(request.words[1:], SRUN_WITH_WORD, SRUN_FLAGS)
+    environment = request.environment
+    hosts = options.get("w") or options.get("nodelist")
+    among = [bench.host_number(name, request.node) for name in hosts.split(",")] if hosts else None
+    nodes = _number(options.get("N") or options.get("nodes"))
+    per_node = _number(options.get("ntasks-per-node"))
+    count = _number(options.get("n") or options.get("ntasks"))
+    if among is None:
+        allocated = len(bench.cluster.hosts)
+        among = list(range(min(nodes or allocated, allocated)))
+    if per_node is None and count is None:
+        per_node = _number(environment.get("SLURM_NTASKS_PER_NODE"))
+        count = None if per_node else _number(environment.get("SLURM_NTASKS"))
+    if count is None:
+        count = len(among) * (per_node or 1)
+    count = max(1, min(count, MAX_TASKS))
+    among = among[:count]
+    share = per_node if per_node and per_node * len(among) >= count else -(-count // len(among))
+    places = []
+    for task in range(count):
+        index = task // share
+        places.append(
+            (
+                among[index],
+                {
+                    "SLURM_PROCID": str(task),
+                    "SLURM_LOCALID": str(task % share),
+                    "SLURM_NODEID": str(index),
+                    "SLURM_NTASKS": str(count),
+                    "SLURM_NPROCS": str(count),
+                    "SLURM_STEP_NUM_NODES": str(len(among)),
+                    "SLURM_STEP_NUM_TASKS": str(count),
+                    "SLURM_TASKS_PER_NODE": f"{share}(x{len(among)})" if len(among) > 1 else str(share),
+                    "SLURMD_NODENAME": bench.cluster.hosts[among[index]],
+                },
+            )
+        )
+    return _tasks(bench, request, command, places)
+
+
+def _options(
+    words: Sequence[str], with_word: set[str], flags: Sequence[str]
+) -> tuple[dict[str, str], list[str]]:
+    """Split a getopt command line before the command it ends with; options by their name without dashes."""
+    found: dict[str, str] = {}
+    at = 0
+    while at < len(words) and words[at].startswith("-") and words[at] != "-":
+        word = words[at]
+        at += 1
+        if word == "--":
+            break
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            if not equals and name not in flags and not name.startswith("no-") and at < len(words):
+                value = words[at]
+                at += 1
+            found[name] = value
+        elif word[1] in with_word:
+            value = word[2:].removeprefix("=")
+            if not value and at < len(words):
+                value = words[at]
+                at += 1
+            found[word[1]] = value
+        else:
+            found[word[1]] = word[2:]
+    return found, list(words[at:])
+
+
+def _number(text: str | None) -> int | None:
+    match = re.match(r"\d{1,4}", text or "")
+    return int(match[0]) if match else None
+
+
+MPI_WITH_WORD = (
+    "host H hostfile machinefile f map-by bind-to rank-by x mca-file wdir wd cpus-per-proc cpus-per-rank env "
+    "genvlist launcher rmk iface ppn perhost npernode N np n c report-bindings-to"
+).split()
+MPI_WITH_TWO = ("mca", "gmca", "genv")
+
+
+def _mpirun(bench: Bench, request: Request) -> Order:
+    words, at = request.words[1:], 0
+    count = per_node = None
+    while at < len(words) and words[at].startswith("-"):
+        name, _, value = words[at].lstrip("-").partition("=")
+        at += 1
+        if name in MPI_WITH_TWO:
+            at += 2
+            continue
+        if name in MPI_WITH_WORD and not value and at < len(words):
+            value, at = words[at], at + 1
+        if name in ("np", "n", "c"):
+            count = _number(value)
+        elif name in ("npernode", "ppn", "perhost", "N"):
+            per_node = _number(value)
+        elif name == "map-by" and (match := re.search(r"ppr:(\d+):(?:node|socket)", value)):
+            per_node = int(match[1])
+        elif name == "map-by" and value.split(":")[0] == "node" and count is not None:
+            per_node = -(-count // len(bench.cluster.hosts))
+    total = len(bench.cluster.hosts)
+    if count is None:
+        count = total * (per_node or bench.cluster.slots)
+    share = per_node or max(bench.cluster.slots, -(-count // total))
+    places = []
+    for task in range(min(count, MAX_TASKS)):
+        node, local = min(task // share, total - 1), task % share
+        names = {
+            "OMPI_COMM_WORLD_RANK": task, "OMPI_COMM_WORLD_LOCAL_RANK": local, "OMPI_COMM_WORLD_SIZE": count,
+            "OMPI_COMM_WORLD_LOCAL_SIZE": min(share, count), "OMPI_COMM_WORLD_NODE_RANK": local, "PMI_RANK": task,
+            "PMI_SIZE": count, "PMIX_RANK": task, "MPI_LOCALRANKID": local,
+        }  # fmt: skip
+        places.append((node, {name: str(value) for name, value in names.items()}))
+    return _tasks(bench, request, words[at:], places)
+
+
+def _pbsdsh(bench: Bench, request: Request) -> Order:
+    options, command = _options(request.words[1:], set("cnhl"), ())
+    nodes = range(len(bench.cluster.hosts))
+    only = _number(options.get("n"))
+    chosen = [node for node in nodes if only is None or node == only]
+    return _tasks(
+        bench,
+        request,
+        command,
+        [(node, {"PBS_NODENUM": str(node), "PBS_TASKNUM": str(node + 1)}) for node in chosen],
+    )
+
+
+def _blaunch(bench: Bench, request: Request) -> Order:
+    options, command = _options(request.words[1:], set("zu"), ("no-shell", "use-login-shell"))
+    names = options.get("z", "").split()
+    if not names and command and command[0] in bench.cluster.hosts:
+        names = [command.pop(0)]
+    nodes = [bench.host_number(name, request.node) for name in names] or range(len(bench.cluster.hosts))
+    return _tasks(bench, request, command, [(node, {}) for node in dict.fromkeys(nodes)])
+
+
+def _ssh(bench: Bench, request: Request) -> Order:
+    _, rest = _options(request.words[1:], set("bceEFIiJlLmoOpQRSwWD"), ())
+    if len(rest) < 2:
+        return {}
+    node = bench.host_number(rest[0], request.node)
+    return _tasks(bench, request, ["bash", "-c", " ".join(rest[1:])], [(node, {})])
+
+
+def _pdsh(bench: Bench, request: Request) -> Order:
+    options, rest = _options(request.words[1:], set("wxfltuR"), ())
+    names = re.split(r"[,\s]+", options.get("w", "").strip()) if options.get("w") else []
+    nodes = [bench.host_number(name, request.node) for name in names] or range(len(bench.cluster.hosts))
+    return _tasks(
+        bench, request, ["bash", "-c", " ".join(rest)], [(node, {}) for node in dict.fromkeys(nodes)]
+    )
+
+
+# Programs that only tell something
+
+
+def _scontrol(bench: Bench, request: Request) -> Order:
+    if len(request.words) > 2 and request.words[2].startswith("hostname"):
+        return {"say": "".join(f"{host}\n" for host in bench.cluster.hosts)}
+    return {}
+
+
+def _hostname(bench: Bench, request: Request) -> Order:
+    if any(word in ("-i", "-I", "--ip-address", "--all-ip-addresses") for word in request.words[1:]):
+        return {"say": f"10.0.0.{request.node + 1}\n"}
+    return {"say": f"{bench.cluster.hosts[request.node]}\n"}
+
+
+def _getent(bench: Bench, request: Request) -> Order:
+    name = request.words[-1]
+    return {"say": f"10.0.0.{bench.host_number(name, request.node) + 1}      {name}\n"}
+
+
+def _nvidia_smi(bench: Bench, request: Request) -> Order:
+    return {"say": "".join(f"GPU {number}: emulated\n" for number in range(bench.cluster.gpus))}
+
+
+def _nothing(bench: Bench, request: Request) -> Order:
+    return {}
+
+
+def _submits(bench: Bench, request: Request) -> Order:
+    bench.note(request, "submits", os.path.basename(request.words[0]), request.words[1:])
+    return {}
+
+
+def _other(bench: Bench, request: Request) -> Order:
+    bench.note(request, "other", os.path.basename(request.words[0]), request.words[1:])
+    return {}
+
+
+def _wrapper(bench: Bench, request: Request) -> Order:
+    """`conda run`, `apptainer exec` and the like: what they start, from the first program that is known here."""
+    for at, word in enumerate(request.words[1:], start=1):
+        if os.path.basename(word) in STARTERS:
+            return {"become": request.words[at:]}
+    return {}
+
+
+Handler = Callable[[Bench, Request], Order]
+OTHER_LAUNCHERS = ("accelerate", "deepspeed", "horovodrun", "lightning", "fabric")
+HANDLERS: dict[str, Handler] = {
+    "torchrun": _torchrun,
+    **dict.fromkeys(("python", "python3"), _python),
+    "srun": _srun,
+    **dict.fromkeys(("mpirun", "mpiexec", "orterun"), _mpirun),
+    "pbsdsh": _pbsdsh,
+    "blaunch": _blaunch,
+    "ssh": _ssh,
+    "pdsh": _pdsh,
+    **dict.fromkeys(("sbatch", "salloc", "qsub", "bsub"), _submits),
+    **dict.fromkeys(OTHER_LAUNCHERS, _other),
+    "scontrol": _scontrol,
+    "hostname": _hostname,
+    "getent": _getent,
+    "nvidia-smi": _nvidia_smi,
+    **dict.fromkeys(
+        ("conda", "mamba", "uv", "poetry", "apptainer", "singularity", "numactl", "nsys"), _wrapper
+    ),
+    **dict.fromkeys(("module", "ml", "sleep"), _nothing),
+}
+STARTERS = {"torchrun", "python", "python3", "bash", "sh", "srun"}
+
+
+# One run of a script
+
+
+@contextlib.contextmanager
+def _listening(bench: Bench, seconds: float) -> Iterator[socket.socket]:
+    """Write the stand-ins and listen to them."""
+    path = os.path.join(bench.tools, "asked")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    listener.bind(path)
+    listener.listen(64)
+    os.mkdir(os.path.join(bench.tools, "bin"))
+    text = STAND_IN.format(python=os.path.realpath("/proc/self/exe"), socket=path)
+    for name in HANDLERS:
+        target = os.path.join(bench.tools, "bin", name)
+        with open(target, "w") as file:
+            file.write(text)
+        os.chmod(target, 0o755)
+    for name, content in (
+        ("bin/activate", ""),
+        ("shell", SHELL),
+        ("trainer.py", TRAINER.format(socket=path, names=REPORTED, seconds=seconds)),
+    ):
+        with open(os.path.join(bench.tools, name), "w") as file:
+            file.write(content)
+    try:
+        yield listener
+    finally:
+        listener.close()
+
+
+def _peer(end: socket.socket) -> Request | None:
+    """Whoever is at the other end, from what the kernel says of it rather than from what it says itself."""
+    pid = struct.unpack("3i", end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            words = [word.decode("utf-8", "replace") for word in file.read(1 << 18).split(b"\0")[:-1]]
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            pairs = [entry.partition(b"=") for entry in file.read(1 << 18).split(b"\0") if b"=" in entry]
+        folder = os.readlink(f"/proc/{pid}/cwd")
+    except OSError:
+        return None
+    # The interpreter and its flags stand in front of the stand-in's own path.
+    if len(words) < 3:
+        return None
+    environment = {
+        name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, _, value in pairs
+    }
+    return Request(words[2:], environment, folder)
+
+
+@dataclass
+class Script:
+    """A script that runs as one node."""
+
+    node: int
+    process: subprocess.Popen[bytes]
+    output: bytes = b""
+    status: int | None = None
+
+
+def _run(bench: Bench, runs: Sequence[Mapping[str, Any]], student: Student, seconds: float) -> list[Json]:
+    """Start the script once for every entry of `runs`, all at once, and serve their stand-ins until they end."""
+    with _listening(bench, seconds) as listener, selectors.DefaultSelector() as selector:
+        selector.register(listener, selectors.EVENT_READ, _accept)
+        scripts = [_begin(bench, run, student) for run in runs]
+        for script in scripts:
+            assert script.process.stdout is not None
+            os.set_blocking(script.process.stdout.fileno(), False)
+            selector.register(script.process.stdout, selectors.EVENT_READ, script)
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and any(script.status is None for script in scripts):
+            for key, _ in selector.select(timeout=0.02):
+                if isinstance(key.data, Script):
+                    _drain(key.data, selector)
+                elif key.data is _accept:
+                    selector.register(listener.accept()[0], selectors.EVENT_READ, "end")
+                else:
+                    _serve(bench, cast(socket.socket, key.fileobj), selector)
+            for script in scripts:
+                if script.status is None:
+                    script.status = script.process.poll()
+        for script in scripts:
+            _drain(script, selector)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(script.process.pid, signal.SIGKILL)
+            script.process.wait()
+        return [
+            {
+                "node": script.node,
+                "status": script.status,
+                "output": script.output.decode("utf-8", "replace")[-MAX_OUTPUT // 2 :],
+            }
+            for script in scripts
+        ]
+
+
+def _accept() -> None:
+    """Marks the listening socket among those that are waited for."""
+
+
+def _begin(bench: Bench, run: Mapping[str, Any], student: Student) -> Script:
+    node = int(run["node"])
+    # The student's own PATH stays behind the stand-ins.
+    environment = {
+        **{name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"},
+        "PATH": f"{bench.tools}/bin:{os.environ['PATH']}",
+        "BASH_ENV": os.path.join(bench.tools, "shell"),
+        **{
+            name: _placed(value, student.work)
+            for name, value in cast(dict[str, str], run["environment"]).items()
+        },
+        **cast(dict[str, str], bench.on_node(node)),
+    }
+    folder = os.path.join(student.work, cast(str, run["folder"]))
+    script = os.path.relpath(os.path.join(student.work, cast(str, run["script"])), folder)
+    process = subprocess.Popen(
+        ["bash", script, *cast(list[str], run["arguments"])],
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    return Script(node, process)
+
+
+def _placed(value: str, work: str) -> str:
+    """A judge's value with @WORK for the folder of the submission."""
+    return value.replace("@WORK", work)
+
+
+def _drain(script: Script, selector: selectors.BaseSelector) -> None:
+    stream = script.process.stdout
+    assert stream is not None
+    if stream.closed:
+        return
+    with contextlib.suppress(BlockingIOError):
+        for _ in range(16):
+            chunk = os.read(stream.fileno(), 1 << 16)
+            if not chunk:
+                selector.unregister(stream)
+                stream.close()
+                return
+            script.output = (script.output + chunk)[-MAX_OUTPUT:]
+
+
+def _serve(bench: Bench, end: socket.socket, selector: selectors.BaseSelector) -> None:
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        message = end.recv(1 << 16)
+        if message == b"stand-in":
+            request = _peer(end)
+            end.send(json.dumps(bench.order(request) if request else {"status": 1}).encode())
+            return
+        if message and bench.numbers is not None and len(bench.workers) < MAX_RECORDS:
+            _hear(bench, end, json.loads(message))
+            return
+    selector.unregister(end)
+    end.close()
+
+
+def _hear(bench: Bench, end: socket.socket, said: dict[str, Json]) -> None:
+    """A process of the training first says who it is and gets its number, then what all numbers add up to."""
+    assert bench.numbers is not None
+    if "total" in said:
+        bench.workers.append({"total": said["total"], "rank": said["rank"], "world_size": said["world_size"]})
+        end.send(b"seen")
+        return
+    bench.workers.append({name: said.get(name) for name in REPORTED})
+    arrived = sum("RANK" in worker for worker in bench.workers)
+    end.send(str(bench.numbers[(arrived - 1) % len(bench.numbers)]).encode())
+
+
+def _bench(student: Student, inputs: Inputs, numbers: list[int] | None = None) -> Bench:
+    cluster = cast(dict[str, Any], inputs.values["cluster"])
+    return Bench(
+        Cluster(cluster["hosts"], cluster["gpus"], cluster["slots"]),
+        tempfile.mkdtemp(prefix="nodes-"),
+        os.path.realpath(student.work),
+        numbers,
+    )
+
+
+def record(student: Student, inputs: Inputs) -> Observation:
+    """Run a script in each of several ways, and in each as one node after the other; what it would have started."""
+    seen: list[Json] = []
+    for way in cast(list[list[dict[str, Any]]], inputs.values["ways"]):
+        nodes: list[Json] = []
+        for run in way:
+            bench = _bench(student, inputs)
+            bench.cluster.hosts[:] = run.get("hosts", bench.cluster.hosts)
+            with student.calling(f"running `bash {run['script']}`"):
+                (ended,) = _run(bench, [run], student, cast(float, inputs.values["seconds"]))
+            nodes.append({**cast(dict[str, Json], ended), "records": cast(Json, bench.records)})
+            shutil.rmtree(bench.tools, ignore_errors=True)
+            if cast(dict[str, Json], ended)["status"] is None:
+                # It would not end in another way either, and each takes as long.
+                return Observation({"ways": [*seen, nodes]})
+        seen.append(nodes)
+    return Observation({"ways": seen})
+
+
+def carry_out(student: Student, inputs: Inputs) -> Observation:
+    """Run a script as all nodes at once, with the real torchrun and a training that adds up numbers."""
+    bench = _bench(student, inputs, cast(list[int], inputs.values["numbers"]))
+    runs = cast(list[dict[str, Any]], inputs.values["way"])
+    with student.calling(f"running `bash {runs[0]['script']}` as {len(runs)} nodes"):
+        ended = _run(bench, runs, student, cast(float, inputs.values["seconds"]))
+    return Observation(
+        {"scripts": ended, "workers": cast(Json, bench.workers), "records": cast(Json, bench.records)}
+    )
+
+
+# A script over one of Azure's Python SDKs, none of which is there.
+
+ENDED = {"get_status", "status", "provisioning_state"}
+
+
+class AzureThing:
+    """Whatever a script takes from the SDK, or gets out of it: everything can be asked of it, nothing happens.
+
+    `of` is the last name it was taken by; a call of it is written down and gives another such thing.
+    """
+
+    def __init__(self, of: str, calls: list[Json], call: dict[str, Json] | None = None) -> None:
+        vars(self).update(_of=of, _calls=calls, _call=call, _parts={})
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if self._call is not None and name in ENDED and name != "get_status":
+            return "Completed"
+        return self._parts.setdefault(name, AzureThing(name, self._calls))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        self._parts[name] = value
+        if self._call is not None:
+            cast(list[Json], self._call["set"]).append(name[:MAX_TEXT])
+
+    def __call__(self, *args: object, **kwargs: object) -> Any:
+        if self._of in ENDED:
+            return "Completed"
+        call: dict[str, Json] = {"of": self._of, "set": [], **_said(args, kwargs)}
+        if len(self._calls) < MAX_RECORDS:
+            self._calls.append(call)
+        return AzureThing(self._of, self._calls, call)
+
+    def __getitem__(self, key: object) -> Any:
+        return AzureThing(str(key)[:MAX_TEXT], self._calls)
+
+    def __contains__(self, key: object) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(())
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def _made_by(self) -> Json:
+        """As an argument of something else: the call that made it."""
+        return self._call if self._call is not None else {"of": self._of}
+
+
+def _said(args: Sequence[object], kwargs: Mapping[str, object]) -> dict[str, Json]:
+    return {
+        "args": [_told(value) for value in args[:MAX_TASKS]],
+        "kwargs": {str(name)[:MAX_TEXT]: _told(value) for name, value in list(kwargs.items())[:MAX_TASKS]},
+    }
+
+
+def _told(value: object, depth: int = 0) -> Json:
+    if type(value) is AzureThing:
+        call = cast(dict[str, Json], value._made_by())
+        return {name: call[name] for name in ("of", "args", "kwargs") if name in call} if depth < 4 else None
+    if value is None or type(value) in (bool, str) or (type(value) is int and abs(value) < 1 << 53):
+        return value[:MAX_OUTPUT] if type(value) is str else cast(Json, value)
+    if type(value) in (list, tuple) and depth < 4:
+        return [_told(item, depth + 1) for item in cast(Sequence[object], value)[:MAX_TASKS]]
+    if type(value) is dict and depth < 4:
+        items = list(cast(dict[object, object], value).items())[:MAX_TASKS]
+        return {str(name)[:MAX_TEXT]: _told(item, depth + 1) for name, item in items if type(name) is str}
+    return {"of": "something else"}
+
+
+class AzureModules:
+    """Finds every module below `azureml` and `azure`, made of AzureThings and of exceptions that nobody raises."""
+
+    def __init__(self, calls: list[Json]) -> None:
+        self._calls = calls
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
+        """As a finder of the import system."""
+        root = name.partition(".")[0]
+        return (
+            importlib.util.spec_from_loader(name, cast(Any, self)) if root in ("azureml", "azure") else None
+        )
+
+    def create_module(self, spec: Any) -> types.ModuleType:
+        """As a loader of the import system."""
+        module = types.ModuleType(spec.name)
+        vars(module).update(__path__=[], __getattr__=self._member)
+        return module
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """There is nothing to run."""
+
+    def _member(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name.endswith(("Exception", "Error")):
+            return type(name, (Exception,), {})
+        return AzureThing(name, self._calls)
+
+
+def azure_script(student: Student, inputs: Inputs) -> Observation:
+    """Run a script that hands a job to Azure; what it called of the SDK, and with what."""
+    calls: list[Json] = []
+    sys.meta_path.insert(0, cast(Any, AzureModules(calls)))
+    status = student.run_script(cast(str, inputs.values["script"]))
+    return Observation({"status": status, "calls": [*calls]})

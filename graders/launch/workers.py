@@ -80,8 +80,8 @@ def together_fault(
     if places != wanted or ranks != list(range(WORLD)) or sizes != {WORLD}:
         return Fault(
             Stage.MEETING,
-            f"{call}: the processes have the ranks {', '.join(map(str, ranks))} of {_sizes(sizes)}; 0 to {WORLD - 1} of "
-            f"{WORLD}, two on each node, are expected.",
+            f"{call}: the processes have the ranks {', '.join(map(str, ranks))} of {_sizes(sizes)}; 0 to "
+            f"{WORLD - 1} of {WORLD}, two on each node, are expected.",
             "Nothing but torchrun may set RANK, LOCAL_RANK and WORLD_SIZE, and both nodes belong to one job.",
         )
     # Ranks may begin on either node; on the one that comes second RANK and LOCAL_RANK differ.
