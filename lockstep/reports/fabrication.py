@@ -535,13 +535,19 @@ def _grid(report: Report, facts: Facts) -> Iterator[Finding]:
         return
     gaps = [after - before for before, after in pairwise(starts)]
     alike = sum(abs(after - before) < GAP_S and after > 0 for before, after in pairwise(gaps))
-    if alike >= 3:
+    # Rounded starts, or those of a coarse clock, are equally far apart now and then.
+    coarse = all(_on_a_tick(start) for start in starts)
+    if alike >= 3 and (not coarse or alike == len(gaps) - 1 >= 6):
         yield unusual(
             f"{alike + 1} runs follow each other at equal distances: gaps between starts agree to "
             f"{GAP_S * 1e6:g} microsecond (the first gap is {gaps[0]:.6f} s). Runs take their own time, so their starts "
             "drift. Does a timetable start them, or was t_start worked out?",
             alike=alike,
         )
+
+
+def _on_a_tick(start: float) -> bool:
+    return start < 1e12 and any(abs(start * rate - round(start * rate)) < 1e-3 for rate in (64, 1000))
 
 
 _CHANCE = (
@@ -640,7 +646,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "F14",
         "Runs start when the one before has ended, not on a grid.",
-        f"five or more starts at whole seconds, or four or more starts with gaps that agree to {GAP_S:g} s: unusual",
+        f"five or more starts at whole seconds, or four or more starts with gaps that agree to {GAP_S:g} s: unusual "
+        "(seven, all of them, where starts are multiples of 1/64 s or of a millisecond)",
         "time.time() has six decimals, and no two runs take equally long.",
         "Runs that a timetable (cron) starts are on a grid.",
         _grid,

@@ -83,27 +83,24 @@ def ticks_in(value: float, tick: float) -> float:
 def equal_by_chance(values: Iterable[float], tick: float) -> float:
     """How many equal pairs to expect among honest readings as dense as these; equal ones themselves do not count.
 
-    Taken from the pairs that lie near each other, in the narrowest surroundings that hold enough ticks: as many of
-    them as a tick is of those surroundings would be equal.
+    Taken from the pairs that lie near each other, in the surroundings where they are densest: as many of them as a
+    tick is of those surroundings would be equal. Surroundings of fewer than 50 ticks hold too few pairs to tell.
     """
     ordered = sorted(values)
-    return max(_expected(ordered, tick, nearness) for nearness in (1e-4, 1e-3, 1e-2, 1e-1))
+    return max(_expected(ordered, tick, reach) for reach in (50, 500, 5_000, 50_000, 500_000, 5_000_000))
 
 
-def _expected(ordered: Sequence[float], tick: float, nearness: float) -> float:
-    expected, above, beyond = 0.0, 0, 0
+def _expected(ordered: Sequence[float], tick: float, reach: int) -> float:
+    near, above, beyond = 0, 0, 0
     for value in ordered:
         step = value / ticks_in(value, tick)
-        reach = nearness * value
-        if reach < 10 * step:
-            continue
         while above < len(ordered) and ordered[above] <= value + step / 2:
             above += 1
         beyond = max(beyond, above)
-        while beyond < len(ordered) and ordered[beyond] <= value + reach:
+        while beyond < len(ordered) and ordered[beyond] <= value + step * reach:
             beyond += 1
-        expected += (beyond - above) * step / (2 * reach)
-    return expected
+        near += beyond - above
+    return near / (2 * reach)
 
 
 def at_least(count: int, expected: float) -> float:
