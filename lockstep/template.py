@@ -30,7 +30,7 @@ _END = re.compile(r"\s*(?:# <<<|<!-- <<< -->)")
 # A template must not run by accident: what is not written yet says so.
 _INSTEAD = {
     ".py": 'raise NotImplementedError("{name} is not written yet")',
-    ".sh": 'echo "{name} is not written yet" >&2; exit 1',
+    **dict.fromkeys((".sh", ".slurm", ".pbs", ".lsf"), 'echo "{name} is not written yet" >&2; exit 1'),
 }
 
 

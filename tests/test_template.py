@@ -7,10 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.template import ROOT, cut, is_given, write_template
+from lockstep.template import MEASURED, ROOT, cut, is_given, write_template
 
 TEMPLATE = ROOT / "student_template"
-CUT = sorted(path.name for path in (ROOT / "reference").iterdir() if path.is_file() and not is_given(path))
+CUT = sorted(
+    path.relative_to(ROOT / "reference").as_posix()
+    for path in (ROOT / "reference").rglob("*")
+    if path.is_file()
+    and "__pycache__" not in path.parts
+    and path.parent.name != MEASURED
+    and not is_given(path)
+)
 
 SOLVED = """\
 def add(a, b):
@@ -33,11 +40,12 @@ def test_a_solution_becomes_its_sentence_and_an_error() -> None:
     )
 
 
-def test_a_shell_script_ends_where_its_solution_was() -> None:
-    script = cut("# >>> solution: start it\ntorchrun x.py\n# <<<\necho done\n", "go.sh")
+@pytest.mark.parametrize("name", ["go.sh", "go.slurm"])
+def test_a_shell_script_ends_where_its_solution_was(name: str) -> None:
+    script = cut("# >>> solution: start it\ntorchrun x.py\n# <<<\necho done\n", name)
     run = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=10)
     assert (run.returncode, run.stdout) == (1, "")
-    assert run.stderr == "go.sh is not written yet\n"
+    assert run.stderr == f"{name} is not written yet\n"
 
 
 def test_in_markdown_a_solution_becomes_a_comment() -> None:
