@@ -27,7 +27,7 @@ MAX_BYTES = 1 << 20
 # A slip in every run is one slip; and who reads five sentences mends them before reading a sixth.
 MAX_ERRORS, MAX_PROBLEMS = 300, 5
 # Rules compare every run with every other, and the schema's validator needs 30 us for a value.
-MAX_ENTRIES, MAX_VALUES = 2000, 40_000
+MAX_ENTRIES, MAX_VALUES, MAX_CONFIGS = 1000, 40_000, 200
 
 # What a rule may have to square and to divide by must not overflow. No clock, no GPU and no loss comes near.
 LEAST, MOST, MOST_FLOAT = 1e-30, 1e15, 1e30
@@ -167,6 +167,9 @@ def _beyond_the_schema(report: Any) -> Iterator[tuple[Place, str]]:
         datetime.fromisoformat(created)
     except ValueError:
         yield ("attempt", "created_utc"), f"is {_shown(created)}, which is no date of the calendar"
+    configs = len({json.dumps(run["config"], sort_keys=True) for run in report["runs"]})
+    if configs > MAX_CONFIGS:
+        yield ("runs",), f"has {configs} configurations; a report has at most {MAX_CONFIGS}"
     for index, run in enumerate(report["runs"]):
         for name in ("t_start", "t_end"):
             if run[name] > LAST_SECOND:
