@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from graders.launch.commands import Start, start_in
+from graders.launch.commands import Start, modernise, start_in
 from graders.launch.manifests import (
     PLACEHOLDER,
     Claim,
@@ -106,6 +106,8 @@ def look_at(manifest: Manifest, reading: Reading, files: Mapping[str, bytes]) ->
     _distribution(manifest, reading, start, instances or 1, processes or 1, files)
     if start is not None:
         _code(manifest, reading, start, files)
+        if start.old:
+            reading.notes.append(modernise(start))
     reading.claim = _claim(manifest, reading.file, start, instances or 1, processes or 1)
 
 

@@ -50,6 +50,12 @@ class Start:
         return int(self.flags[flag]) if re.fullmatch(r"[0-9]{1,6}", self.flags.get(flag, "")) else None
 
 
+def modernise(start: Start) -> str:
+    """A note for who starts training with the launcher that torchrun has replaced."""
+    more = "" if "use_env" in start.flags else ", which sets LOCAL_RANK and passes no --local-rank"
+    return f"`python -m torch.distributed.launch` is deprecated since PyTorch 1.10: write `torchrun`{more}."
+
+
 def start_of(words: Sequence[str]) -> Start | None:
     """What a command, given as its words, starts; a shell with `-c` is looked into. None: nothing that trains."""
     if words and PurePosixPath(words[0]).name in SHELLS:

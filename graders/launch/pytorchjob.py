@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from graders.launch.commands import SHELLS, Start, start_of
+from graders.launch.commands import SHELLS, Start, modernise, start_of
 from graders.launch.manifests import (
     NVIDIA,
     PLACEHOLDER,
@@ -43,7 +43,7 @@ RESTART_POLICIES = ("Always", "OnFailure", "Never", "ExitCode")
 SIDECAR = "sidecar.istio.io/inject"
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _IMAGE = re.compile(r"[^\s<>{}$]+")
-_GPUS = re.compile(r"[a-z0-9.-]+/(?:gpu|mig-[a-z0-9.]+|i915|gpu\.shared)")
+_GPUS = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+/(?:gpu|mig-[a-z0-9.]+|i915|gpu\.shared)")
 
 
 def read_pytorchjob(files: Mapping[str, bytes]) -> Reading:
@@ -309,12 +309,13 @@ class Pod:
 
     def notes(self) -> list[str]:
         """What is worth knowing and costs nothing."""
+        found = [modernise(self.start)] if self.start is not None and self.start.old else []
         if isinstance(self._manifest.get(*self._pod, "restartPolicy"), str):
-            return [
+            found += [
                 f"{self.role}: `restartPolicy` of the pod's spec is overwritten by the operator; it belongs beside "
                 "`replicas`."
             ]
-        return []
+        return found
 
     def _restart(self) -> list[Problem]:
         policy = self._manifest.get(*self._place, "restartPolicy")

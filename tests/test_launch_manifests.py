@@ -1,0 +1,620 @@
+"""The manifests of exercise 8: what the judges say of each sample, and of tables of right and wrong values."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fixtures import build, expect
+from graders.launch import agreement, azure_script, commands
+from graders.launch.azure import read_azure
+from graders.launch.manifests import Claim, Problem, Reading
+from graders.launch.pytorchjob import read_pytorchjob
+from lockstep.sandbox.box import Box
+from lockstep.wire import Json
+from tests.samples import graded, surprises
+
+EXERCISE = "launch"
+JOB, AZURE = "launch/pytorchjob.yaml", "launch/azure_job.yml"
+SAMPLES = [
+    sample
+    for sample in build.all_submissions(EXERCISE)
+    if sample.name.startswith(("job_", "azure_", "agree_"))
+]
+CHECKS = {"job": "pytorchjob", "azure": "azure", "agree": "consistent"}
+
+# What the message or hint of a mistake's own check must say, so that its author knows what to do next.
+WORDS: dict[str, Sequence[str]] = {
+    "job_all_comments": ["holds nothing but comments", "`#` hides"],
+    "job_batch_job": ['`kind` is "Job"', "no RANK, no MASTER_ADDR"],
+    "job_beta_version": ["kubeflow.org/v1beta2", "old pytorch-operator"],
+    "job_command_in_one_text": ["takes a list", 'command: ["python"'],
+    "job_container_unnamed": ['no container is named `pytorch`, but "trainer"', "line 48"],
+    "job_elastic_and_nproc": ["both there", "deprecated"],
+    "job_env_as_number": ["env[0].value", 'quotes around it, "1"'],
+    "job_epochs_as_number": ["line 28", 'quotes around it, "3"'],
+    "job_every_pod_is_node_0": ["--node_rank 0", "never meet", "PET_NODE_RANK"],
+    "job_gpu_without_vendor": ["`gpu` is no resource", "`nvidia.com/gpu: 1`"],
+    "job_gpus_fewer_than_processes": ["1 GPU for 2 processes", "`nvidia.com/gpu: 2`"],
+    "job_gpus_requested_only": ["no limit", "under `limits`"],
+    "job_half_a_gpu": ["0.5; expected a whole number"],
+    "job_indentation": ["line 39", "no field `Worker` in `spec`", "indentation"],
+    "job_indented_with_a_tab": ["line 10", "a tab"],
+    "job_key_twice": ["line 50", "`image` is there twice, first in line 49"],
+    "job_master_uncounted": ["does not say `replicas`", "wants to see it written"],
+    "job_name_in_capitals": ['"DDP_Train"', "host name"],
+    "job_no_image": ["has no `image`", "line 48"],
+    "job_no_replica_specs": ["lacks `pytorchReplicaSpecs`"],
+    "job_nproc_as_number": ["`spec.nprocPerNode` is the number 2", 'quotes around it, "2"'],
+    "job_placeholder": ["names no image", "real image"],
+    "job_python_counted_twice": ["starts `python` once", "4 processes", "torchrun ddp_train.py"],
+    "job_replicas_in_quotes": ['is the text "1"', "Take the quotes away"],
+    "job_restarts_sometimes": ['"Sometimes"', "ExitCode", "Write OnFailure"],
+    "job_sidecar_as_boolean": ["the boolean false", 'quotes around it, "false"'],
+    "job_sidecar_on": ['expected the text "false"', "Istio's proxy"],
+    "job_standalone": ["group of its own", "operator's variables"],
+    "job_tfjob": ['`kind` is "TFJob"', "for a PyTorchJob only"],
+    "job_trainjob": ["Trainer v2", "trainer.kubeflow.org"],
+    "job_two_masters": ["replicas: 2; expected replicas: 1", "More pods are Workers"],
+    "job_unknown_field": ["no field `restartPolicy`", "Master.template"],
+    "job_variable_without_a_shell": ['"$WORLD_SIZE"', "no shell"],
+    "job_wrker": ['no replicas called "Wrker"', "Did you mean `Worker`?"],
+    "azure_compute_unregistered": ['"gpu-cluster"', "behind `azureml:`"],
+    "azure_count_in_words": ['"two"', "counts machines"],
+    "azure_distribution_in_one_word": ["expected a mapping", "indented further"],
+    "azure_environment_unregistered": ['"pytorch-2.8"', "azureml:NAME@latest"],
+    "azure_indentation": ["line 20", "indentation"],
+    "azure_input_undefined": ["inputs.training_data", "Add `training_data:`"],
+    "azure_machines_alone": ["2 machines", "train alone"],
+    "azure_mistyped_count": ["`instance_cout` in `resources`", "Did you mean `instance_count`?"],
+    "azure_no_command": ["`command` is missing"],
+    "azure_no_environment": ["`environment` is missing"],
+    "azure_old_count": ["process_count_per_node", "Did you mean `process_count_per_instance`?"],
+    "azure_placeholder": ["<your-cluster>"],
+    "azure_run_configuration": ["SDK v1", "command job of v2"],
+    "azure_torchrun_in_each_process": ["a torchrun that starts processes of its own", "$NODE_RANK"],
+    "azure_trains_nothing": ["starts no training"],
+    "azure_unknown_framework": ['"ddp"; expected pytorch'],
+    "azure_wrong_type": ['"pipeline"; expected command'],
+    "agree_azure_machines": ["8 processes (4 machines x 2 processes)", "instance_count"],
+    "agree_azure_processes": ["2 processes (2 machines x 1 process)"],
+    "agree_master_alone": ["2 processes (1 pod x 2 processes)", "Every pod counts"],
+    "agree_nnodes": ["--nnodes 4, but the job has 2 pods"],
+    "agree_one_process_a_pod": ["2 processes (2 pods x 1 process)", "4 processes (2 nodes x 2 processes)"],
+    "agree_report_of_other_nodes": ["reports/ddp.json", "1, 2, 8 processes", "several nodes"],
+    "agree_workers_for_processes": ["8 processes (4 pods x 2 processes)"],
+}
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+def test_each_sample_scores_what_it_must(sample: build.Sample, tmp_path: Path, box: Box) -> None:
+    words = {sample.fails[0]: WORDS[sample.name]} if sample.fails else None
+    assert surprises(sample, tmp_path, box, words) == []
+
+
+def test_every_mistake_has_its_words_and_its_check() -> None:
+    mistakes = [sample for sample in SAMPLES if sample.kind == "mistake"]
+    assert {sample.name for sample in mistakes} == WORDS.keys()
+    for sample in mistakes:
+        assert sample.fails == (CHECKS[sample.name.partition("_")[0]],)
+
+
+def test_the_manifests_of_the_template_earn_nothing(box: Box) -> None:
+    result = graded(build.ROOT / "student_template", EXERCISE, box, checks=tuple(CHECKS.values()))
+    assert expect.template_surprises(result) == []
+
+
+# The PyTorchJob
+
+REFERENCE = (build.ROOT / "reference" / JOB).read_text()
+REFERENCE_AZURE = (build.ROOT / "reference" / AZURE).read_text()
+
+
+def reading(text: str) -> Reading:
+    return read_pytorchjob({JOB: text.encode()})
+
+
+def job(
+    master: Mapping[str, Json] | None = None, worker: Mapping[str, Json] | None = None, **spec: Json
+) -> Any:
+    """A small PyTorchJob; `master` and `worker` are merged over their containers, `spec` over the spec."""
+
+    def replica(changes: Mapping[str, Json]) -> dict[str, Json]:
+        container: dict[str, Json] = {"name": "pytorch", "image": "me/ddp:1", **changes}
+        return {"replicas": 1, "template": {"spec": {"containers": [container]}}}
+
+    replicas: dict[str, Json] = {"Master": replica(master or {}), "Worker": replica(worker or {})}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "ddp"},
+        "spec": {"pytorchReplicaSpecs": replicas, **spec},
+    }
+
+
+def judged(value: Json) -> Reading:
+    return reading(json.dumps(value))
+
+
+def test_the_smallest_job_is_right() -> None:
+    seen = judged(job())
+    assert (seen.problems, seen.claim and seen.claim.worlds) == ([], {2})
+
+
+@pytest.mark.parametrize("name", ["a", "ddp-1", "a" * 63])
+def test_names_that_are_labels(name: str) -> None:
+    value = job()
+    value["metadata"]["name"] = name
+    assert judged(value).problems == []
+
+
+@pytest.mark.parametrize("name", ["", "1a", "-a", "a-", "A", "a_b", "a.b", "a" * 64, "a b", "ä"])
+def test_names_that_are_no_labels(name: str) -> None:
+    value = job()
+    value["metadata"]["name"] = name
+    (problem,) = judged(value).problems
+    assert "DNS label" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("pytorchjob", "Capitals count"),
+        ("PytorchJob", "Capitals count"),
+        ("MPIJob", "for a PyTorchJob only"),
+        ("TrainJob", "Trainer v2"),
+        ("Job", "no RANK"),
+        ("Pod", "`kind: PyTorchJob`"),
+        (None, "`kind: PyTorchJob`"),
+        (3, "`kind: PyTorchJob`"),
+    ],
+)
+def test_other_kinds_are_explained(kind: Json, words: str) -> None:
+    (problem,) = judged({**job(), "kind": kind}).problems
+    assert words in problem.hint
+
+
+@pytest.mark.parametrize(
+    ("limits", "words"),
+    [
+        ({"nvidia.com/gpu": 1}, ""),
+        ({"nvidia.com/gpu": "2", "cpu": "500m", "memory": "1.5Gi"}, ""),
+        ({"amd.com/gpu": 1}, ""),
+        ({"nvidia.com/mig-1g.5gb": 1}, ""),
+        ({"nvidia.com/gpu": 0}, ""),
+        ({"nvidia.com/gpu": 1.5}, "whole number"),
+        ({"nvidia.com/gpu": "all"}, "whole number"),
+        ({"nvidia.com/gpu": "1Gi"}, "whole number"),
+        ({"nvidia.com/gpu": -1}, "whole number"),
+        ({"gpu": 1}, "no resource"),
+        ({"GPU": 1}, "no resource"),
+        ({"nvidia/gpu": 1}, "no resource"),
+        ({"nvidia.com/gpus": 1}, "no resource"),
+        ({"nvidia.com/gpu": True}, "boolean"),
+        ({"nvidia.com/gpu": None}, "is empty"),
+    ],
+)
+def test_gpu_limits(limits: Json, words: str) -> None:
+    problems = judged(job(worker={"resources": {"limits": limits}})).problems
+    assert (problems == []) == (words == "")
+    assert words in " ".join(problem.message for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        (("annotations",), "false", ""),
+        (("annotations",), "False", ""),
+        (("labels",), "false", ""),
+        (("annotations",), "true", 'expected the text "false"'),
+        (("annotations",), False, "the boolean false"),
+        (("labels",), True, "the boolean true"),
+    ],
+)
+def test_sidecars(place: tuple[str], value: Json, words: str) -> None:
+    made = job()
+    for role in ("Master", "Worker"):
+        template = made["spec"]["pytorchReplicaSpecs"][role]["template"]
+        template["metadata"] = {place[0]: {"sidecar.istio.io/inject": value}}
+    seen = judged(made)
+    assert (seen.problems == []) == (words == "")
+    assert words in " ".join(problem.message for problem in seen.problems)
+    assert seen.notes == []
+
+
+def test_a_job_without_a_word_of_istio_keeps_its_points_and_gets_a_note() -> None:
+    (note,) = judged(job()).notes
+    assert "sidecar.istio.io/inject" in note
+
+
+def test_an_annotation_of_the_job_itself_has_no_effect() -> None:
+    value = job()
+    value["metadata"]["annotations"] = {"sidecar.istio.io/inject": "false"}
+    seen = judged(value)
+    assert seen.problems == []
+    assert "no effect" in seen.notes[0]
+
+
+STARTS: list[tuple[list[str], Mapping[str, Json], set[int], str]] = [
+    # command, spec, processes in both pods, words of a problem
+    ([], {}, {2}, ""),
+    ([], {"nprocPerNode": "2"}, {2, 3, 4}, ""),
+    (["python", "x.py"], {}, {2}, ""),
+    (["python", "x.py"], {"nprocPerNode": "2"}, {2}, "starts `python` once"),
+    (["python", "x.py"], {"nprocPerNode": "auto"}, {2}, ""),
+    (["./start.sh"], {}, {2}, ""),
+    (["torchrun", "x.py"], {"nprocPerNode": "4"}, {8}, ""),
+    (["torchrun", "x.py"], {}, set(), ""),
+    (["torchrun", "--nproc-per-node=3", "x.py"], {}, {6}, ""),
+    (["torchrun", "--nproc_per_node", "gpu", "x.py"], {}, set(), ""),
+    (["python", "-m", "torch.distributed.launch", "x.py"], {}, {2}, ""),
+    (["python", "-m", "torch.distributed.launch", "--nproc_per_node=2", "x.py"], {}, {4}, ""),
+    (["torchrun", "--nproc-per-node=1", "--node-rank=0", "x.py"], {}, {2}, "never meet"),
+    (["torchrun", "--nproc-per-node=1", "--node-rank=1", "x.py"], {}, {2}, "but it is node 0"),
+    (["torchrun", "--nproc-per-node=1", "--node-rank=0", "--rdzv-backend=c10d", "x.py"], {}, {2}, ""),
+    (["torchrun", "--nproc-per-node=1", "--node-rank=$(RANK)", "x.py"], {}, {2}, ""),
+    (["torchrun", "--nproc-per-node=1", "--node-rank=$RANK", "x.py"], {}, {2}, "no shell"),
+    (["sh", "-c", "torchrun --nproc-per-node=1 --node-rank=$RANK x.py"], {}, {2}, ""),
+    (["sh", "-c", "cd /code\nexport A=b\nexec torchrun --nproc-per-node 2 \\\n x.py > log 2>&1"], {}, {4}, ""),
+    (["bash", "-lc", "pip install tqdm && OMP_NUM_THREADS=1 python3 -u x.py"], {}, {2}, ""),
+    (["torchrun", "--standalone", "--nproc-per-node=1", "x.py"], {}, {2}, "group of its own"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("command", "spec", "worlds", "words"), STARTS)
+def test_what_pods_start_fits_what_they_are_told(
+    command: list[str], spec: Mapping[str, Json], worlds: set[int], words: str
+) -> None:
+    changes = {"command": command} if command else {}
+    seen = judged(job(changes, changes, **spec))
+    assert (seen.problems == []) == (words == "")
+    assert words in " ".join(problem.message for problem in seen.problems)
+    assert seen.claim is not None
+    assert seen.claim.worlds == worlds
+
+
+def test_arguments_belong_to_the_command() -> None:
+    changes: dict[str, Json] = {
+        "command": ["torchrun"],
+        "args": ["--nproc-per-node=2", "x.py", "--nproc-per-node=9"],
+    }
+    claim = judged(job(changes, changes)).claim
+    assert claim is not None
+    assert claim.worlds == {4}
+
+
+@pytest.mark.parametrize("name", ["launch/pytorchjob.yml", "pytorchjob.yaml", "launch/k8s.yaml"])
+def test_other_names_are_found_and_told(name: str) -> None:
+    seen = read_pytorchjob({"launch/other.yaml": b"a: 1", name: REFERENCE.encode()})
+    assert (seen.file, seen.problems) == (name, [])
+    assert bool(seen.notes) == (not name.endswith("pytorchjob.yaml"))
+
+
+def test_without_a_file_the_name_is_told() -> None:
+    assert read_pytorchjob({"x.py": b""}).told()[0] == f"{JOB}: there is no such file."
+
+
+def test_many_problems_are_told_in_order_and_counted() -> None:
+    text = REFERENCE.replace("replicas: 1", 'replicas: "1"').replace("name: pytorch", "name: x")
+    seen = reading(text.replace("kind: PyTorchJob", "kind: PyTorchJob\nfoo: 1"))
+    message, hint = seen.told()
+    assert message.startswith(f"{JOB}, line 6: there is no field `foo` at the top. Also, line ")
+    assert message.endswith(f"And {len(seen.problems) - 3} more.")
+    assert hint
+
+
+# The Azure job
+
+
+def azure(text: str, **files: bytes) -> Reading:
+    seen = read_azure({AZURE: text.encode(), **files})
+    assert seen is not None
+    return seen
+
+
+def azure_job(**changes: Json) -> dict[str, Json]:
+    made: dict[str, Json] = {
+        "type": "command",
+        "command": "python ddp_train.py",
+        "environment": "azureml:torch@latest",
+        "compute": "azureml:gpu",
+        **changes,
+    }
+    return {key: value for key, value in made.items() if value is not None}
+
+
+TWO: Json = {"instance_count": 2}
+PER_NODE = "torchrun --nnodes 2 --nproc-per-node 2 --node-rank $NODE_RANK --master-addr $MASTER_ADDR x.py"
+AZURE_JOBS: list[tuple[dict[str, Json], int | None, str]] = [
+    # changes, processes (None: not told), words of a problem
+    ({}, 1, ""),
+    ({"type": None}, 1, ""),
+    ({"type": "Command"}, 1, ""),
+    ({"compute": None}, 1, ""),
+    ({"compute": "local"}, 1, ""),
+    ({"compute": "serverless"}, 1, ""),
+    ({"compute": ["azureml:gpu"]}, 1, "names no cluster"),
+    ({"environment": {"image": "x"}}, 1, ""),
+    ({"environment": {"conda_file": "x"}}, 1, "neither"),
+    ({"environment": 3}, 1, "names none"),
+    ({"command": ["python", "x.py"]}, None, "expected a command line"),
+    ({"command": "bash run.sh"}, None, ""),
+    ({"command": "export A=1; exec python -u x.py | tee log"}, 1, ""),
+    ({"command": "python -m lfw"}, 1, ""),
+    ({"command": "nvidia-smi"}, None, "starts no training"),
+    ({"distribution": {"type": "pytorch"}, "resources": TWO}, 2, ""),
+    ({"distribution": {"type": "PyTorch", "process_count_per_instance": 4}, "resources": TWO}, 8, ""),
+    ({"distribution": {"process_count_per_instance": 2}, "resources": TWO}, 4, "expected pytorch"),
+    ({"distribution": {"type": "pytorch", "process_count_per_instance": 0}}, 1, "from 1"),
+    ({"distribution": {"type": "mpi", "process_count_per_instance": 2}}, 2, "RANK and WORLD_SIZE"),
+    ({"distribution": {"type": "tensorflow", "worker_count": 2}}, 1, "RANK and WORLD_SIZE"),
+    ({"command": PER_NODE, "distribution": {"type": "pytorch"}, "resources": TWO}, 4, ""),
+    ({"command": PER_NODE, "distribution": {"type": "mpi"}, "resources": TWO}, 4, ""),
+    ({"command": PER_NODE.replace("$NODE_RANK", "0"), "distribution": {"type": "pytorch"}, "resources": TWO}, 4, "every machine"),
+    ({"command": PER_NODE.replace("$MASTER_ADDR", "localhost"), "distribution": {"type": "pytorch"}, "resources": TWO}, 4, "takes for itself"),
+    ({"command": "torchrun --standalone --nproc-per-node 4 x.py"}, 4, ""),
+    ({"command": "torchrun --standalone --nproc-per-node gpu x.py"}, None, ""),
+    ({"resources": TWO}, 2, "no `distribution`"),
+    ({"resources": {"instance_count": True}}, 1, "whole number"),
+    ({"resources": {"node_count": 2}}, 1, "`node_count`"),
+    ({"comand": "x"}, 1, "`comand`"),
+    ({"course": "x"}, 1, ""),
+    ({"$schema": "https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json"}, None, "commandJob.schema.json"),
+    ({"command": "python x.py --data ${{inputs.data}}", "inputs": {"data": {"type": "uri_folder"}}}, 1, ""),
+    ({"command": "python x.py --data ${{inputs.data}}", "inputs": {"dta": 1}}, 1, "`inputs.data`"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "world", "words"), AZURE_JOBS)
+def test_azure_jobs(changes: dict[str, Json], world: int | None, words: str) -> None:
+    seen = azure(json.dumps(azure_job(**changes)))
+    assert (seen.problems == []) == (words == ""), seen.problems
+    assert words in " ".join(problem.message for problem in seen.problems)
+    assert (set(seen.claim.worlds) if seen.claim else set()) == ({world} if world is not None else set())
+
+
+def test_mpi_is_fine_for_who_reads_its_variables() -> None:
+    value = azure_job(distribution={"type": "mpi", "process_count_per_instance": 2})
+    script = {"ddp_train.py": b'rank = os.environ["OMPI_COMM_WORLD_RANK"]'}
+    assert azure(json.dumps(value), **script).problems == []
+
+
+def test_code_that_is_not_where_it_is_looked_for_is_told() -> None:
+    assert azure(REFERENCE_AZURE, **{"ddp_train.py": b""}).notes == []
+    here = REFERENCE_AZURE.replace("code: ..", "code: .")
+    (note,) = azure(here, **{"ddp_train.py": b""}).notes
+    assert "launch/ddp_train.py is not there" in note
+    assert azure(here).notes == []  # the script was not handed in: nothing to say
+
+
+def call(of: str, *args: Json, **kwargs: Json) -> Json:
+    return {"of": of, "set": [], "args": list(args), "kwargs": kwargs}
+
+
+WHERE: dict[str, Json] = {"compute_target": {"of": "gpu"}, "environment": {"of": "get"}}
+V1 = call("ScriptRunConfig", "..", "x.py", **WHERE)
+
+
+@pytest.mark.parametrize(
+    ("calls", "world", "words"),
+    [
+        ([V1, call("submit")], 1, ""),
+        ([V1], 1, "submits nothing"),
+        ([call("submit")], None, "no ScriptRunConfig"),
+        ([call("ScriptRunConfig", "..", **WHERE), call("submit")], 1, "no `script`"),
+        ([call("ScriptRunConfig", "..", "x.py"), call("submit")], 1, "no `compute_target`"),
+        ([call("ScriptRunConfig", "..", "x.py", [], {"of": "RunConfiguration"}), call("submit")], 1, ""),
+        *[
+            (
+                [call("ScriptRunConfig", script="x.py", **WHERE, distributed_job_config=job), call("submit")],
+                world,
+                words,
+            )
+            for job, world, words in (
+                (call("PyTorchConfiguration", process_count=4, node_count=2), 4, ""),
+                (call("PyTorchConfiguration", node_count=2), 2, ""),
+                (call("PyTorchConfiguration", process_count=3, node_count=2), None, "process_count=3"),
+                (call("PyTorchConfiguration", process_count={"of": "x"}), None, "process_count=a mapping"),
+                (call("MpiConfiguration", process_count_per_node=2, node_count=2), 4, ""),
+            )
+        ],
+        (
+            [
+                call(
+                    "command",
+                    command="python x.py",
+                    environment="torch@latest",
+                    compute="gpu",
+                    instance_count=2,
+                    distribution={"type": "PyTorch", "process_count_per_instance": 2},
+                ),
+                call("create_or_update"),
+            ],
+            4,
+            "",
+        ),
+        ([call("command", command="python x.py", environment="torch:1"), call("create_or_update")], 1, ""),
+        (
+            [call("command", command="ls", environment="torch:1"), call("create_or_update")],
+            None,
+            "no training",
+        ),
+    ],
+)
+def test_scripts_over_an_sdk(calls: list[Json], world: int | None, words: str) -> None:
+    seen = azure_script.read_script("launch/azure_job.py", {"calls": calls}, {})
+    assert (seen.problems == []) == (words == ""), seen.problems
+    assert words in " ".join(problem.message for problem in seen.problems)
+    assert (set(seen.claim.worlds) if seen.claim else set()) == ({world} if world is not None else set())
+
+
+def test_sdk_v1_is_told_that_its_support_ended() -> None:
+    seen = azure_script.read_script("x.py", {"calls": [V1, call("submit")]}, {})
+    assert "2026-06-30" in seen.notes[0]
+
+
+# Commands
+
+
+@pytest.mark.parametrize(
+    ("text", "by", "script"),
+    [
+        ("torchrun x.py", "torchrun", "x.py"),
+        ("/opt/conda/bin/torchrun --nnodes 2 -m pkg.train --nnodes 3", "torchrun", "pkg.train"),
+        ("python3.11 -m torch.distributed.run --standalone x.py", "torchrun", "x.py"),
+        ("python -u -X dev x.py -m y", "python", "x.py"),
+        ("cd a && (python x.py)", "python", "x.py"),
+        ("python x.py; echo done", "python", "x.py"),
+        ("sh -c 'torchrun x.py'", "torchrun", "x.py"),
+        ("accelerate launch x.py", "other", None),
+        ("./train.py", "python", "./train.py"),
+        ("python -c 'import x'", "other", None),
+        ("pip install x", None, None),
+        ("python -m pip install x", None, None),
+        ("python", None, None),
+        ("torchrun", "torchrun", None),
+        ("echo 'torchrun x.py", None, None),
+        ("# torchrun x.py", None, None),
+        ("", None, None),
+    ],
+)
+def test_commands_are_read(text: str, by: str | None, script: str | None) -> None:
+    start = commands.start_in(text)
+    assert (start.by if start else None, start.script if start else None) == (by, script)
+
+
+@given(st.text(st.sampled_from("torchun python-m= \\'\"$;&|\n()#<>"), max_size=60))
+def test_any_command_is_read(text: str) -> None:
+    commands.start_in(text)
+    commands.start_of(["sh", "-c", text])
+    commands.start_of(text.split(" "))
+
+
+# Agreement
+
+MULTI = Claim("launch/torchrun_multi.sh", frozenset({4}), "2 nodes x 2 processes", 2)
+
+
+@pytest.mark.parametrize(
+    ("claim", "problems", "notes"),
+    [
+        (Claim("a", frozenset({4})), 0, 0),
+        (Claim("a", frozenset({2, 4})), 0, 0),
+        (Claim("a", frozenset({2}), nodes=2), 1, 0),
+        (Claim("a", frozenset({2}), nodes=1), 0, 1),
+        (Claim("a", frozenset({2}), nodes=1, may_be_alone=False), 1, 0),
+        (Claim("a"), 0, 1),
+        (Claim("a", frozenset({4}), odds=(Problem("x", "y"),)), 1, 0),
+    ],
+)
+def test_claims_are_compared(claim: Claim, problems: int, notes: int) -> None:
+    found, told = agreement.disagreements(MULTI, [claim])
+    assert (len(found), len(told)) == (problems, notes)
+
+
+def report(*runs: tuple[Json, Json]) -> bytes:
+    return json.dumps(
+        {"runs": [{"config": {"world_size": world, "nnodes": nodes}} for world, nodes in runs]}
+    ).encode()
+
+
+@pytest.mark.parametrize(
+    ("data", "problems", "notes"),
+    [
+        (None, 0, 0),
+        (b"{", 0, 0),
+        (b"[" * 100_000, 0, 0),
+        (b"[]", 0, 0),
+        (b'{"runs": [1, {"config": 3}, {}]}', 0, 0),
+        (report(("4", 1), (True, 2)), 0, 0),
+        (report((1, 1), (2, 1)), 0, 1),
+        (report((1, None), (2, None)), 0, 1),
+        (report((1, 1), (4, 1)), 0, 0),
+        (report((1, 1), (4, 2)), 0, 0),
+        (report((1, 1), (2, 2)), 1, 0),
+        (report((8, 4)), 1, 0),
+    ],
+)
+def test_a_report_of_one_node_contradicts_nothing(data: bytes | None, problems: int, notes: int) -> None:
+    found, told = agreement.report_disagreements(data, MULTI)
+    assert (len(found), len(told)) == (problems, notes)
+
+
+# Whatever a manifest holds, a judge has an answer
+
+ODD = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def places(value: Json, around: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    if around:
+        yield around
+    if isinstance(value, dict | list):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from places(inner, (*around, key))
+
+
+@st.composite
+def damaged(draw: st.DrawFn, whole: Json) -> Json:
+    value: Any = copy.deepcopy(whole)
+    for _ in range(draw(st.integers(1, 3))):
+        *path, last = draw(st.sampled_from(list(places(value)) or [("x",)]))
+        inner = value
+        for step in path:
+            inner = inner[step]
+        inner[last] = draw(ODD)
+    return value
+
+
+WHOLE_JOB = yaml.safe_load(REFERENCE)
+WHOLE_AZURE = yaml.safe_load(REFERENCE_AZURE)
+ELASTIC = {**WHOLE_JOB, "spec": {**WHOLE_JOB["spec"], "elasticPolicy": {"minReplicas": 1, "nProcPerNode": 2}}}
+
+
+def answered(seen: Reading | None) -> None:
+    assert seen is not None
+    if seen.problems:
+        message, hint = seen.told()
+        assert message
+        assert hint
+        assert len(message) < 4000
+    agreement.disagreements(MULTI, [seen.claim] if seen.claim else [])
+
+
+@given(damaged(WHOLE_JOB) | damaged(ELASTIC) | ODD)
+def test_any_job_gets_an_answer(value: Json) -> None:
+    answered(judged(value))
+
+
+@given(damaged(WHOLE_AZURE) | ODD)
+def test_any_azure_job_gets_an_answer(value: Json) -> None:
+    answered(azure(json.dumps(value)))
+
+
+CALLS: Json = {
+    "calls": [
+        call("ScriptRunConfig", "..", "x.py", **WHERE, distributed_job_config=call("PyTorchConfiguration", process_count=4)),
+        call("command", command="python x.py", environment={"of": "E", "kwargs": {"image": "x"}}, instance_count=2),
+        call("submit"),
+    ]
+}  # fmt: skip
+
+
+@given(damaged(CALLS))
+def test_any_forged_call_gets_an_answer(value: Json) -> None:
+    answered(azure_script.read_script("x.py", value if isinstance(value, dict) else {}, {}))
