@@ -36,14 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.command is None:
         parser.print_help()
         return ALL_PASSED
-    from lockstep.grading import CouldNotGrade
-
     try:
         status: int = options.command(options)
         return status
-    except CouldNotGrade as refusal:
-        print(f"lockstep: {safe_line(str(refusal), 1000)}", file=_printable(sys.stderr))
-        return COULD_NOT_GRADE
     except KeyboardInterrupt:
         print("lockstep: stopped before there was a result", file=sys.stderr)
         return INTERRUPTED
@@ -51,6 +46,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def check(options: argparse.Namespace) -> int:
     """`lockstep check PATH`: a student's own check, with a public seed and hints."""
+    from lockstep.grading import CouldNotGrade
+
+    try:
+        return _checked(options)
+    except CouldNotGrade as refusal:
+        return _refused(refusal)
+
+
+def verify_report(options: argparse.Namespace) -> int:
+    """`lockstep verify-report FILE...`: whether the numbers of performance reports can be true."""
+    from lockstep.reports import command
+
+    wanted = command.Wanted(
+        files=tuple(options.files),
+        nonce=options.nonce,
+        code_sha256=frozenset(options.code_sha256) or None,
+        devices=options.devices,
+        reference=options.reference,
+    )
+    try:
+        return command.run(wanted, as_json=options.json)
+    except command.CouldNotVerify as refusal:
+        return _refused(refusal)
+
+
+def _refused(refusal: Exception) -> int:
+    print(f"lockstep: {safe_line(str(refusal), 1000)}", file=_printable(sys.stderr))
+    return COULD_NOT_GRADE
+
+
+def _checked(options: argparse.Namespace) -> int:
     from lockstep import grading, terminal
 
     json_file: Path | None = options.json
@@ -160,7 +186,41 @@ def _parser() -> argparse.ArgumentParser:
         metavar="DIR",
         help="folder of the graders (default: those of this checkout)",
     )
+    _add_verify_report(commands)
     return parser
+
+
+def _add_verify_report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    about = "say whether the numbers of performance reports (perf-report/1) can be true"
+    command = commands.add_parser(
+        "verify-report",
+        help=about,
+        description=f"{about[0].upper()}{about[1:]}. Several reports are compared with each other as well.",
+        epilog="Exit status: 0 nothing costs points, 1 something does, 2 a file could not be read.",
+    )
+    command.set_defaults(command=verify_report)
+    command.add_argument(
+        "files", nargs="+", type=Path, metavar="FILE", help="a report; logs are looked for beside it"
+    )
+    command.add_argument("--json", action="store_true", help="print one JSON array instead of text")
+    command.add_argument("--nonce", metavar="N", help="the text that was issued for this attempt")
+    command.add_argument(
+        "--code-sha256",
+        action="append",
+        type=_sha256,
+        default=[],
+        metavar="H",
+        help="SHA-256 of a script that was handed in; may be given more than once",
+    )
+    command.add_argument(
+        "--devices", type=Path, metavar="FILE", help="a TOML table of further GPUs and links"
+    )
+    command.add_argument(
+        "--reference",
+        type=Path,
+        metavar="FILE",
+        help="the reference's own report, from the same class of machine",
+    )
 
 
 class _Version(argparse.Action):
@@ -189,6 +249,12 @@ def _printable(stream: TextIO) -> TextIO:
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _sha256(text: str) -> str:
+    if len(text) != 64 or set(text.lower()) - set("0123456789abcdef"):
+        raise argparse.ArgumentTypeError(f"64 hexadecimal digits, as sha256sum prints them, not {text!r}")
+    return text.lower()
 
 
 def _seed(text: str) -> int:

@@ -326,6 +326,7 @@ def test_few_digits_are_advised_against() -> None:
         ([repr(1788422939.25 + x - 1788422939.25) for x in (3.14159, 2.71828)], "", 2.0**-22),
         ([repr(float(np.float32(x))) for x in (23.78934, 19.123456)], "", 2.0**-19),
         (["3.1415926535", "2.7182818284"], "cuda_event", 1e-6),
+        ([repr(n / 24e6) for n in (312456789, 298765431, 301234567, 305678901)], "", 125e-9 / 3),
         (["0", "1e99"], "", 1.0),
     ],
 )
@@ -334,7 +335,7 @@ def test_the_resolution_of_a_clock(texts: list[str], clock: str, expected: float
 
 
 def test_a_fine_clock_has_a_fine_resolution() -> None:
-    assert resolution([Number("23.78934527200181"), Number("22.51934947100017")]) < 1e-11
+    assert resolution([Number("23.78934527200181"), Number("22.51934947100017")]) == 1e-9
 
 
 def test_equal_pairs_are_expected_as_often_as_they_come() -> None:

@@ -17,12 +17,16 @@ WINDOWS_TICK_S = 1 / 64
 MILLISECOND_S = 1e-3
 PERFORMANCE_COUNTER_S = 1e-7
 """time.perf_counter() on Windows (QueryPerformanceFrequency: 10 MHz)."""
+APPLE_COUNTER_S = 1 / 24e6
+"""time.perf_counter() on Apple silicon (mach_timebase_info: 125/3 ns)."""
+LEAST_S = 1e-9
+"""time.perf_counter() counts whole nanoseconds everywhere; digits below are what floats make of them."""
 CUDA_EVENT_S = 1e-6
 """cudaEventElapsedTime: "a resolution of around 0.5 microseconds" (CUDA Runtime API)."""
 SAME_DIGITS = 9
 """Readings that agree in so many digits are the same reading, whatever noise is printed behind them."""
 
-_LEAST_S, _MOST_S = 1e-9, 1e9
+_MOST_S = 1e9
 # The floats of time.time() are 2.4e-7 apart, and a reading is a difference of two.
 _TIME_NOISE_S = 1e-6
 _COUNTER_NOISE_S = 1e-9
@@ -30,11 +34,11 @@ _COUNTER_NOISE_S = 1e-9
 
 def sensible(numbers: Iterable[Number]) -> list[Number]:
     """The readings that can be durations at all; a rule on the form tells the others."""
-    return [number for number in numbers if _LEAST_S <= number.value < _MOST_S]
+    return [number for number in numbers if LEAST_S <= number.value < _MOST_S]
 
 
 def resolution(numbers: Iterable[Number], clock: str = "") -> float:
-    """The smallest difference in seconds that the clock behind the readings can have shown; at least 1e-15.
+    """The smallest difference in seconds that the clock behind the readings can have shown; at least a nanosecond.
 
     The largest of: the last place that any reading prints, the spacing of the floats they are (float32, or
     differences of time.time(), which are multiples of 2**-22 s), and a known clock's tick that divides them all.
@@ -43,7 +47,7 @@ def resolution(numbers: Iterable[Number], clock: str = "") -> float:
     if not readings:
         return 1.0
     values = [number.value for number in readings]
-    found = max(1e-15, min(number.ulp for number in readings), _float_spacing(values))
+    found = max(LEAST_S, min(number.ulp for number in readings), _float_spacing(values))
     if clock == "cuda_event":
         # Its milliseconds are a float32.
         found = max(found, CUDA_EVENT_S, 2.0**-23 * max(values))
@@ -63,7 +67,14 @@ def _tick(values: Sequence[float]) -> float:
         return WINDOWS_TICK_S
     if whole_milliseconds:
         return MILLISECOND_S
-    return PERFORMANCE_COUNTER_S if _multiples(values, PERFORMANCE_COUNTER_S, _COUNTER_NOISE_S) else 0.0
+    return next(
+        (
+            tick
+            for tick in (PERFORMANCE_COUNTER_S, APPLE_COUNTER_S)
+            if _multiples(values, tick, _COUNTER_NOISE_S)
+        ),
+        LEAST_S,
+    )
 
 
 def _multiples(values: Sequence[float], tick: float, noise: float) -> bool:
