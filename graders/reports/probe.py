@@ -14,8 +14,11 @@ from typing import cast
 
 import numpy as np
 from PIL import Image
+from torch import nn
+from torchvision import models
 
 from lockstep.sandbox import loading
+from lockstep.sandbox.modelmeter import measure
 from lockstep.sandbox.probing import Inputs, Observation, Student
 from lockstep.sandbox.slowed import hold_up_batches, hold_up_calls, watch_workers
 from lockstep.wire import Json

@@ -52,16 +52,9 @@ def _loader(rng: np.random.Generator) -> Session:
 
 
 def _data_parallel(rng: np.random.Generator) -> Session:
-    sizes = [str(size) for size in rng.choice(np.arange(1, 7), 2, replace=False)]
-    flags = [
-        "--n-reps",
-        str(int(rng.integers(2, 4))),
-        "--devices",
-        "1",
-        "--report",
-        "reports/data_parallel.json",
-    ]
-    return Session(["--batch-sizes", *sizes, *flags], "calls", _seconds(rng, 0.002, 0.012))
+    counts = ["--batch-sizes", str(int(rng.integers(1, 7))), "--n-reps", str(int(rng.integers(4, 6)))]
+    flags = ["--devices", "1", "--report", "reports/data_parallel.json"]
+    return Session([*counts, *flags], "calls", _seconds(rng, 0.008, 0.03))
 
 
 def _ddp(rng: np.random.Generator) -> Session:

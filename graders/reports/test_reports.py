@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from graders.reports import handed_in, picture, spot
+from graders.reports import handed_in, models, picture, spot
 from graders.reports.handed_in import WANTED, HandedIn
 from lockstep.check import Check
 from lockstep.reports import rerun
+from lockstep.reports.document import Report
 from lockstep.reports.finding import Finding, Judgement
+from lockstep.reports.model import needs_model
 from lockstep.reports.rule import Facts, Rule
 from lockstep.reports.verify import RULES, verify
 from lockstep.text import safe_line
@@ -156,7 +158,15 @@ def test_consistent(check: Check) -> None:
 
 def test_possible(check: Check) -> None:
     """No number is beyond what the machine that the report names can do."""
-    found, share = examine(check, rules_of("P", "R"), known(check))
+
+    def measured(item: HandedIn) -> Facts:
+        facts = handed_in.facts(item, check.submission)
+        return replace(facts, model=models.facts(check, item)) if needed(item.report) else facts
+
+    def needed(report: Report | None) -> bool:
+        return report is not None and needs_model(report)
+
+    found, share = examine(check, rules_of("P", "R"), measured)
     end(
         check,
         found,
