@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 # Test processes at a time. Each holds a sandbox with a warm torch: about 400 MB.
 JOBS ?= 2
 
-.PHONY: help setup demo test lint format bench soak template reports clean
+.PHONY: help setup demo test lint format bench soak template reports rules clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -37,6 +37,9 @@ template: setup ## cut student_template/ out of reference/
 
 reports: setup ## measure anew what reference/reports/ holds
 	@$(PYTHON) -m fixtures.measure_reports
+
+rules: setup ## write docs/report-rules.md
+	@$(PYTHON) -m lockstep.reports.rulebook
 
 clean: ## remove what setup and the tests made
 	rm -rf .venv build results .pytest_cache .mypy_cache .ruff_cache *.egg-info
