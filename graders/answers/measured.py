@@ -13,13 +13,15 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 
 from lockstep.reports import format as report_format
-from lockstep.reports.document import Claim, Group, Report, document
+from lockstep.reports.document import Claim, Group, Report, document, named
 from lockstep.submission import Submission
+from lockstep.wire import Json
 
 MAX_REPORTS = 12
 MAX_GROUPS = 24
 """Configurations of one report that are compared with each other."""
-MAX_RUNS = 200
+MAX_RUNS = 60
+MAX_CLAIMS = 200
 
 FILES = {
     "dataloader": "loader.json",
@@ -31,6 +33,7 @@ FILES = {
 """What the report of a kind is called; another name will do."""
 
 _PROCESSES = ("world_size", "n_devices", "devices")
+_COMPARED = (*_PROCESSES, "precision", "num_workers", "precision_requested")
 
 
 class Kind(StrEnum):
@@ -95,57 +98,40 @@ def _report(data: bytes) -> Report | None:
 
 def _figures(report: Report) -> Iterator[Figure]:
     groups = report.groups[:MAX_GROUPS]
-    for claim in report.claims[:MAX_RUNS]:
+    for claim in report.claims[:MAX_CLAIMS]:
         yield from _claimed(claim)
     for group in groups:
         yield from _of_group(group)
-    for one in groups:
-        for other in groups:
-            if one is not other:
-                yield from _of_pair(one, other)
-    batches = {group.config.get("batch_size", group.config.get("batch_per_rank")) for group in groups}
-    batches |= {trial.batch_size for trial in report.batch_search[:MAX_RUNS]}
-    sizes = sorted(size for size in batches if isinstance(size, int) and size > 0)[:MAX_RUNS]
-    yield from (Figure(Kind.BATCH, size) for size in sizes)
-    yield from (Figure(Kind.RATIO, a / b) for a in sizes for b in sizes if a != b)
-    for trial in report.batch_search[:MAX_RUNS]:
-        if trial.peak_alloc_bytes:
-            yield Figure(Kind.BYTES, trial.peak_alloc_bytes)
+    for at, one in enumerate(groups):
+        for other in groups[at + 1 :]:
+            yield from _of_pair(one, other)
+    yield from _of_search(report, groups)
 
 
 def _claimed(claim: Claim) -> Iterator[Figure]:
-    if claim.value is None:
-        return
-    known: dict[str, tuple[Kind, float]] = {
-        "mean_s": (Kind.SECONDS, 1),
-        "median_s": (Kind.SECONDS, 1),
-        "min_s": (Kind.SECONDS, 1),
-        "std_s": (Kind.SECONDS, 1),
-        "throughput_ips": (Kind.RATE, 1),
-        "speedup": (Kind.RATIO, 1),
-        "efficiency": (Kind.SHARE, 1),
-        "serial_fraction": (Kind.SHARE, 1),
-        "accuracy_pct": (Kind.SHARE, 0.01),
-        "max_batch": (Kind.BATCH, 1),
-        "peak_alloc_mib": (Kind.BYTES, 1 << 20),
+    known = {
+        "speedup": (Kind.RATIO, 1.0),
+        "efficiency": (Kind.SHARE, 1.0),
+        "throughput_ips": (Kind.RATE, 1.0),
+        "max_batch": (Kind.BATCH, 1.0),
+        "mean_s": (Kind.SECONDS, 1.0),
+        "median_s": (Kind.SECONDS, 1.0),
+        "min_s": (Kind.SECONDS, 1.0),
+        "std_s": (Kind.SECONDS, 1.0),
+        "peak_alloc_mib": (Kind.BYTES, 2.0**20),
     }
-    if claim.what in known:
+    if claim.value is not None and claim.what in known:
         kind, unit = known[claim.what]
-        yield Figure(kind, claim.value.value * unit, f"{claim.name.partition(': ')[2]} (claimed)")
+        # Seconds and rates are told as they come out of the readings.
+        told = "" if kind in (Kind.SECONDS, Kind.RATE) else claim.name.partition(": ")[2]
+        yield Figure(kind, claim.value.value * unit, told)
 
 
 def _of_group(group: Group) -> Iterator[Figure]:
     """What the readings of one configuration say."""
     runs = group.runs[:MAX_RUNS]
-    where = f"for {group.name}"
-    yield Figure(Kind.SECONDS, group.mean, f"mean {group.mean:.4g} s {where} ({len(group.runs)} runs)")
-    seconds = [
-        *(run.seconds for run in runs),
-        group.median,
-        group.minimum,
-        max(group.seconds),
-        sum(group.seconds),
-    ]
+    yield Figure(Kind.SECONDS, group.mean, f"{group.mean:.4g} s for {group.name} (mean of {len(group.runs)})")
+    seconds = [*(run.seconds for run in runs), *_statistics(group), sum(group.seconds)]
     seconds += [spread for spread in (group.deviation(0), group.deviation(1)) if spread is not None]
     for parts in (
         [run.steps for run in runs],
@@ -156,7 +142,7 @@ def _of_group(group: Group) -> Iterator[Figure]:
         seconds += [*each, *([statistics.fmean(each), statistics.median(each)] if each else [])]
     yield from (Figure(Kind.SECONDS, value) for value in seconds)
     mean, *others = group.throughputs
-    yield Figure(Kind.RATE, mean, f"{mean:.4g} samples/s {where}")
+    yield Figure(Kind.RATE, mean, f"{mean:,.{0 if mean >= 100 else 3}f} samples/s for {group.name}")
     rates = [*others, *(run.throughput for run in runs)]
     rates += [run.steps / run.seconds for run in runs if run.seconds > 0]
     yield from (Figure(Kind.RATE, value) for value in rates)
@@ -166,24 +152,54 @@ def _of_group(group: Group) -> Iterator[Figure]:
 
 
 def _of_pair(one: Group, other: Group) -> Iterator[Figure]:
-    """How the second configuration compares with the first."""
+    """How two configurations compare, in both directions."""
     times = list(zip(_statistics(one), _statistics(other), strict=True))
-    same_work = {run.samples for run in one.runs} == {run.samples for run in other.runs}
-    ratios = [a / b for a, b in times if a > 0 and b > 0]
-    rates = zip(one.throughputs, other.throughputs, strict=True)
-    ratios = [b / a for a, b in rates if 0 < a < float("inf") and 0 < b < float("inf")] + ratios
-    more = [_processes(other), _processes(one)]
+    yield from (Figure(Kind.SECONDS, abs(a - b)) for a, b in times)
+    rates = list(zip(one.throughputs, other.throughputs, strict=True))
+    ratios = [b / a for a, b in rates if 0 < a < float("inf") and 0 < b < float("inf")]
+    if {run.samples for run in one.runs} == {run.samples for run in other.runs}:
+        ratios += [a / b for a, b in times if a > 0 and b > 0]
+    processes = _processes(one), _processes(other)
     for place, ratio in enumerate(ratios):
-        told = f"{ratio:.3g}x for {other.name} over {one.name}" if not place and same_work else ""
-        yield Figure(Kind.RATIO, ratio, told)
-        yield from (Figure(Kind.SHARE, share) for share in (ratio - 1, 1 - ratio, 1 - 1 / ratio))
-        if all(more):
-            yield Figure(Kind.SHARE, ratio * more[1] / more[0])
-    yield from (Figure(Kind.SECONDS, a - b) for a, b in times if a > b)
-    for a, b in zip(one.runs, other.runs, strict=False):
-        if a.peak_alloc_bytes and b.peak_alloc_bytes:
-            yield Figure(Kind.RATIO, a.peak_alloc_bytes / b.peak_alloc_bytes)
-            yield Figure(Kind.BYTES, abs(a.peak_alloc_bytes - b.peak_alloc_bytes))
+        yield Figure(Kind.RATIO, ratio, "" if place else _comparison(one, other, ratio))
+        yield Figure(Kind.RATIO, 1 / ratio)
+        if 0 < processes[0] < processes[1]:
+            yield Figure(Kind.SHARE, ratio * processes[0] / processes[1])
+        elif 0 < processes[1] < processes[0]:
+            yield Figure(Kind.SHARE, processes[1] / processes[0] / ratio)
+    if _same_batch(one, other):
+        for a, b in zip(one.runs, other.runs, strict=False):
+            if a.peak_alloc_bytes and b.peak_alloc_bytes:
+                yield Figure(Kind.RATIO, a.peak_alloc_bytes / b.peak_alloc_bytes)
+                yield Figure(Kind.RATIO, b.peak_alloc_bytes / a.peak_alloc_bytes)
+                yield Figure(Kind.BYTES, abs(a.peak_alloc_bytes - b.peak_alloc_bytes))
+
+
+def _of_search(report: Report, groups: Sequence[Group]) -> Iterator[Figure]:
+    """Batches that were tried, and how the largest that fit compare."""
+    largest: dict[str, int] = {}
+    for trial in report.batch_search[:MAX_RUNS]:
+        yield Figure(Kind.BATCH, trial.batch_size)
+        if trial.peak_alloc_bytes:
+            yield Figure(Kind.BYTES, trial.peak_alloc_bytes)
+        if trial.ok:
+            largest[trial.precision] = max(trial.batch_size, largest.get(trial.precision, 1))
+    yield from (Figure(Kind.BATCH, batch) for group in groups if (batch := _batch(group)))
+    sizes = largest.values()
+    yield from (Figure(Kind.RATIO, a / b) for a in sizes for b in sizes if a != b)
+
+
+def _comparison(one: Group, other: Group, ratio: float) -> str:
+    """The ratio in words, where the two differ in what the exercise is about."""
+    keys = [key for key in one.config if one.config[key] != other.config.get(key) and key in _COMPARED]
+    if not keys or not _same_batch(one, other):
+        return ""
+    this, that = (named({key: group.config.get(key) for key in keys}) for group in (other, one))
+    return f"{ratio:.3g}x for {this} over {that}{f', batch {_batch(one)}' if _batch(one) else ''}"
+
+
+def _same_batch(one: Group, other: Group) -> bool:
+    return _batch(one) == _batch(other)
 
 
 def _statistics(group: Group) -> tuple[float, float, float, float]:
@@ -192,11 +208,15 @@ def _statistics(group: Group) -> tuple[float, float, float, float]:
 
 def _processes(group: Group) -> int:
     """How many processes or devices share the work; 0 where the configuration does not say."""
-    for key in _PROCESSES:
-        value = group.config.get(key)
-        if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1 << 20:
-            return value
-    return 0
+    return next((count for key in _PROCESSES if (count := _count(group.config.get(key)))), 0)
+
+
+def _batch(group: Group) -> int:
+    return _count(group.config.get("batch_size", group.config.get("batch_per_rank")))
+
+
+def _count(value: Json) -> int:
+    return int(value) if isinstance(value, int | float) and 0 < value < 1 << 30 else 0
 
 
 def headlines(figures: Sequence[Figure], limit: int = 12) -> list[str]:

@@ -32,7 +32,7 @@ _SECONDS = r"(?P<second>s|secs?|seconds?|sek|sekunder|sekunden?|secondes?|segund
 _UNITS: tuple[tuple[Kind, re.Pattern[str], float], ...] = tuple(
     (kind, re.compile(_SPREAD + pattern, re.IGNORECASE), scale)
     for kind, pattern, scale in (
-        (Kind.RATIO, r"\s?[x×](?![\w.-])(?!\s?\d)", 1.0),
+        (Kind.RATIO, r"\s?[x×](?![\w-]|\.\w|\s?\d)", 1.0),
         (Kind.RATIO, r"[\s-]{0,2}(?:times|fold|gange|mal|fach|fois|veces|ganger|gånger)(?!\w)", 1.0),
         (
             Kind.RATE,
@@ -141,7 +141,7 @@ def _measured(number: str, before: str, after: str) -> Quote | None:
     """The quote that a number is, by what stands around it."""
     readings = _readings(number)
     decimals = any(place < 1 for _, place in readings)
-    if _BOUND.search(before[-40:]):
+    if not readings or _BOUND.search(before[-40:]):
         return None
     for kind, unit, scale in _UNITS:
         match = unit.match(after)
@@ -180,15 +180,19 @@ def _measured(number: str, before: str, after: str) -> Quote | None:
 
 def _readings(number: str) -> tuple[tuple[float, float], ...]:
     """A number and the worth of its last digit; `9,416` is read both ways."""
-    compact = re.sub(r"[' \u00a0\u202f]", "", number)
-    mantissa, _, exponent = compact.lower().partition("e")
-    found = {}
+    mantissa, _, exponent = re.sub(r"[' \u00a0\u202f]", "", number).lower().partition("e")
+    scale = 10.0 ** int(exponent or 0)
+    found: dict[float, float] = {}
     for decimal, group in ((".", ","), (",", ".")):
-        whole, _, fraction = mantissa.replace(group, "").partition(decimal)
-        if group in mantissa and not re.fullmatch(
-            rf"\d{{1,3}}(?:{re.escape(group)}\d{{3}})+(?:{re.escape(decimal)}\d*)?", mantissa
-        ):
+        match = re.fullmatch(
+            rf"(?P<whole>\d+|\d{{1,3}}(?:\{group}\d{{3}})+)(?:\{decimal}(?P<fraction>\d+))?", mantissa
+        )
+        if match is None:
             continue
-        scale = 10.0 ** int(exponent or 0)
-        found[float(f"{whole}.{fraction or 0}") * scale] = 10.0 ** -len(fraction) * scale
+        whole, fraction = match["whole"].replace(group, ""), match["fraction"] or ""
+        value = float(f"{whole}.{fraction or 0}") * scale
+        # 1200 may be any number from 1150 on.
+        zeros = len(whole) - len(whole.rstrip("0"))
+        rounded = 0.0 if fraction else min(0.5 * 10.0**zeros, 0.1 * value)
+        found[value] = max(10.0 ** -len(fraction) * scale, rounded)
     return tuple(found.items())

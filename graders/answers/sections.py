@@ -202,7 +202,7 @@ def _meant(blocks: list[_Block], *, plain: bool) -> Iterator[_Mark]:
         for at, line in enumerate(block.text.split("\n"), start=block.begin):
             start = _MEANT.match(line)
             match = _NUMBERED.match(line, start.end() if start else 0)
-            if match and (start or plain):
+            if match and (start or (plain and line[0].isalnum())):
                 rest = line[match.end() :]
                 if start and start["bold"]:  # what is bold is the question, what follows the answer
                     rest = rest.partition(start["bold"])[2]

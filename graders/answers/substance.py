@@ -73,6 +73,8 @@ def why_nothing(section: Section, question: Question) -> str | None:
         return "the question and nothing more" if words(section.told) else "no answer"
     if len(_LOREM & set(said.own)) >= max(3, different // 3):
         return "filler text"
+    if different < FEWEST_WORDS and _PLACEHOLDER.search(section.said):
+        return "a placeholder and no answer"
     if different < FEWEST_WORDS:
         return f"no more than {different} different word{'s' * (different != 1)}"
     if len(said.new) < OWN_WORDS:

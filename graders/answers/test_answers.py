@@ -7,6 +7,9 @@ stays in a text.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from graders.answers.measured import FILES, Figure, Kind, Reports, headlines, read_reports
 from graders.answers.quotes import Quote, quotes
 from graders.answers.rubric import Question, questions
@@ -15,41 +18,45 @@ from graders.answers.substance import FEWEST_WORDS, SAME_ANSWERS, own_text, own_
 from lockstep.check import Check
 from lockstep.members import shown, size_text
 from lockstep.result import Review
-from lockstep.verdict import NotChecked
+from lockstep.verdict import Failed, NotChecked
 
 STATED = (Kind.RATIO, Kind.SHARE, Kind.RATE)
 """What an answer compares by; seconds are also those of something that no report is about."""
 
-NEAREST = 3
-TOLD = 4
-"""Sentences about single numbers; more are not read."""
+NEAREST, TOLD = 2, 4
+"""Figures that are told beside one quote, and quotes of one answer that are told."""
 
 
 def test_present(check: Check) -> None:
     """Every question has a heading, `## Q1` and so on, and an answer in words of your own below it."""
-    answers = read(check)
+    file = read(check)
+    answers = file.answers
     same = same_text(answers.sections, questions())
     leave_to_a_person(check, answers, same)
+    if file.encoding:
+        check.note(
+            f"{shown(file.path)} was read as {file.encoding}; save it as UTF-8, so that everybody reads the same."
+        )
     for remark in answers.remarks:
         check.note(remark)
     missing = [question for question in questions() if question.number not in answers.sections]
     if missing:
         check.fail(
-            f"{listed(missing)} {'has' if len(missing) == 1 else 'have'} no heading.",
+            f"{listed([question.name for question in missing])} {'has' if len(missing) == 1 else 'have'} no heading.",
             hint=where_it_went(answers, missing),
         )
-    empty: dict[str, list[Question]] = {}
+    empty: dict[str, list[str]] = {}
     for question in questions():
         if why := why_nothing(answers.sections[question.number], question):
-            empty.setdefault(why, []).append(question)
+            empty.setdefault(why, []).append(question.name)
     if empty:
         check.fail(
-            " ".join(f"{listed(asked)}: {why}." for why, asked in empty.items()),
+            " ".join(f"{listed(names)}: {why}." for why, names in empty.items()),
             hint=f"Say it in a sentence or two of your own, in any language: at least {FEWEST_WORDS} different words.",
         )
     for group in same:
         names = [f"Q{number}" for number in group]
-        told = f"{', '.join(names[1:])} {'has' if len(names) == 2 else 'have'} the same answer as {names[0]}."
+        told = f"{listed(names[1:])} {'has' if len(names) == 2 else 'have'} the same answer as {names[0]}."
         check.expect(
             len(group) < SAME_ANSWERS,
             told,
@@ -60,51 +67,68 @@ def test_present(check: Check) -> None:
 
 def test_grounded(check: Check) -> None:
     """The measurements that your answers quote are those of your own reports."""
-    answers = read(check)
+    sections = read(check).answers.sections
+    given = {question: sections.get(question.number, Section()) for question in questions()}
     given = {
-        question: answers.sections[question.number]
-        for question in questions()
-        if question.number in answers.sections
-        and why_nothing(answers.sections[question.number], question) is None
+        question: section for question, section in given.items() if why_nothing(section, question) is None
     }
     if not given:
         raise NotChecked(
             "There is no answer whose numbers could be compared.", "Write `## Q1` and an answer below it."
         )
     reports = read_reports(check.submission)
-    contradicted: list[str] = []
+    contradicted, unusual = [], []
     for question, section in given.items():
-        contradicted += look_at_numbers(check, question, section, reports)
+        compared = compare(question, section, reports)
+        if compared.contradicts:
+            contradicted.append(asked_about(question, compared.odd, reports))
+        elif compared.odd:
+            unusual.append(asked_about(question, compared.odd, reports))
+    for sentence in unusual:
+        check.note(f"Unusual: {sentence}")
+    tell_what_is_missing(check, given, reports)
     check.expect(
         not contradicted,
-        " ".join(contradicted[:TOLD]),
+        " ".join(contradicted),
         hint="Measured again since? Then quote the report that you hand in. A number from elsewhere needs its source "
         "beside it. This costs no points; a person reads your answer.",
     )
 
 
-def read(check: Check) -> Answers:
-    """The answers of a submission; ends the check where there is no file to read."""
+@dataclass(frozen=True)
+class File:
+    """The file as it was read."""
+
+    path: str
+    encoding: str
+    answers: Answers
+
+
+def read(check: Check) -> File:
+    """The answers of a submission; ends the exercise where there is no file to read."""
     paths = candidates(check.submission)
     if not paths:
-        check.fail(f"There is no {FILE}.", hint="Plain text, with a heading `## Q1` for each question.")
+        raise unreadable(f"There is no {FILE}.", "Plain text, with a heading `## Q1` for each question.")
     if len(paths) > 1:
-        check.fail(
+        raise unreadable(
             f"There are {len(paths)} files of that name: {', '.join(map(shown, paths[:3]))}.",
-            hint="Keep one of them, at the top of your folder.",
+            "Keep one of them, at the top of your folder.",
         )
     data = check.submission.files[paths[0]]
     if len(data) > MAX_BYTES:
-        check.fail(
+        raise unreadable(
             f"{shown(paths[0])} has {size_text(len(data))}; more than {size_text(MAX_BYTES)} is not read.",
-            hint="A few sentences a question are enough. Pictures go into files of their own.",
+            "A few sentences a question are enough. Pictures go into files of their own.",
         )
     text, encoding = decode(data)
-    if encoding:
-        check.note(
-            f"{shown(paths[0])} was read as {encoding}; save it as UTF-8, so that everybody reads the same."
-        )
-    return parse(text, questions())
+    return File(paths[0], encoding, parse(text, questions()))
+
+
+def unreadable(message: str, hint: str) -> Failed:
+    """What there is to say once, and not again at the next check."""
+    failed = Failed(message, hint)
+    failed.spoils = True
+    return failed
 
 
 def leave_to_a_person(check: Check, answers: Answers, same: list[list[int]]) -> None:
@@ -113,7 +137,6 @@ def leave_to_a_person(check: Check, answers: Answers, same: list[list[int]]) -> 
     first = {number: group[0] for group in same for number in group[1:]}
     for question in questions():
         section = answers.sections.get(question.number, Section())
-        own = [figure for kind in question.reports for figure in reports.figures.get(kind, ())]
         check.review(
             Review(
                 question=question.name,
@@ -122,7 +145,7 @@ def leave_to_a_person(check: Check, answers: Answers, same: list[list[int]]) -> 
                 answer=own_text(section.text, question),
                 words=len(own_words(section.said, question).own),
                 look_for="" if check.self_check else question.look_for,
-                numbers=tuple(headlines(own)),
+                numbers=tuple(headlines(own_figures(question, reports))),
                 duplicate=f"the same text as Q{first[question.number]}" if question.number in first else None,
             )
         )
@@ -141,38 +164,71 @@ def where_it_went(answers: Answers, missing: list[Question]) -> str:
     return f"Write `## {missing[0].name}` on a line of its own, and the answer below it."
 
 
-def look_at_numbers(check: Check, question: Question, section: Section, reports: Reports) -> list[str]:
-    """What to ask about the numbers of one answer; a single one among others that are found is only a note.
+@dataclass(frozen=True)
+class Compared:
+    """The quotes of one answer that could be compared with a report, and those of them that are not in it."""
 
-    An answer contradicts the reports when it is about numbers, and none of them is the student's own.
-    """
-    found = quotes(section.told) if question.reports else []
-    absent = [FILES[kind] for kind in question.reports if kind not in reports.files]
-    if found and absent:
-        broken = [path for path in reports.unreadable if path.casefold().endswith(absent[0])]
-        why = f"{shown(broken[0])} is no valid report" if broken else f"there is no `reports/{absent[0]}`"
-        check.note(f"{question.name} quotes {found[0].text}; {why}, so nothing was compared.")
-    own = [figure for kind in question.reports for figure in reports.figures.get(kind, ())]
-    everything = [figure for figures in reports.figures.values() for figure in figures]
-    comparable = [quote for quote in found if any(figure.kind is quote.kind for figure in own)]
-    odd = [quote for quote in comparable if not any(quote.agrees_with(figure) for figure in everything)]
-    path = next((reports.files[kind] for kind in question.reports if kind in reports.files), "")
-    told = [f"{question.name} says {quote.text}; {nearest(quote, own, path)}." for quote in odd]
-    if odd and len(odd) == len(comparable) and (len(odd) > 1 or odd[0].kind in STATED):
-        return told
-    for sentence in told[:TOLD]:
-        check.note(f"Unusual: {sentence}")
-    return []
+    quotes: list[Quote]
+    odd: list[Quote]
+
+    @property
+    def contradicts(self) -> bool:
+        """Whether the answer is about other numbers than the report.
+
+        One that is off among some that are not is a slip or somebody else's; so may be a lone time.
+        """
+        stated = [quote for quote in self.odd if quote.kind in STATED]
+        return len(self.odd) == len(self.quotes) and (len(self.odd) > 1 or bool(stated))
 
 
-def nearest(quote: Quote, own: list[Figure], path: str) -> str:
-    """What the report has of that kind."""
-    alike = sorted((figure for figure in own if figure.kind is quote.kind), key=quote.distance)
-    found = headlines(alike, NEAREST)
-    return f"{shown(path)} has {'; '.join(found)}" if found else f"nothing in {shown(path)} comes near it"
+def compare(question: Question, section: Section, reports: Reports) -> Compared:
+    """Look for the numbers of one answer in the question's own reports; seconds may be from any."""
+    own = own_figures(question, reports)
+    others = [figure for figures in reports.figures.values() for figure in figures]
+    found = [quote for quote in quotes(section.told) if any(figure.kind is quote.kind for figure in own)]
+    odd = [
+        quote
+        for quote in found
+        if not any(quote.agrees_with(figure) for figure in (own if quote.kind in STATED else others))
+    ]
+    return Compared(found, odd)
 
 
-def listed(asked: list[Question]) -> str:
-    """Questions in a sentence."""
-    names = [question.name for question in asked]
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+def own_figures(question: Question, reports: Reports) -> list[Figure]:
+    """What was measured on the subject of a question."""
+    return [figure for kind in question.reports for figure in reports.figures.get(kind, ())]
+
+
+def asked_about(question: Question, odd: list[Quote], reports: Reports) -> str:
+    """What an answer says, beside what the report has of that kind."""
+    path = next(reports.files[kind] for kind in question.reports if kind in reports.files)
+    near: list[str] = []
+    for quote in odd:
+        alike = (
+            figure for figure in own_figures(question, reports) if figure.kind is quote.kind and figure.told
+        )
+        near += [figure.told for figure in sorted(alike, key=quote.distance)[:NEAREST]]
+    has = "; ".join(list(dict.fromkeys(near))[:TOLD]) or "nothing near it"
+    return f"{question.name} says {listed([quote.text for quote in odd[:TOLD]])}; {shown(path)} has {has}."
+
+
+def tell_what_is_missing(check: Check, given: dict[Question, Section], reports: Reports) -> None:
+    """Numbers without a report are nobody's fault: an exercise stands alone."""
+    without = {
+        question: FILES[kind]
+        for question, section in given.items()
+        for kind in question.reports
+        if kind not in reports.files and quotes(section.told)
+    }
+    if without:
+        names = listed([question.name for question in without])
+        files = listed([f"`reports/{file}`" for file in without.values()])
+        broken = (
+            f" Not valid: {', '.join(map(shown, reports.unreadable[:TOLD]))}." if reports.unreadable else ""
+        )
+        check.note(f"The numbers of {names} were compared with nothing: no report {files}.{broken}")
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in a sentence."""
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)

@@ -1,0 +1,672 @@
+"""The grader of exercise 10: samples, headings in every form, what is an answer, and numbers that are one's own."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fixtures import build, expect
+from fixtures.reports.handed_in import honest
+from graders.answers import test_answers as judge
+from graders.answers.measured import FILES, Kind, Reports, headlines, read_reports
+from graders.answers.quotes import CHARACTERS, quotes
+from graders.answers.rubric import questions
+from graders.answers.sections import MAX_BYTES, Section, decode, parse
+from graders.answers.substance import own_text, same_text, why_nothing
+from lockstep.check import Check, Setting
+from lockstep.cli import exit_status
+from lockstep.exercise import load_exercise
+from lockstep.grading import Options, Silent, grade
+from lockstep.result import Result
+from lockstep.sandbox.box import Box
+from lockstep.submission import Submission
+from lockstep.verdict import CheckEnded, Verdict
+from tests.samples import graded, surprises
+
+EXERCISE = "answers"
+SAMPLES = build.all_submissions(EXERCISE)
+REFERENCE = (build.ROOT / "reference" / "answers.md").read_text()
+TEMPLATE = (build.ROOT / "student_template" / "answers.md").read_text()
+ANSWER = "All ranks average their gradients while backward is still running, so replicas stay equal."
+ALL = [question.number for question in questions()]
+
+# What the message or hint of a mistake's own check must say, so that its author knows what to do next.
+WORDS: dict[str, dict[str, Sequence[str]]] = {
+    "no_file": {"present": ["no answers.md", "`## Q1`"]},
+    "two_files": {"present": ["2 files of that name", "Keep one"]},
+    "heading_missing": {"present": ["Q3 has no heading", "Write `## Q3`"]},
+    "two_headings_missing": {"present": ["Q7 and Q8 have no heading"]},
+    "no_headings": {"present": ["have no heading", "on a line of its own"]},
+    "numbered_list": {"present": ["have no heading", "on a line of its own"]},
+    "empty_answer": {"present": ["Q3: no answer"]},
+    "template_left": {"present": ["Q2: no answer"]},
+    "question_repeated": {"present": ["Q3: the question and nothing more"]},
+    "lorem": {"present": ["Q1: filler text"]},
+    "todo": {"present": ["Q8: a placeholder"]},
+    "one_word_eight_times": {"present": ["Q5: no more than 1 different word."]},
+    "too_short": {"present": ["Q8: no more than 3 different words", "at least 8"]},
+    "in_a_code_fence": {"present": ["have no heading", "inside a code block"]},
+    "indented": {"present": ["inside a code block", "four blanks"]},
+    "inside_a_comment": {"present": ["Q2: an answer inside a comment"]},
+    "comment_never_closed": {"present": ["Q7 and Q8", "never closed"]},
+    "picture_only": {"present": ["Q1: a picture and no text"]},
+    "one_answer_for_all": {"present": ["the same answer as Q1"]},
+    "half_of_them_pasted": {"present": ["Q2, Q3 and Q4 have the same answer as Q1"]},
+    "another_speedup": {"grounded": ["Q6 says speedup 1.87", "speedup 1.40 for world_size 2", "no points"]},
+    "times_fold": {"grounded": ["Q7 says 3.24x", "1.02"]},
+    "old_times": {"grounded": ["31.2 s, 14.1 s and 7.3 s", "4.492 s", "Measured again"]},
+    "throughput_of_another_model": {"grounded": ["1142 images/s", "20,755 samples/s"]},
+    "decimal_comma": {"grounded": ["Q6 says speedup 1,93", "speedup 1.40"]},
+    "efficiency_as_percent": {"grounded": ["Q6 says 96 %", "efficiency 0.70"]},
+    "data_parallel_gain": {"grounded": ["Q5 says 1.48x and 1.96x", "speedup 1.191"]},
+}  # fmt: skip
+
+
+def test_the_reference_earns_every_point(box: Box) -> None:
+    result = graded(build.ROOT / "reference", EXERCISE, box)
+    assert expect.reference_surprises(result) == []
+    assert [check.message for check in result.exercises[0].checks] == ["", ""]
+    assert exit_status(result) == 0
+
+
+def test_the_template_earns_nothing(box: Box) -> None:
+    result = graded(build.ROOT / "student_template", EXERCISE, box)
+    assert expect.template_surprises(result) == []
+    assert [check.verdict for check in result.exercises[0].checks] == [Verdict.FAILED, Verdict.NOT_CHECKED]
+    assert not any(review.waits for review in result.exercises[0].reviews)
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+def test_each_sample_scores_what_it_must(sample: build.Sample, tmp_path: Path, box: Box) -> None:
+    assert surprises(sample, tmp_path, box, WORDS.get(sample.name)) == []
+
+
+def test_every_mistake_is_told_in_words() -> None:
+    assert {sample.name for sample in SAMPLES if sample.kind == "mistake"} == WORDS.keys()
+
+
+def test_every_check_has_mistakes_of_its_own() -> None:
+    checks = {check["id"] for check in build.exercise_toml(EXERCISE)["check"]}
+    assert checks == {sample.fails[0] for sample in SAMPLES if sample.kind == "mistake"}
+
+
+def test_a_missing_answer_fails_a_self_check_though_it_costs_nothing(tmp_path: Path, box: Box) -> None:
+    (tmp_path / "answers.md").write_text("## Q1\n")
+    result = graded(tmp_path, EXERCISE, box)
+    assert (exit_status(result), result.points, result.max_points) == (1, 0, 0)
+
+
+# What a person gets
+
+
+def test_a_person_gets_answer_rubric_and_numbers_side_by_side(tmp_path: Path, box: Box) -> None:
+    measured = build.build(_sample("measured"), tmp_path / "work")
+    (exercise,) = graded(measured, EXERCISE, box).exercises
+    assert [review.question for review in exercise.reviews] == [f"Q{number}" for number in ALL]
+    assert sum(review.max_points for review in exercise.reviews) == 10
+    assert all(review.waits and review.look_for and review.duplicate is None for review in exercise.reviews)
+    sixth = exercise.reviews[5]
+    assert sixth.answer.startswith("I measured a speed-up of 1.40")
+    assert sixth.words > 30
+    assert "1.41x for world_size 2 over world_size 1, batch 64" in sixth.numbers
+    assert any("3.487 s" in number for number in sixth.numbers)
+    assert exercise.reviews[0].numbers == ()
+
+
+def test_a_self_check_does_not_tell_what_earns_the_points(tmp_path: Path, box: Box) -> None:
+    measured = build.build(_sample("measured"), tmp_path / "work")
+    options = Options(submission=measured, exercises=(EXERCISE,), self_check=True)
+    (exercise,) = grade(options, Silent(), box).exercises
+    assert {review.look_for for review in exercise.reviews} == {""}
+    assert all(review.answer for review in exercise.reviews)
+
+
+def test_a_text_that_answers_several_questions_is_marked_as_such(tmp_path: Path, box: Box) -> None:
+    pasted = build.build(_sample("one_answer_for_all"), tmp_path / "work")
+    reviews = graded(pasted, EXERCISE, box).exercises[0].reviews
+    assert [review.duplicate for review in reviews] == [None, *["the same text as Q1"] * 7]
+
+
+def test_what_a_student_writes_reaches_the_result_without_control_characters(
+    tmp_path: Path, box: Box
+) -> None:
+    (tmp_path / "answers.md").write_text(
+        f"## Q1\n{ANSWER} \x1b[2J\u202egnp.exe\x00 [bold]x[/bold] <script>\n"
+    )
+    (exercise,) = graded(tmp_path, EXERCISE, box).exercises
+    assert exercise.reviews[0].answer == f"{ANSWER} gnp.exe [bold]x[/bold] <script>"
+    assert ANSWER[:20] not in " ".join(check.message for check in exercise.checks)
+
+
+def _sample(name: str) -> build.Sample:
+    return next(sample for sample in SAMPLES if sample.name == name)
+
+
+# The rubric, and the files made by it
+
+
+def test_the_rubric_gives_ten_points() -> None:
+    assert list(range(1, 9)) == ALL
+    assert sum(question.points for question in questions()) == 10
+    for question in questions():
+        assert question.points % 0.5 == 0
+        assert question.title.endswith("?")
+        assert question.look_for.count("0.5") + question.look_for.count("0.25") >= 2
+        assert set(question.reports) <= FILES.keys()
+
+
+@pytest.mark.parametrize("text", [REFERENCE, TEMPLATE], ids=["reference", "template"])
+def test_the_reference_asks_what_the_rubric_asks(text: str) -> None:
+    for question in questions():
+        assert f"## {question.name} {question.title}\n\n> {question.prompt}\n" in text
+
+
+def test_the_reference_would_stay_true_on_another_machine() -> None:
+    """It quotes no reading; so its reports can be measured again."""
+    sections = parse(REFERENCE, questions()).sections
+    assert [quote.text for number in ALL for quote in quotes(sections[number].told)] == ["45 MB"]
+
+
+# Headings
+
+
+def _found(text: str) -> list[int]:
+    return sorted(parse(text, questions()).sections)
+
+
+@pytest.mark.parametrize(
+    "heading",
+    [
+        "## Q1",
+        "## Q1 What does it do?",
+        "## Q1: What does it do?",
+        "## Q1. What",
+        "## Q1) What",
+        "## Q1 - What",
+        "# Q1.",
+        "###### q1",
+        "## Q 1",
+        "## Q-1",
+        "## Q01",
+        "## Q#1",
+        "## Question 1",
+        "## QUESTION 1: What?",
+        "## Question #1",
+        "## Q1a) The first half",
+        "## **Q1**",
+        "## **Q1** What?",
+        "## [Q1](#q1)",
+        "## `Q1`",
+        "## Exercise 10, Q1",
+        "## Answer 1",
+        "## A1",
+        "## Spørgsmål 1",
+        "## Opgave 1",
+        "## Frage 1:",
+        "## Q1 ##",
+        "   ## Q1",
+        "> ## Q1",
+        "Q1 What does it do?\n===",
+        "Q1\n---",
+        "## 1",
+        "## 1. What",
+        "## 1) What",
+        "## What does the DistributedDataParallel wrapper do?",
+        "## What does the DistributedDataParallel (DDP) wrapper do",
+        "##Q1",
+        "##Q1 What?",
+        "**Q1**",
+        "**Q1: What?**",
+        "__Q1__",
+        "Q1:",
+        "Q1. What?",
+        "- **Q1**",
+    ],
+)
+def test_many_a_heading_is_that_of_a_question(heading: str) -> None:
+    answers = parse(f"# Answers\n\nSome words before.\n\n{heading}\n\n{ANSWER}\n", questions())
+    assert list(answers.sections) == [1], heading
+    assert ANSWER in answers.sections[1].text
+    assert "Some words before" not in answers.sections[1].said
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "```\n## Q1\n```",
+        "~~~markdown\n## Q1\n~~~",
+        "    ## Q1",
+        "<!-- ## Q1 -->",
+        "<!--\n## Q1\n-->",
+        "The answer to Q1 is below.",
+        "## Q10",
+        "## Q1st",
+        "## Quality 1",
+        "## Quick 1",
+        "## 2024",
+        "## Level 1",
+        "## 1.87x faster",
+        "| Q1 | Q2 |\n|---|---|\n| a | b |",
+        "\\## Q1",
+    ],
+)
+def test_what_is_no_heading_of_a_question(text: str) -> None:
+    assert _found(f"{text}\n\n{ANSWER}\n") == []
+
+
+def test_a_number_alone_is_a_heading_only_where_no_other_is() -> None:
+    text = f"## Q1\n{ANSWER}\n### 2. In `backward`\n{ANSWER}\n## Q3\n{ANSWER}\n"
+    assert _found(text) == [1, 3]
+    assert _found(text.replace("Q", "")) == [1, 2, 3]
+
+
+def test_parts_and_repeated_headings_are_one_answer() -> None:
+    answers = parse("## Q4a\nRANK\n## Q4b\nLOCAL_RANK\n## Q1\nx\n## Q4 again\nWORLD_SIZE\n", questions())
+    assert answers.sections[4].text.split() == ["RANK", "LOCAL_RANK", "WORLD_SIZE"]
+
+
+def test_headings_that_are_none_in_markdown_are_told() -> None:
+    (remark,) = parse(f"##Q2\n{ANSWER}\n\n**Q1** {ANSWER}\n", questions()).remarks
+    assert remark == "No Markdown heading: Q1, Q2. Write `## Q2` on a line of its own."
+
+
+def test_paragraphs_with_several_bold_questions_are_taken_apart() -> None:
+    answers = parse("Hello\n**Q1: Why?** one\ntwo\n**Q2** three\n## Q3\nfour\n", questions())
+    assert {number: section.said.split() for number, section in answers.sections.items()} == {
+        1: ["one", "two"],
+        2: ["three"],
+        3: ["four"],
+    }
+
+
+def test_a_section_is_shown_whole_and_compared_by_what_it_states() -> None:
+    text = (
+        "## Q1\n<!-- 1.1x -->\nWe saw [1.2x](http://x/9.9x) ![1.3x](a.png).\n\n> quoted 1.4x\n\n"
+        "```\nprint('1.5x')\n```\n\n<b>1.6x</b>\n\n| 1.7x |\n"
+    )
+    section = parse(text, questions()).sections[1]
+    assert [quote.text for quote in quotes(section.told)] == ["1.2x", "1.6x", "1.7x"]
+    assert "print('1.5x')" in section.said
+    assert "<!--" not in section.text
+    assert "![1.3x](a.png)" in section.text
+    assert (section.pictures, section.comments) == (1, "1.1x")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
+def test_any_editor_will_do(end: str, encoding: str) -> None:
+    data = "## Spørgsmål 1\n\nAlle venter på den langsomste.\n".replace("\n", end).encode(encoding)
+    text, named = decode(data)
+    assert bool(named) == (not encoding.startswith("utf-8"))
+    assert parse(text, questions()).sections[1].text == "Alle venter på den langsomste."
+
+
+@settings(deadline=None)
+@given(st.text(alphabet=st.sampled_from(" \n#*_>-`~<!Q1234a.|[]()\t$"), max_size=300))
+def test_any_text_can_be_taken_apart(text: str) -> None:
+    answers = parse(text, questions())
+    for section in answers.sections.values():
+        for question in questions():
+            assert why_nothing(section, question) is None or why_nothing(section, question)
+        quotes(section.told)
+
+
+@given(
+    st.from_regex(r"[0-9][0-9.,' e-]{0,12}", fullmatch=True),
+    st.sampled_from(["x", " s", " images/s", " GB", " %", ""]),
+)
+def test_no_number_is_too_odd(number: str, unit: str) -> None:
+    for quote in quotes(f"The speedup, the efficiency, the largest batch: {number}{unit} and so on"):
+        assert all(np.isfinite(value) and place > 0 for value, place in quote.readings)
+
+
+HUGE = {
+    "headings": "# Q1\n",
+    "bold": "**Q1** a\n",
+    "plain": "Q1: a\n",
+    "quotations": ">",
+    "lists": "* ",
+    "brackets": "![[",
+    "links": "[a](",
+    "tags": "<a ",
+    "comments": "<!--",
+    "numbers": "1.8x ",
+    "groups": "111 ",
+    "seconds": "speedup 1,87 s of ",
+    "dots": ".... ",
+    "words": "word ",
+    "one line": "x",
+    "blanks": " ",
+}
+
+
+@pytest.mark.parametrize("unit", HUGE)
+def test_a_hostile_file_takes_seconds_at_most(unit: str) -> None:
+    text = f"## Q6\n{HUGE[unit] * (MAX_BYTES // len(HUGE[unit]))}"[:MAX_BYTES]
+    begun = time.process_time()
+    for section in parse(text, questions()).sections.values():
+        for question in questions():
+            why_nothing(section, question)
+        quotes(section.told)
+    assert time.process_time() - begun < 10
+
+
+# What is an answer
+
+
+def _said(text: str, number: int = 1) -> str | None:
+    return why_nothing(
+        parse(f"## Q{number}\n\n{text}\n", questions()).sections[number], questions()[number - 1]
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ANSWER,
+        "Den sørger for at gradienterne midles over alle processer.",
+        "Er verteilt die Gradienten und mittelt sie über alle Prozesse.",
+        "它在反向传播时对所有进程的梯度求平均。",
+        "勾配を全プロセスで平均し、複製を同じに保つ。",
+        "Градиенты всех процессов усредняются во время обратного прохода модели.",
+        "```\nit averages the gradients of all ranks in backward\n```",
+        "> it averages the gradients of all ranks in backward",
+        "- averages gradients\n- during backward\n- all ranks equal afterwards",
+        "| when | what |\n|---|---|\n| wrapping | weights of rank 0 are sent |\n| backward | gradients averaged |",
+        "<p>It averages the gradients of all ranks in backward.</p>",
+        "What does the DistributedDataParallel wrapper do? It averages all gradients in `backward`, on every rank.",
+        "I still have to do the measurement (TODO), but it averages gradients over all ranks.",
+        TEMPLATE.split("## Q1")[1].split("## Q2")[0].partition("\n")[2] + ANSWER,
+    ],
+)  # fmt: skip
+def test_an_answer_in_any_language_and_form(text: str) -> None:
+    assert _said(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "no answer"),
+        ("<!-- -->", "no answer"),
+        ("---", "no answer"),
+        ("...", "a placeholder and no answer"),
+        ("???", "a placeholder and no answer"),
+        ("TODO", "a placeholder and no answer"),
+        ("*Your answer here*", "a placeholder and no answer"),
+        ("Write your answer here.", "a placeholder and no answer"),
+        ("todo: ask the others", "a placeholder and no answer"),
+        ("Yes.", "no more than 1 different word"),
+        ("yes " * 50, "no more than 1 different word"),
+        ("It syncs.", "no more than 2 different words"),
+        ("![x](y.png)", "a picture and no text"),
+        ("Lorem ipsum dolor sit amet, consectetur adipiscing elit, sed do eiusmod", "filler text"),
+        ("Dolore magna aliquyam erat, sed diam voluptua. At vero eos et accusam et justo", "filler text"),
+        ("What does the DistributedDataParallel wrapper do?", "the question and nothing more"),
+        ("In forward and in backward, when the model is wrapped, who sends what to whom?", "the question and nothing more"),
+        (f"<!-- {ANSWER} -->", "an answer inside a comment, `<!-- -->`, which no reader sees"),
+    ],
+)  # fmt: skip
+def test_what_is_no_answer(text: str, why: str) -> None:
+    assert _said(text) == why
+
+
+@pytest.mark.parametrize("number", ALL)
+def test_the_template_holds_no_answer(number: int) -> None:
+    section = parse(TEMPLATE, questions()).sections[number]
+    assert why_nothing(section, questions()[number - 1]) == "no answer"
+    assert own_text(section.text, questions()[number - 1]) == ""
+
+
+def test_the_prompt_stays_out_of_what_a_person_reads() -> None:
+    section = parse(TEMPLATE.replace("<!-- TODO: your answer -->", ANSWER), questions()).sections[2]
+    assert own_text(section.text, questions()[1]) == ANSWER
+
+
+def test_answers_to_different_questions_are_different_texts() -> None:
+    assert same_text(parse(REFERENCE, questions()).sections, questions()) == []
+    twice = {1: Section(said=ANSWER), 2: Section(said=ANSWER.upper()), 3: Section(said="Another.")}
+    assert same_text(twice, questions()) == [[1, 2]]
+    assert same_text({1: Section(), 2: Section()}, questions()) == []
+
+
+# Numbers
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("The speed-up is 1.87x.", ["1.87x"]),
+        ("1.87 ×", ["1.87 ×"]),
+        ("a speedup of 1.6 on two", ["speedup 1.6"]),
+        ("Speedup: 1.60", ["speedup 1.60"]),
+        ("The speedup on 2 processes was 1.43", ["speedup 1.43"]),
+        ("1.4 times as fast", ["1.4 times"]),
+        ("1,43 gange hurtigere", ["1,43 gange"]),
+        ("Der Speedup beträgt 1,43.", ["speedup 1,43"]),
+        ("61.4 s", ["61.4 s"]),
+        ("5,3 s", ["5,3 s"]),
+        ("5.3 ± 0.2 s", ["5.3 ± 0.2 s", "0.2 s"]),
+        ("12.5 ms per batch", ["12.5 ms"]),
+        ("1.5 min", ["1.5 min"]),
+        ("512 images/s", ["512 images/s"]),
+        ("9,416 samples per second", ["9,416 samples per second"]),
+        ("an efficiency of 87 %", ["87 %"]),
+        ("87% efficiency", ["87%"]),
+        ("efficiency 0.87", ["efficiency 0.87"]),
+        ("peak memory 11.2 GB", ["11.2 GB"]),
+        ("The largest batch that fits is 512", ["batch size 512"]),
+        ("| 2 | 38.9 s | 1.43x |", ["38.9 s", "1.43x"]),
+        # Not a measurement, or not certainly one's own.
+        ("below 2x", []),
+        ("twice, 2x faster, 3 times", []),
+        ("below the ideal of 2.0x", []),
+        ("1.95x would be ideal", []),
+        ("I expect 3.1x on four GPUs", []),
+        ("The DDP paper reports 1.87x.", []),
+        ("According to NVIDIA it is 3.26x.", []),
+        ("With Amdahl's law 1.6x follows.", []),
+        ("at most 1.9x", []),
+        ("> 1.9x", []),
+        ("1.3-1.5x", []),
+        ("1.3 to 1.5x", []),
+        ("2 x T4, 2x2 nodes, 3 x 1.5", []),
+        ("torch 2.15.0, CUDA 12.4, ResNet-18", []),
+        ("accuracy 87 %", []),
+        ("29 % faster", []),
+        ("after 3 s or 10 min in all", []),
+        ("timeout of 30 s", []),
+        ("at 10:30, on 2026-11-21, in v1.5x", []),
+        ("a batch of 64 on 2 GPUs", []),
+        ("loss 1.46, lr 0.001", []),
+        ("10 Gb/s, 1.5 GB/s", []),
+        ("45.2 samples", []),
+        ("1,234.567.890 s", []),
+    ],
+)
+def test_measured_numbers_are_told_from_others(text: str, found: list[str]) -> None:
+    assert [quote.text for quote in quotes(text)] == found
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("9,416 images/s", [9416, 9.416]),
+        ("21.170 billeder/s", [21.17, 21170]),
+        ("21 170 images/s", [21170]),
+        ("1,234.5 s", [1234.5]),
+        ("1,134,969 images/s", [1134969]),
+        ("1.134.969 images/s", [1134969]),
+        ("1.234,5 s", [1234.5]),
+        ("12.5 ms", [0.0125]),
+        ("2.5 min", [150]),
+        ("2.0 GiB", [2e9, 2**31]),
+        ("8.5e-05 s", [8.5e-5]),
+    ],
+)
+def test_numbers_are_read_every_way_they_can_be_meant(text: str, values: list[float]) -> None:
+    (quote,) = quotes(text)
+    assert sorted(value for value, _ in quote.readings) == pytest.approx(sorted(values))
+
+
+def _submission(reports: Mapping[str, Any], answers: str = "") -> Submission:
+    files = {f"reports/{FILES[kind]}": json.dumps(report).encode() for kind, report in reports.items()}
+    return Submission("work", {**files, "answers.md": answers.encode()}, frozenset(), "", ())
+
+
+def _sentences(report: Any) -> list[str]:
+    """What an honest author writes: any statistic, cut or rounded to any precision."""
+    kind = report["report"]
+    reports = read_reports(_submission({kind: report}))
+    texts = [
+        f"It has {claim['value']}{unit}."
+        for claim in report["claims"]
+        for what, unit in {
+            "mean_s": " s",
+            "median_s": " s",
+            "speedup": "x",
+            "throughput_ips": " images/s",
+        }.items()
+        if claim["what"] == what
+    ]
+    for figure in reports.figures[kind]:
+        if figure.kind is Kind.RATIO:
+            texts += [f"It is {figure.value:.{digits}f}x." for digits in (1, 2, 3)]
+            texts.append(f"It is {int(figure.value * 100) / 100:.2f} times as fast.")
+        elif figure.kind is Kind.SHARE:
+            texts.append(f"The efficiency is {100 * figure.value:.0f} %.")
+        elif figure.kind is Kind.RATE and figure.value > 10:
+            texts += [
+                f"We get {figure.value:,.0f} images/s.",
+                f"About {float(f'{figure.value:.2g}'):.0f} images/s.",
+            ]
+    return texts
+
+
+@pytest.mark.parametrize("kind", ["dp_inference", "ddp_scaling", "amp", "dataloader"])
+def test_honest_numbers_are_never_asked_about(kind: str) -> None:
+    (question,) = [question for question in questions() if kind in question.reports]
+    for seed in range(10):
+        report = honest(kind, np.random.default_rng(seed))
+        reports = read_reports(_submission({kind: report}))
+        for text in _sentences(report):
+            compared = judge.compare(question, Section(told=text), reports)
+            assert not compared.odd, (seed, text, headlines(reports.figures[kind]))
+
+
+@pytest.mark.parametrize("kind", ["ddp_scaling", "amp"])
+def test_most_made_up_speedups_are_asked_about(kind: str) -> None:
+    (question,) = [question for question in questions() if kind in question.reports]
+    seen = total = 0
+    for seed in range(20):
+        reports = read_reports(_submission({kind: honest(kind, np.random.default_rng(seed))}))
+        for speedup in np.random.default_rng(seed).uniform(1.05, 3.9, 20):
+            total += 1
+            compared = judge.compare(question, Section(told=f"The speed-up was {speedup:.2f}."), reports)
+            seen += compared.contradicts
+    assert seen > 0.6 * total
+
+
+@pytest.mark.parametrize(
+    ("text", "contradicts", "odd"),
+    [
+        ("A speed-up of 1.87.", True, 1),
+        ("A speed-up of 1.87, and 1.40x when I repeated it.", False, 1),
+        ("One epoch took 77.7 s.", False, 1),
+        ("One epoch took 77.7 s, then 55.5 s.", True, 2),
+        ("A speed-up of 1.40.", False, 0),
+        ("Slower than I thought, since the gradients are sent every step.", False, 0),
+        ("The largest batch was 512.", False, 1),
+    ],
+)
+def test_one_number_among_others_or_a_lone_time_contradicts_nothing(
+    text: str, contradicts: bool, odd: int
+) -> None:
+    reports = read_reports(_submission({"ddp_scaling": honest("ddp_scaling", np.random.default_rng(3))}))
+    compared = judge.compare(questions()[5], Section(told=text), reports)
+    assert (compared.contradicts, len(compared.odd)) == (contradicts, odd)
+
+
+def test_a_report_by_another_name_is_found_by_what_it_says() -> None:
+    report = json.dumps(honest("ddp_scaling", np.random.default_rng(3))).encode()
+    for path in ("reports/ddp.json", "Reports/DDP_final.json", "ddp.json", "work/reports/x.json"):
+        found = read_reports(Submission("work", {path: report}, frozenset(), "", ()))
+        assert found.files == {"ddp_scaling": path}
+    assert read_reports(Submission("work", {"config.json": report}, frozenset(), "", ())) == Reports(
+        {}, {}, ()
+    )
+
+
+ODD_REPORTS: dict[str, bytes] = {
+    "nothing": b"",
+    "no JSON": b"{",
+    "a list": b"[1, 2]",
+    "deep": b"[" * 100_000,
+    "binary": bytes(range(256)) * 100,
+    "NaN": b'{"schema": "perf-report/1", "runs": [NaN]}',
+    "another format": b'{"schema": "other"}',
+}
+
+
+@pytest.mark.parametrize("name", ODD_REPORTS)
+def test_a_report_that_is_none_is_told_and_compared_with_nothing(name: str) -> None:
+    text = f"## Q1\n{ANSWER}\n## Q6\nThe speed-up was 1.87x, because {ANSWER}\n"
+    submission = replace(
+        _submission({}, text), files={"answers.md": text.encode(), "reports/ddp.json": ODD_REPORTS[name]}
+    )
+    check = _check(submission, "grounded")
+    judge.test_grounded(check)
+    assert check.notes == (
+        "The numbers of Q6 were compared with nothing: no report `reports/ddp.json`. Not valid: `reports/ddp.json`.",
+    )
+
+
+def test_a_report_of_the_largest_size_takes_seconds_at_most() -> None:
+    report = honest("ddp_scaling", np.random.default_rng(3))
+    run = report["runs"][0]
+    report["runs"] = [
+        {**run, "config": {**run["config"], "batch_per_rank": 1 + number % 60}, "rep": number}
+        for number in range(2000)
+    ]
+    text = "".join(
+        f"## Q{number}\n{ANSWER} The speed-up was {number}.87x. " + "9.87x. " * 500 + "\n" for number in ALL
+    )
+    begun = time.process_time()
+    check = _check(_submission({"ddp_scaling": report}, text), "grounded")
+    with pytest.raises(CheckEnded):
+        judge.test_grounded(check)
+    assert time.process_time() - begun < 20
+
+
+def test_a_file_that_is_too_large_is_told_once() -> None:
+    check = _check(_submission({}, "x" * (MAX_BYTES + 1)), "present")
+    with pytest.raises(CheckEnded, match="more than 128 KiB is not read") as ended:
+        judge.test_present(check)
+    assert ended.value.spoils
+    assert check.reviews == ()
+
+
+def test_only_so_much_of_an_answer_is_searched_for_numbers() -> None:
+    assert quotes("a " * (CHARACTERS // 2) + "1.87x") == []
+
+
+def test_questions_without_reports_may_quote_anything(tmp_path: Path, box: Box) -> None:
+    text = REFERENCE.replace("## Q2", "It is 9.99x as fast and takes 99.9 s.\n\n## Q2")
+    measured = build.build(_sample("measured"), tmp_path / "work")
+    (measured / "answers.md").write_text(text)
+    result: Result = graded(measured, EXERCISE, box)
+    assert [check.verdict for check in result.exercises[0].checks] == [Verdict.PASSED, Verdict.PASSED]
+
+
+def _check(submission: Submission, name: str) -> Check:
+    exercise = load_exercise(build.ROOT / "graders" / EXERCISE)
+    setting = Setting(box=None, submission=submission, seed=1, world_sizes=(2,), self_check=False)  # type: ignore[arg-type]
+    return Check(setting, exercise, exercise.check(name))
