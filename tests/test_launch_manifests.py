@@ -33,7 +33,7 @@ CHECKS = {"job": "pytorchjob", "azure": "azure", "agree": "consistent"}
 
 # What the message or hint of a mistake's own check must say, so that its author knows what to do next.
 WORDS: dict[str, Sequence[str]] = {
-    "job_all_comments": ["holds nothing but comments", "`#` hides"],
+    "job_all_comments": ["holds nothing but comments", "`#` is for people"],
     "job_batch_job": ['`kind` is "Job"', "no RANK, no MASTER_ADDR"],
     "job_beta_version": ["kubeflow.org/v1beta2", "old pytorch-operator"],
     "job_command_in_one_text": ["takes a list", 'command: ["python"'],

@@ -19,17 +19,16 @@ from graders.launch.manifests import (
     Manifest,
     Problem,
     Reading,
-    documents,
     dotted,
     like,
     named,
-    nothing_in,
+    opened,
     shown,
     whole,
 )
 from lockstep.text import safe_line
 from lockstep.wire import Json
-from lockstep.yamlfile import Place, YamlError
+from lockstep.yamlfile import Place
 
 NAME = "launch/azure_job.yml"
 SCHEMA = "https://azuremlschemas.azureedge.net/latest/commandJob.schema.json"
@@ -62,20 +61,8 @@ def read_azure(files: Mapping[str, bytes]) -> Reading | None:
     if path is None:
         return None
     reading = Reading(path)
-    try:
-        found = documents(files[path])
-    except YamlError as error:
-        sentence = str(error).partition(": ")[2]
-        reading.problems.append(
-            Problem(sentence, "Mend this place first: up to it the file may be right.", error.line)
-        )
-        return reading
+    found = opened(reading, files[path], "a command job")
     if not found:
-        reading.problems.append(
-            Problem(
-                f"the file {nothing_in(files[path])}.", "Write a command job; `#` hides a line from Azure."
-            )
-        )
         return reading
     manifest = Manifest(found[0])
     if not isinstance(found[0].value, dict):

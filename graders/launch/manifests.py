@@ -140,12 +140,21 @@ def _below(lines: Mapping[Place, int], place: Place) -> dict[Place, int]:
     return {where[len(place) :]: line for where, line in lines.items() if where[: len(place)] == place}
 
 
-def nothing_in(data: bytes) -> str:
-    """What a file without any document holds instead."""
-    lines = [line.strip() for line in data.decode("utf-8", "replace").splitlines()]
-    if any(line.startswith("#") for line in lines):
-        return "holds nothing but comments"
-    return "is empty"
+def opened(reading: Reading, data: bytes, wanted: str) -> list[Document]:
+    """The documents of the file that is being read; where there are none, the reading says why."""
+    try:
+        found = documents(data)
+    except YamlError as error:
+        hint = "Mend this place first: up to it the file may be right."
+        reading.problems.append(Problem(str(error).partition(": ")[2], hint, error.line))
+        return []
+    if not found:
+        comments = any(line.lstrip().startswith(b"#") for line in data.splitlines())
+        holds = "holds nothing but comments" if comments else "is empty"
+        reading.problems.append(
+            Problem(f"the file {holds}.", f"Write {wanted}; a line that begins with `#` is for people only.")
+        )
+    return found
 
 
 def named(files: Mapping[str, bytes], stem: str, suffixes: Iterable[str]) -> str | None:

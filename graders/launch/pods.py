@@ -1,0 +1,341 @@
+"""The pods of a PyTorchJob: what is wrong with their templates, what they start, and how many processes that comes to.
+
+Sources: kubeflow/training-operator v1.9: pkg/webhooks/pytorch/pytorchjob_webhook.go (containers),
+pkg/apis/kubeflow.org/v1/common_types.go (restart policies), pkg/controller.v1/pytorch/envvar.go (what a pod is told:
+RANK is the pod's number, WORLD_SIZE counts pods times nprocPerNode, torchrun finds the same under PET_...).
+kubernetes.io: extended resources are whole numbers and given as limits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from graders.launch.commands import SHELLS, Start, modernise, start_of
+from graders.launch.manifests import (
+    NVIDIA,
+    PLACEHOLDER,
+    Claim,
+    Manifest,
+    Problem,
+    like,
+    shown,
+    texts,
+    whole,
+)
+from lockstep.wire import Json
+from lockstep.yamlfile import Place
+
+REPLICAS: Place = ("spec", "pytorchReplicaSpecs")
+RESTART_POLICIES = ("Always", "OnFailure", "Never", "ExitCode")
+_IMAGE = re.compile(r"[^\s<>{}$]+")
+_GPUS = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+/(?:gpu|mig-[a-z0-9.]+|i915|gpu\.shared)")
+
+
+class Pod:
+    """The template of one role's pods."""
+
+    def __init__(self, manifest: Manifest, role: str) -> None:
+        self.role = role
+        self._manifest = manifest
+        self._place: Place = (*REPLICAS, role)
+        self._pod: Place = (*self._place, "template", "spec")
+        containers = manifest.get(*self._pod, "containers")
+        self._containers = containers if isinstance(containers, list) else []
+        # The container the operator looks for, or the only one there is.
+        self._position = next(
+            (
+                at
+                for at, each in enumerate(self._containers)
+                if isinstance(each, dict) and each.get("name") == "pytorch"
+            ),
+            0,
+        )
+
+    @property
+    def count(self) -> int:
+        """How many pods of this role there are; one unless it is said."""
+        return max(whole(self._manifest.get(*self._place, "replicas")) or 1, 1)
+
+    @property
+    def start(self) -> Start | None:
+        """What the container starts, where the manifest says it at all."""
+        words = [*texts(self._own("command")), *texts(self._own("args"))]
+        return start_of(words) if texts(self._own("command")) else None
+
+    @property
+    def says_command(self) -> bool:
+        """Whether the manifest names a command; `args` alone are for the image's own."""
+        return bool(texts(self._own("command")))
+
+    @property
+    def gpus(self) -> int | None:
+        """NVIDIA GPUs of one pod."""
+        limit = self._own("resources", "limits", NVIDIA)
+        return int(limit) if isinstance(limit, str) and limit.isdigit() and len(limit) < 5 else whole(limit)
+
+    def _own(self, *place: str) -> Json:
+        return self._manifest.get(*self._pod, "containers", self._position, *place)
+
+    def _problem(self, place: Place, message: str, hint: str) -> Problem:
+        return self._manifest.problem((*self._pod, *place), f"{self.role}: {message}", hint)
+
+    def problems(self) -> list[Problem]:
+        """What the webhook, the API server or the pods would stumble over."""
+        found = [*self._restart(), *self._images()]
+        for position, container in enumerate(self._containers):
+            if isinstance(container, dict):
+                found += self._resources(position)
+        return found + self._command()
+
+    def notes(self) -> list[str]:
+        """What is worth knowing and costs nothing."""
+        found = [modernise(self.start)] if self.start is not None and self.start.old else []
+        if isinstance(self._manifest.get(*self._pod, "restartPolicy"), str):
+            found += [
+                f"{self.role}: `restartPolicy` of the pod's spec is overwritten by the operator; it belongs beside "
+                "`replicas`."
+            ]
+        return found
+
+    def _restart(self) -> list[Problem]:
+        policy = self._manifest.get(*self._place, "restartPolicy")
+        if policy is None or policy in RESTART_POLICIES:
+            return []
+        return [
+            self._manifest.problem(
+                (*self._place, "restartPolicy"),
+                f"{self.role}: `restartPolicy` is {shown(policy)}; expected one of {', '.join(RESTART_POLICIES)}.",
+                like(str(policy)[:40], RESTART_POLICIES)
+                or "Write OnFailure to try again after an error, or Never.",
+            )
+        ]
+
+    def _images(self) -> list[Problem]:
+        found = []
+        if not self._containers and self._manifest.get(*self._pod, "containers") is not None:
+            found.append(
+                self._problem(("containers",), "the list of containers is empty.", "Add one named `pytorch`.")
+            )
+        names = [each.get("name") for each in self._containers if isinstance(each, dict)]
+        if names and "pytorch" not in names:
+            found.append(
+                self._problem(
+                    ("containers", 0, "name"),
+                    f"no container is named `pytorch`, but {', '.join(shown(name) for name in names[:3])}.",
+                    "The operator sets the variables of torch in the container of this name: write `- name: pytorch`.",
+                )
+            )
+        for position, container in enumerate(self._containers):
+            if not isinstance(container, dict):
+                continue
+            image = container.get("image")
+            place: Place = ("containers", position, "image")
+            if image is None or image == "":
+                found.append(
+                    self._problem(
+                        place, "a container has no `image`.", "Name the image that holds torch and your code."
+                    )
+                )
+            elif isinstance(image, str) and not (_IMAGE.fullmatch(image) and not PLACEHOLDER.search(image)):
+                found.append(
+                    self._problem(
+                        place,
+                        f"`image` is {shown(image)}, which names no image.",
+                        "Put the name of a real image there, as in `registry/name:tag`.",
+                    )
+                )
+        return found
+
+    def _resources(self, position: int) -> list[Problem]:
+        found = []
+        around: Place = ("containers", position, "resources")
+        for group in ("limits", "requests"):
+            values = self._manifest.get(*self._pod, *around, group)
+            for key, value in values.items() if isinstance(values, dict) else ():
+                found += self._resource((*around, group, key), key, value)
+        requested = self._manifest.get(*self._pod, *around, "requests", NVIDIA)
+        limit = self._manifest.get(*self._pod, *around, "limits", NVIDIA)
+        if requested is not None and str(requested) != str(limit):
+            said = "no limit" if limit is None else f"a limit of {shown(limit)}"
+            found.append(
+                self._problem(
+                    (*around, "requests", NVIDIA),
+                    f"a request of {shown(requested)} GPU has {said} beside it, which Kubernetes refuses.",
+                    f"GPUs cannot be shared: write `{NVIDIA}` under `limits`, and leave the request out.",
+                )
+            )
+        return found
+
+    def _resource(self, place: Place, key: str, value: Json) -> list[Problem]:
+        if key == NVIDIA or _GPUS.fullmatch(key):
+            text = str(value)
+            if isinstance(value, float) or not re.fullmatch(r"[0-9]{1,4}", text):
+                return [
+                    self._problem(
+                        place,
+                        f"`{key}` is {shown(value)}; expected a whole number.",
+                        "A container gets whole GPUs or none.",
+                    )
+                ]
+            return []
+        if "gpu" in key.lower():
+            return [
+                self._problem(
+                    place,
+                    f"`{key[:40]}` is no resource that a cluster has; expected `{NVIDIA}`.",
+                    f"GPUs are a resource of NVIDIA's plugin and carry its name: `{NVIDIA}: 1`.",
+                )
+            ]
+        return []
+
+    def _command(self) -> list[Problem]:
+        """What each pod starts has to fit what the operator tells it."""
+        start, found = self.start, []
+        if start is None:
+            return []
+        place: Place = ("containers", self._position, "command")
+        nproc = nproc_of(self._manifest)
+        total = sum(Pod(self._manifest, role).count for role in roles(self._manifest))
+        if start.by == "python" and nproc is not None and nproc > 1:
+            found.append(
+                self._problem(
+                    place,
+                    f"nprocPerNode is {nproc}, but the container starts `python` once; the operator counts "
+                    f"{total * nproc} processes, so that those there are wait for the others without end.",
+                    "Start `torchrun ddp_train.py`, which takes the number from the operator's variables; or leave "
+                    "nprocPerNode out and give each process a pod.",
+                )
+            )
+        if start.by != "torchrun":
+            return found
+        found += self._unexpanded(start, place)
+        found += self._node_rank(start, place)
+        if "standalone" in start.flags and total > 1:
+            found.append(
+                self._problem(
+                    place,
+                    f"`--standalone` makes a group of its own in each of the {total} pods.",
+                    "Leave it out: torchrun reads the address and the number of pods from the operator's variables.",
+                )
+            )
+        processes = start.number("nproc_per_node") or nproc
+        if processes is not None and self.gpus is not None and 0 < self.gpus < processes:
+            found.append(
+                self._problem(
+                    ("containers", self._position, "resources", "limits", NVIDIA),
+                    f"each pod gets {self.gpus} GPU{'s' if self.gpus > 1 else ''} for {processes} processes.",
+                    f"Each process takes the GPU of its LOCAL_RANK: ask for `{NVIDIA}: {processes}`.",
+                )
+            )
+        return found
+
+    def _unexpanded(self, start: Start, place: Place) -> list[Problem]:
+        """Kubernetes puts a variable in only as $(NAME); everything else is a shell's business."""
+        first = texts(self._own("command"))[0]
+        bare = next((value for value in start.flags.values() if re.search(r"\$[A-Za-z{]", value)), None)
+        if bare is None or PurePosixPath(first).name in SHELLS:
+            return []
+        return [
+            self._problem(
+                place,
+                f"torchrun is given {shown(bare)} as it stands there, because no shell reads this command.",
+                "Leave the option out (torchrun reads the operator's variables), or start `sh -c 'torchrun ...'`.",
+            )
+        ]
+
+    def _node_rank(self, start: Start, place: Place) -> list[Problem]:
+        rank = start.number("node_rank")
+        if rank is None or start.flags.get("rdzv_backend", "static") not in ("static", ""):
+            return []
+        only = 0 if self.role == "Master" else 1
+        if rank == only and self.count == 1:
+            return []
+        hint = (
+            "The operator tells each pod its number: leave --node_rank out with torchrun (it reads PET_NODE_RANK), "
+            "or write --node_rank=$RANK in an `sh -c`."
+        )
+        if self.role == "Master":
+            return [self._problem(place, f"the pod starts with --node_rank {rank}, but it is node 0.", hint)]
+        return [
+            self._problem(
+                place,
+                f"every pod starts with --node_rank {rank}"
+                + (", the number of the Master: nodes that share a number never meet." if rank == 0 else "."),
+                hint,
+            )
+        ]
+
+
+def roles(manifest: Manifest) -> list[str]:
+    """The roles that have pods."""
+    return [role for role in ("Master", "Worker") if isinstance(manifest.get(*REPLICAS, role), dict)]
+
+
+def nproc_of(manifest: Manifest) -> int | None:
+    """Processes of a pod as the manifest says it; None for a word such as auto, and when it says nothing."""
+    said = manifest.get("spec", "nprocPerNode")
+    if said is None:
+        said = manifest.get("spec", "elasticPolicy", "nProcPerNode")
+    if isinstance(said, str) and re.fullmatch(r"[0-9]{1,4}", said):
+        return int(said)
+    return whole(said)
+
+
+def claim_of(manifest: Manifest, pods: Mapping[str, Pod], file: str) -> Claim | None:
+    """How many processes the job comes to."""
+    if not pods:
+        return None
+    nproc = nproc_of(manifest)
+    total = sum(pod.count for pod in pods.values())
+    odds: list[Problem] = []
+    ways: list[set[int]] = []
+    for pod in pods.values():
+        start = pod.start
+        if start is not None and start.by == "torchrun":
+            nodes = start.number("nnodes")
+            if nodes is not None and nodes != total:
+                odds.append(
+                    Problem(
+                        f"{pod.role}: --nnodes {nodes}, but the job has {total} pods.",
+                        "--nnodes counts the Master and the Workers; leave it out and torchrun reads the operator's "
+                        "number.",
+                        manifest.document.line((*REPLICAS, pod.role)),
+                    )
+                )
+            ways.append(_processes(start, pod, nproc))
+        elif start is not None and start.by == "python":
+            ways.append({1})
+        else:
+            # The image's own command, or a script in it: one process, or as many as there are GPUs.
+            ways.append({1} | {number for number in (nproc, pod.gpus) if number})
+    if any(not way for way in ways):
+        return Claim(file, nodes=total, odds=tuple(odds))
+    counts = [pod.count for pod in pods.values()]
+    how = "1 pod" if total == 1 else f"{total} pods"
+    if len(set.union(*ways)) == 1:
+        each = next(iter(ways[0]))
+        how += f" x {each} process{'es' if each > 1 else ''}"
+    worlds = {0}
+    for count, way in zip(counts, ways, strict=True):
+        worlds = {world + count * each for world in worlds for each in way}
+    hint = (
+        "Every pod counts, the Master's too: 1 Master and N Workers are N + 1 pods, each with nprocPerNode processes "
+        "where torchrun starts them, and with one otherwise."
+    )
+    return Claim(file, frozenset(worlds), how, total, tuple(odds), hint, may_be_alone=False)
+
+
+def _processes(start: Start, pod: Pod, nproc: int | None) -> set[int]:
+    """Processes that torchrun starts in one pod; nothing when only the cluster could tell."""
+    said = start.flags.get("nproc_per_node")
+    if said is not None and (number := start.number("nproc_per_node")) is not None:
+        return {number}
+    if said not in (None, "auto", "gpu"):
+        return set()
+    if said is None and nproc is not None:
+        return {nproc}
+    if said is None and start.old:
+        return {1}
+    return {pod.gpus} if pod.gpus else set()
