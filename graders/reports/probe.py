@@ -75,6 +75,35 @@ def rerun(student: Student, inputs: Inputs) -> Observation:
     return Observation(values, arrays)
 
 
+def model(student: Student, inputs: Inputs) -> Observation:
+    """What the model of a report costs: torchvision's own of that name and size, otherwise the script's."""
+    name, parameters = cast(str, inputs.values["name"]), cast(int | None, inputs.values["parameters"])
+    classes, shape = cast(int, inputs.values["classes"]), cast(list[int], inputs.values["shape"])
+    found: nn.Module | None = None
+    if name in models.list_models(models):
+        found = models.get_model(name, weights=None, num_classes=classes)
+    if found is None or _size(found) != parameters:
+        found = _own_model(student, cast(str, inputs.values["module"]), name, classes)
+    with student.calling(f"measuring the model {name[:40]}"):
+        return Observation({"size": _size(found), "figures": measure(found, shape)})
+
+
+def _own_model(student: Student, module_name: str, name: str, classes: int) -> nn.Module:
+    """What `build_model` makes of the name, where the script has one, otherwise the class of that name."""
+    module = student.load(module_name)
+    if hasattr(module, "build_model"):
+        build = student.get(module, "build_model")
+        with student.calling(f"calling build_model({name[:40]!r}, {classes})"):
+            return cast(nn.Module, build(name, classes))
+    cls = student.get(module, name)
+    with student.calling(f"making a {name[:40]}"):
+        return cast(nn.Module, cls())
+
+
+def _size(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
 CLOCKS = {
     "perf_counter",
     "time",
