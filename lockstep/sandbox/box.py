@@ -27,7 +27,7 @@ PACKAGE = Path(__file__).resolve().parent.parent
 INSIDE_FILES = (
     "__init__.py jsontext.py wire.py sandbox/__init__.py sandbox/channel.py sandbox/confine.py sandbox/server.py "
     "sandbox/supervisor.py sandbox/ranks.py sandbox/probing.py sandbox/loading.py sandbox/warm.py "
-    "sandbox/watch.py sandbox/shims.py sandbox/slowed.py sandbox/cells.py sandbox/jupyter.py "
+    "sandbox/watch.py sandbox/shims.py sandbox/slowed.py sandbox/modelmeter.py sandbox/cells.py sandbox/jupyter.py "
     "sandbox/lightning_names.py sandbox/lightning_spellings.py "
     "sandbox/device/__init__.py sandbox/device/amp.py sandbox/device/cuda.py sandbox/device/machine.py "
     "sandbox/device/marks.py sandbox/device/mixing.py sandbox/device/parallel.py sandbox/device/streams.py "
