@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import cast
 
 from lockstep.reports.document import Report
-from lockstep.wire import Json
+from lockstep.jsontext import Json
 
 WINOGRAD = 2.25
 """What Winograd's F(2x2, 3x3) saves in multiplications (Lavin and Gray, arXiv 1509.09308)."""
