@@ -16,8 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import cast
 
-from lockstep.reports.document import Report
 from lockstep.jsontext import Json
+from lockstep.reports.document import Report
 
 WINOGRAD = 2.25
 """What Winograd's F(2x2, 3x3) saves in multiplications (Lavin and Gray, arXiv 1509.09308)."""
