@@ -1,16 +1,25 @@
-"""Whether reports are told apart: broken ones are caught by the right rule, honest ones never cost a point."""
+"""Whether reports are told apart: broken ones are caught by the right rule, honest ones never cost a point.
+
+The samples are in fixtures/reports: `broken`, `odd` and `malformed` are tables, `honest` makes as many as it takes.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fixtures.reports import KINDS, honest, knowledge
 from fixtures.reports.broken import BROKEN, COSTS, Broken
+from fixtures.reports.malformed import MALFORMED, sound
 from fixtures.reports.odd import ODD, Odd
 from fixtures.reports.sample import Report, Sample
 from lockstep.reports.document import document
@@ -93,6 +102,43 @@ def test_generated_reports_are_honest(kind: str) -> None:
 def test_generated_reports_have_the_right_form(kind: str) -> None:
     for number in range(10):
         assert schema_problems(honest(kind, np.random.default_rng([0, number]))) == []
+
+
+def verify_report(folder: Path, *names: str) -> tuple[int, list[dict[str, object]], float]:
+    """Exit status, what is printed as JSON, and the seconds of the whole command."""
+    command = [sys.executable, "-m", "lockstep.cli", "verify-report", "--json", *names]
+    began = time.perf_counter()
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    return done.returncode, json.loads(done.stdout), time.perf_counter() - began
+
+
+def test_a_malformed_file_gets_a_sentence(tmp_path: Path) -> None:
+    names = [f"{place}.json" for place in range(len(MALFORMED))]
+    for name, malformed in zip(names, MALFORMED, strict=True):
+        malformed.write(tmp_path / name)
+    sound(tmp_path / "sound.json")
+    status, told_of, _ = verify_report(tmp_path, *names, "sound.json")
+    assert status == 2
+    *entries, last = told_of
+    assert last["verdict"] == "consistent"
+    for malformed, entry in zip(MALFORMED, entries, strict=True):
+        messages = [finding["message"] for finding in entry["findings"]]  # type: ignore[attr-defined, index]
+        assert any(malformed.says in message for message in messages), (malformed.name, messages)
+        assert all(len(message) < 500 for message in messages), malformed.name
+        assert entry["verdict"] in ("not verified", "inconsistent"), malformed.name
+
+
+def test_a_malformed_file_takes_no_longer_than_a_report(tmp_path: Path) -> None:
+    """All of them together take about as long as one: what takes time is to start Python."""
+    for place, malformed in enumerate(MALFORMED):
+        malformed.write(tmp_path / f"{place}.json")
+    sound(tmp_path / "sound.json")
+    seconds: dict[str, list[float]] = {"sound": [], "malformed": []}
+    for _ in range(3):
+        seconds["sound"].append(verify_report(tmp_path, "sound.json")[2])
+        names = [f"{place}.json" for place in range(len(MALFORMED))]
+        seconds["malformed"].append(verify_report(tmp_path, *names)[2])
+    assert min(seconds["malformed"]) < 5 * min(seconds["sound"])
 
 
 @pytest.mark.slow
