@@ -7,6 +7,7 @@ more trust than a wrong one that goes unseen, since a person reads every answer 
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -118,13 +119,9 @@ class Quote:
 
 def quotes(text: str) -> list[Quote]:
     """The measured numbers in what an author states, in their order."""
-    found: list[Quote] = []
-    for sentence in _SENTENCE.split(text[:CHARACTERS]):
-        if not _ELSEWHERE.search(sentence):
-            found += _in_sentence(sentence)
-        if len(found) >= MAX_QUOTES:
-            break
-    return found[:MAX_QUOTES]
+    sentences = _SENTENCE.split(text[:CHARACTERS])
+    own = (sentence for sentence in sentences if not _ELSEWHERE.search(sentence))
+    return list(itertools.islice(itertools.chain.from_iterable(map(_in_sentence, own)), MAX_QUOTES))
 
 
 def _in_sentence(sentence: str) -> Iterator[Quote]:

@@ -21,8 +21,8 @@ from lockstep.similarity import words
 from lockstep.submission import Submission
 
 FILE = "answers.md"
-MAX_BYTES = 128 << 10
-"""Some forty pages; real answers have three."""
+MAX_BYTES = 64 << 10
+"""Some twenty pages; real answers have three."""
 
 MAX_MARKS = 200
 """Headings of questions that are looked at; there are eight questions."""
