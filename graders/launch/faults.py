@@ -14,8 +14,12 @@ CONTINUATION = (
     "A backslash continues a line only as its very last character: nothing may follow it, not even a space or "
     "a comment, and the next line must belong to the command."
 )
-PUT_IN_TORCHRUN = (
-    "torchrun --nnodes 2 --nproc-per-node 2 ... ddp_train.py starts the processes and tells them apart."
+# Behind the script these are the script's; none of the course's scripts has an option of such a name.
+OWN_OPTION = re.compile(
+    r"--(nnodes|nproc[-_]per[-_]node|standalone|rdzv[-_]\w+|node[-_]rank|master[-_](addr|port))\b"
+)
+START_WITH_TORCHRUN = (
+    "torchrun --nproc-per-node 2 ... ddp_train.py starts the processes and tells them apart."
 )
 
 
@@ -52,7 +56,7 @@ def single_fault(path: str, way: Sequence[NodeRun], host: str, files: Iterable[s
     if start.nodes[0] > 1:
         return Fault(
             Stage.NUMBERS,
-            f"{call} starts torchrun with --nnodes {_range(start)}: it would wait for {start.nodes[0] - 1} more "
+            f"{call} starts torchrun {_range(start)}: it would wait for {start.nodes[0] - 1} more "
             f"node{plural(start.nodes[0] - 1)} that nobody starts.",
             "On one node leave --nnodes out, or write --nnodes 1.",
         )
@@ -100,16 +104,15 @@ def multi_fault(
         if start.nodes[1] != 2:
             return Fault(
                 Stage.NUMBERS,
-                f"{where} starts torchrun with --nnodes {_range(start)}, so it does not wait for the other of the two "
-                "nodes."
+                f"{where} starts torchrun {_range(start)}, so it does not wait for the other of the two nodes."
                 if start.nodes[1] < 2
-                else f"{where} starts torchrun with --nnodes {_range(start)}, but there are 2 nodes.",
+                else f"{where} starts torchrun {_range(start)}, but there are 2 nodes.",
                 "Write --nnodes 2. Without it torchrun takes 1, and each node trains a model of its own.",
             )
         if start.processes(2) != 2:
             return Fault(
                 Stage.NUMBERS,
-                f"{where} starts {_count(start)} on a node; 2 nodes with 2 processes each are asked for.",
+                f"2 processes on each of 2 nodes are asked for; {where} starts {_count(start)}.",
                 "--nproc-per-node counts the processes of one node, not of all: write --nproc-per-node 2.",
             )
     for node, start in team.items():
@@ -157,13 +160,21 @@ def meeting_fault(call: str, team: Mapping[int, Start], hosts: Sequence[str]) ->
         )
     ranks = [team[node].node_rank for node in nodes]
     if first.backend == "static" and sorted(ranks) != list(range(len(nodes))):
-        told = _each({node: str(team[node].node_rank) for node in nodes}, "has the number ")
+        told = _each({node: str(team[node].node_rank) for node in nodes}, "is --node-rank ")
         return Fault(
             Stage.MEETING,
-            f"{call}: {told}. Without --rdzv-backend c10d torchrun goes by --node-rank, and here the nodes do not get "
-            f"0 to {len(nodes) - 1}.",
+            f"{call}: {told}. Without --rdzv-backend c10d torchrun goes by --node-rank, and the nodes have to be 0 to "
+            f"{len(nodes) - 1}.",
             'Hand on the number of the node, --node-rank "$NODE_RANK"; without the option it is 0 everywhere. Or use '
             "--rdzv-backend c10d with --rdzv-endpoint, where nobody needs a number.",
+        )
+    host = next((node for node in nodes if _names(first.endpoint, hosts, node)), None)
+    if first.backend == "static" and host is not None and team[host].node_rank != 0:
+        return Fault(
+            Stage.MEETING,
+            f"{call}: all meet at {first.endpoint}, but the node of that name is given the number "
+            f"{team[host].node_rank}. With --node-rank it is number 0 that waits there for the others.",
+            'Number the nodes so that MASTER_ADDR is number 0: --node-rank "$NODE_RANK".',
         )
     scripts = {team[node].script_name for node in nodes}
     if len(scripts) > 1:
@@ -182,9 +193,9 @@ def place_fault(where: str, start: Start) -> Fault | None:
         said = f"{where} meets at {endpoint}" if endpoint.host else f"{where} names no place to meet"
         return Fault(
             Stage.MEETING,
-            f"{said}: localhost is another machine on each node, so the nodes never meet."
+            f"{said}, which every node takes for itself, so the nodes never meet."
             if endpoint.host
-            else f"{said}, so torchrun takes localhost, which is another machine on each node.",
+            else f"{said}, so torchrun takes localhost, which every node takes for itself.",
             'Name a host that all nodes can reach, the first of them: --rdzv-endpoint "$MASTER_ADDR:$MASTER_PORT".'
             + (
                 " With --rdzv-backend c10d torchrun does not look at --master-addr."
@@ -192,7 +203,7 @@ def place_fault(where: str, start: Start) -> Fault | None:
                 else ""
             ),
         )
-    if not re.fullmatch(r"[\w.:-]+", endpoint.host):
+    if not re.fullmatch(r"[\w.:-]+", endpoint.host) or "$" in endpoint.port:
         return Fault(
             Stage.MEETING,
             f"{where} meets at {endpoint}, which is no name of a host.",
@@ -225,16 +236,22 @@ def script_fault(call: str, start: Start, files: Iterable[str]) -> Fault | None:
     """Whether what torchrun starts is a training script that lies where torchrun looks for it."""
     known = {file.rpartition("/")[2] for file in files if file.endswith(".py")} | {TRAINING}
     if start.script_name not in known:
-        if not start.script.strip() or start.script.startswith(("-", "#", "\\")):
+        if not start.script.strip() or start.script.strip().startswith(("-", "#", "\\")):
             return Fault(
                 Stage.SCRIPT,
-                f"{call} starts torchrun without a script: it takes `{start.script}` for one.",
+                f"{call} breaks off before the script: torchrun takes `{start.script}` for one.",
                 CONTINUATION,
             )
         return Fault(
             Stage.SCRIPT,
             f"{call} starts {start.script} with torchrun, and no such file was handed in.",
             f"Start {TRAINING}; torchrun's own options stand in front of it, the script's behind it.",
+        )
+    if late := [word for word in start.arguments if OWN_OPTION.match(word)]:
+        return Fault(
+            Stage.SCRIPT,
+            f"{call} writes {late[0]} behind {start.script}: torchrun hands it to the script instead of reading it.",
+            "torchrun's own options stand in front of the script, the script's behind it.",
         )
     if not start.there and not start.script.startswith(("/", "~")):
         return Fault(
@@ -262,7 +279,7 @@ def _processes_fault(call: str, start: Start) -> Fault | None:
 
 def _count(start: Start) -> str:
     if start.nproc == 1 and "nproc" not in start.command:
-        return "one process (no --nproc-per-node, so torchrun takes 1)"
+        return "one, because there is no --nproc-per-node"
     if start.nproc is None:
         given = re.search(r"--nproc[-_]per[-_]node[= ](\S*)", start.command)
         return (
@@ -273,7 +290,9 @@ def _count(start: Start) -> str:
 
 def _range(start: Start) -> str:
     least, most = start.nodes
-    return str(most) if least == most else f"{least}:{most}"
+    if "nnodes" not in start.command and most == 1:
+        return "without --nnodes"
+    return f"with --nnodes {most}" if least == most else f"with --nnodes {least}:{most}"
 
 
 def plural(count: int) -> str:
@@ -346,12 +365,12 @@ def no_torchrun_fault(start: Start, call: str) -> Fault:
         return Fault(
             Stage.NO_TORCHRUN,
             f"{call} starts the processes with {start.program}; the exercise is about torchrun.",
-            PUT_IN_TORCHRUN,
+            START_WITH_TORCHRUN,
         )
     return Fault(
         Stage.NO_TORCHRUN,
         f"{call} starts {start.script or 'the script'} with python: that is one process, which knows of no others.",
-        PUT_IN_TORCHRUN,
+        START_WITH_TORCHRUN,
     )
 
 

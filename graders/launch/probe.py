@@ -32,6 +32,8 @@ from lockstep.sandbox.probing import Inputs, Observation, Student
 from lockstep.wire import Json
 
 MAX_RECORDS, MAX_TASKS, MAX_TEXT, MAX_OUTPUT = 48, 64, 500, 8192
+# Seconds for what a script left in the background to be heard of.
+AFTERWARDS = 1.5
 # Which of the emulated nodes a process runs on.
 NODE = "EMULATED_NODE"
 # Variables of a record that a judge may want to see: how a process learns its place without torchrun.
@@ -94,6 +96,7 @@ class Request:
     words: list[str]
     environment: dict[str, str]
     folder: str
+    pid: int = 0
 
     @property
     def node(self) -> int:
@@ -125,6 +128,8 @@ class Bench:
     records: list[dict[str, Json]] = field(default_factory=list)
     workers: list[dict[str, Json]] = field(default_factory=list)
     strangers: dict[str, int] = field(default_factory=dict)
+    agents: list[int] = field(default_factory=list)
+    ended: float = 0.0
 
     def order(self, request: Request) -> Order:
         """What a stand-in is to do."""
@@ -161,9 +166,38 @@ class Bench:
         last = len(self.cluster.hosts) - 1
         return self.strangers.setdefault(name, min(1 + len(self.strangers), last))
 
+    def is_through(self, scripts: Sequence[Script]) -> bool:
+        """Whether there is nothing more to see: all numbers are added up, or nobody is left who could do that."""
+        if self.numbers and sum("total" in worker for worker in self.workers) == len(self.numbers):
+            return True
+        if any(script.status is None for script in scripts):
+            return False
+        # A script may leave torchrun in the background.
+        if self.numbers:
+            return not any(map(_lives, self.agents))
+        return time.monotonic() > self.ended + AFTERWARDS or not any(
+            _group_lives(s.process.pid) for s in scripts
+        )
+
     def on_node(self, node: int) -> dict[str, str | None]:
         """What differs in the environment of a process on this node."""
         return {NODE: str(node), "HOSTNAME": self.cluster.hosts[node]}
+
+
+def _lives(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def _group_lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _text(word: str) -> str:
@@ -239,7 +273,8 @@ def _start(bench: Bench, request: Request, program: str, words: list[str], *, le
     )
     if bench.numbers is None or "problem" in facts:
         return {"status": 2 if "problem" in facts else 0}
-    options = [] if legacy else words[: cast(int, facts["options"])]
+    bench.agents.append(request.pid)
+    options = words[: cast(int, facts["options"])]
     if legacy:
         options = [
             word for word in words[: cast(int, facts["options"])] if word not in ("--use-env", "--use_env")
@@ -564,7 +599,8 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(
         ("conda", "mamba", "uv", "poetry", "apptainer", "singularity", "numactl", "nsys"), _wrapper
     ),
-    **dict.fromkeys(("module", "ml", "sleep"), _nothing),
+    # A node that waits until another can be reached need not wait here.
+    **dict.fromkeys(("module", "ml", "sleep", "nc", "ncat", "ping"), _nothing),
 }
 STARTERS = {"torchrun", "python", "python3", "bash", "sh", "srun"}
 
@@ -616,7 +652,7 @@ def _peer(end: socket.socket) -> Request | None:
     environment = {
         name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, _, value in pairs
     }
-    return Request(words[2:], environment, folder)
+    return Request(words[2:], environment, folder, pid)
 
 
 @dataclass
@@ -639,7 +675,7 @@ def _run(bench: Bench, runs: Sequence[Mapping[str, Any]], student: Student, seco
             os.set_blocking(script.process.stdout.fileno(), False)
             selector.register(script.process.stdout, selectors.EVENT_READ, script)
         deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and any(script.status is None for script in scripts):
+        while time.monotonic() < deadline and not bench.is_through(scripts):
             for key, _ in selector.select(timeout=0.02):
                 if isinstance(key.data, Script):
                     _drain(key.data, selector)
@@ -648,8 +684,8 @@ def _run(bench: Bench, runs: Sequence[Mapping[str, Any]], student: Student, seco
                 else:
                     _serve(bench, cast(socket.socket, key.fileobj), selector)
             for script in scripts:
-                if script.status is None:
-                    script.status = script.process.poll()
+                if script.status is None and script.process.poll() is not None:
+                    script.status, bench.ended = script.process.returncode, time.monotonic()
         for script in scripts:
             _drain(script, selector)
             with contextlib.suppress(ProcessLookupError):

@@ -53,6 +53,7 @@ class Start:
     rdzv_id: str = ""
     node_rank: int = 0
     script: str = ""
+    arguments: tuple[str, ...] = ()
     there: bool = False
     folder: str = ""
 
@@ -152,6 +153,7 @@ def _torchrun(facts: Mapping[str, Json], record: Mapping[str, Json], start: Star
         rdzv_id=_text(facts.get("id")),
         node_rank=integer(facts.get("node_rank")) or 0,
         script=_script(facts),
+        arguments=tuple(_text(word) for word in _list(facts.get("arguments"))),
         there=there,
         folder=folder,
     )  # fmt: skip
