@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -546,6 +547,42 @@ def report(*runs: tuple[Json, Json]) -> bytes:
 def test_a_report_of_one_node_contradicts_nothing(data: bytes | None, problems: int, notes: int) -> None:
     found, told = agreement.report_disagreements(data, MULTI)
     assert (len(found), len(told)) == (problems, notes)
+
+
+# Large ones
+
+
+def hostile(keys: int) -> Iterator[tuple[str, str]]:
+    """Manifests that are as large as they may be, each in another place."""
+    names = [f"k{number}elasticPolicy" for number in range(keys)]
+    many: Json = dict.fromkeys(names, 1)
+    yield "top", json.dumps({**job(), "spec": {**job()["spec"], **many}})
+    yield "roles", json.dumps(job(pytorchReplicaSpecs=many))
+    yield (
+        "limits",
+        json.dumps(job(worker={"resources": {"limits": dict.fromkeys([f"{n}gpu" for n in names], 1)}})),
+    )
+    yield "arguments", json.dumps(job(worker={"command": ["sh", "-c"], "args": ["torchrun;" * 1500] * 3}))
+    yield (
+        "containers",
+        json.dumps(job()).replace('[{"name"', "[" + '{"name": "x"},' * (keys // 3) + '{"name"'),
+    )
+    yield "azure", json.dumps(azure_job(distribution=many, command="${{inputs.x}}" * 1000, inputs=many))
+
+
+@pytest.mark.parametrize(("name", "text"), list(hostile(1200)))
+def test_a_large_manifest_is_answered_soon(name: str, text: str) -> None:
+    began = time.process_time()
+    answered(reading(text))
+    answered(read_azure({AZURE: text.encode()}))
+    assert time.process_time() - began < 3
+
+
+def test_a_folder_full_of_manifests_is_answered_soon() -> None:
+    files = {f"launch/{number}.yaml": b"[PyTorchJob, " * 10_000 for number in range(500)}
+    began = time.process_time()
+    assert read_pytorchjob(files).problems
+    assert time.process_time() - began < 3
 
 
 # Whatever a manifest holds, a judge has an answer

@@ -14,6 +14,7 @@ from pathlib import PurePosixPath
 
 from graders.launch.commands import Start, modernise, start_in
 from graders.launch.manifests import (
+    MANY,
     PLACEHOLDER,
     Claim,
     Manifest,
@@ -148,9 +149,8 @@ def _keys(manifest: Manifest, reading: Reading) -> None:
                     "What belongs to it stands below it, indented further.",
                 )
             )  # fmt: skip
-        for key in values if isinstance(values, dict) else ():
-            if key in known:
-                continue
+        unknown = [key for key in values if key not in known] if isinstance(values, dict) else []
+        for key in unknown[:MANY]:
             hint = like(key, known)
             where = f" in `{dotted(place)}`" if place else ""
             if not hint and not strict:

@@ -5,6 +5,7 @@ place and a next step. Nothing here runs anything.
 from __future__ import annotations
 
 import difflib
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from lockstep.yamlfile import Document, Place, YamlError, read_yaml
 
 SHOWN = 3
 """Problems told at once; whoever mends three has learnt what the others are about."""
+MANY = 20
+"""Unknown fields that are looked at: names that are alike take long to find."""
 PLACEHOLDER = re.compile(r"<[^<>]*>|\bTODO\b|\bFIXME\b|\.\.\.", re.IGNORECASE)
 NVIDIA = "nvidia.com/gpu"
 
@@ -166,11 +169,12 @@ def named(files: Mapping[str, bytes], stem: str, suffixes: Iterable[str]) -> str
     return None
 
 
-def manifests(files: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
-    """The YAML files in launch/ and at the top, by name."""
-    for path in sorted(files):
-        if path.endswith((".yaml", ".yml")) and (path.startswith("launch/") or "/" not in path):
-            yield path, files[path]
+def manifests(files: Mapping[str, bytes], word: bytes) -> list[tuple[str, bytes]]:
+    """The YAML files in launch/ and at the top that hold a word, by name; the first few of them."""
+    near = (path for path in sorted(files) if path.startswith("launch/") or "/" not in path)
+    return [(path, files[path]) for path in near if path.endswith((".yaml", ".yml")) and word in files[path]][
+        :4
+    ]
 
 
 def readable(data: bytes) -> list[Document]:
@@ -197,7 +201,8 @@ _TYPES = {
 def schema_problems(manifest: Manifest, schema: Mapping[str, Any]) -> list[Problem]:
     """How a document differs from a JSON schema that uses `type`, `required` and `additionalProperties`."""
     errors = Draft202012Validator(schema).iter_errors(manifest.document.value)
-    return [problem for error in errors for problem in _explained(manifest, error)]
+    found = (problem for error in errors for problem in _explained(manifest, error))
+    return list(itertools.islice(found, MANY))
 
 
 def _explained(manifest: Manifest, error: ValidationError) -> Iterator[Problem]:

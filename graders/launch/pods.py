@@ -321,8 +321,8 @@ def claim_of(manifest: Manifest, pods: Mapping[str, Pod], file: str) -> Claim | 
     for count, way in zip(counts, ways, strict=True):
         worlds = {world + count * each for world in worlds for each in way}
     hint = (
-        "Every pod counts, the Master's too: 1 Master and N Workers are N + 1 pods, each with nprocPerNode processes "
-        "where torchrun starts them, and with one otherwise."
+        "Every pod counts, the Master's too. Four processes are, for example, 1 Master and 3 Workers of one process "
+        'each, or 1 Master and 1 Worker that start torchrun, with nprocPerNode: "2".'
     )
     return Claim(file, frozenset(worlds), how, total, tuple(odds), hint, may_be_alone=False)
 

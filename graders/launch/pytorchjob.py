@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 
 from graders.launch.manifests import (
+    MANY,
     Manifest,
     Problem,
     Reading,
@@ -59,7 +60,12 @@ def read_pytorchjob(files: Mapping[str, bytes]) -> Reading:
 def _path(files: Mapping[str, bytes]) -> str | None:
     there = named(files, "pytorchjob", (".yaml", ".yml", ".json"))
     return there or next(
-        (path for path, data in manifests(files) if any(_kind(each) == KIND for each in readable(data))), None
+        (
+            path
+            for path, data in manifests(files, KIND.encode())
+            if any(_kind(each) == KIND for each in readable(data))
+        ),
+        None,
     )
 
 
@@ -154,7 +160,7 @@ def _replicas(manifest: Manifest, reading: Reading) -> None:
     specs = manifest.get(*REPLICAS)
     if not isinstance(specs, dict):
         return
-    for role in specs:
+    for role in list(specs)[:MANY]:
         if role not in ("Master", "Worker"):
             reading.problems.append(
                 manifest.problem(
