@@ -251,14 +251,21 @@ class Report:
 
     def selected(self, config: Config) -> tuple[Group, ...]:
         """The groups that a claim's partial configuration fits; settings left out have their defaults."""
-        defaults = DEFAULTS.get(self.kind, {})
-        return tuple(
-            group
-            for group in self.groups
-            if all(
-                same_setting(group.config.get(key, defaults.get(key)), value) for key, value in config.items()
+        # Every rule on claims asks again, and a report may have a thousand of them.
+        key = config_key(config)
+        if key not in self._selections:
+            self._selections[key] = tuple(
+                group
+                for group in self.groups
+                if all(
+                    same_setting(self.setting(group.config, name), value) for name, value in config.items()
+                )
             )
-        )
+        return self._selections[key]
+
+    @cached_property
+    def _selections(self) -> dict[str, tuple[Group, ...]]:
+        return {}
 
     def setting(self, config: Config, key: str) -> Json:
         """A setting of a configuration, or its default; None where it has none."""
