@@ -91,7 +91,9 @@ def bases_of(report: Report, base: Config, group: Group) -> tuple[Group, ...]:
     groups = report.selected(base)
     if len(groups) <= 1:
         return groups
-    return tuple(other for other in groups if alike(report, other, group, besides=base))
+    return tuple(
+        other for other in groups if other is not group and alike(report, other, group, besides=base)
+    )
 
 
 def alike(report: Report, a: Group, b: Group, besides: Config) -> bool:
