@@ -177,11 +177,6 @@ def _inference_coverage(report: Report) -> Iterator[Missing]:
     for group in report.groups:
         batch, devices = (_whole(group.config.get(key)) for key in ("batch_size", "n_devices"))
         measured.setdefault(devices, set()).add(batch)
-    # A batch that one device cannot hold is accounted for, too.
-    for entry in report.not_available:
-        batch, devices = (_whole(_config_of(entry).get(key)) for key in ("batch_size", "n_devices"))
-        if batch and devices in measured:
-            measured[devices].add(batch)
     if 1 not in measured:
         yield Missing("one device, with which others are compared", lambda c: _whole(c.get("n_devices")) == 1)
     if max(measured) < 2:
