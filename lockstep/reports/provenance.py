@@ -151,9 +151,9 @@ def _coverage(report: Report, facts: Facts) -> Iterator[Finding]:
             continue
         reason = safe_line(str(excuse["reason"]), 100)
         said = f"The runs lack {missing.what}: {named(_config_of(excuse))} was not available ({reason})."
-        wanted = _config_of(excuse).get("n_devices")
-        gpus = len(report.gpus)
-        if isinstance(wanted, int) and wanted <= gpus:
+        wanted, gpus = _whole(_config_of(excuse).get("n_devices")), len(report.gpus)
+        # A batch may be too large for one of them; two of them are there or not.
+        if 1 < wanted <= gpus and "batch_size" not in _config_of(excuse):
             yield unusual(f"{said} But env.gpus names {gpus} GPUs. Were some of them busy?", gpus=gpus)
         yield not_verified(f"{said} Nothing can be said about it.")
 
