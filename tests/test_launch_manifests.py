@@ -81,16 +81,21 @@ WORDS: dict[str, Sequence[str]] = {
     "azure_old_count": ["process_count_per_node", "Did you mean `process_count_per_instance`?"],
     "azure_placeholder": ["<your-cluster>"],
     "azure_run_configuration": ["SDK v1", "command job of v2"],
+    "azure_sdk_no_script": ["has no `script`"],
+    "azure_sdk_submits_nothing": ["submits nothing", "Experiment(...).submit"],
+    "azure_sdk_trains_nothing": ["starts no training"],
     "azure_torchrun_in_each_process": ["a torchrun that starts processes of its own", "$NODE_RANK"],
     "azure_trains_nothing": ["starts no training"],
     "azure_unknown_framework": ['"ddp"; expected pytorch'],
     "azure_wrong_type": ['"pipeline"; expected command'],
     "agree_azure_machines": ["8 processes (4 machines x 2 processes)", "instance_count"],
     "agree_azure_processes": ["2 processes (2 machines x 1 process)"],
+    "agree_cluster_nodes": ["The cluster's job", "8 processes (4 nodes x 2 processes)"],
     "agree_master_alone": ["2 processes (1 pod x 2 processes)", "Every pod counts"],
     "agree_nnodes": ["--nnodes 4, but the job has 2 pods"],
     "agree_one_process_a_pod": ["2 processes (2 pods x 1 process)", "4 processes (2 nodes x 2 processes)"],
     "agree_report_of_other_nodes": ["reports/ddp.json", "1, 2, 8 processes", "several nodes"],
+    "agree_sdk_processes_of_one_node": ["azure_job.py starts 2 processes", "all nodes"],
     "agree_workers_for_processes": ["8 processes (4 pods x 2 processes)"],
 }
 
@@ -301,6 +306,12 @@ def test_other_names_are_found_and_told(name: str) -> None:
 
 def test_without_a_file_the_name_is_told() -> None:
     assert read_pytorchjob({"x.py": b""}).told()[0] == f"{JOB}: there is no such file."
+
+
+def test_a_word_that_readers_differ_on_is_told() -> None:
+    seen = reading(REFERENCE.replace("name: ddp-train", "name: on"))
+    assert "is true to Kubernetes" in seen.notes[0]
+    assert "`metadata.name` is the boolean true" in seen.told()[0]
 
 
 def test_many_problems_are_told_in_order_and_counted() -> None:
