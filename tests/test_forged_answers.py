@@ -131,7 +131,7 @@ def test_an_odd_answer_is_a_verdict_and_never_a_pass(exercise: str, check: str) 
             judge(EXERCISES[exercise], check, rank)
             broke.append(f"{word}: passed")
         except CheckEnded as ended:
-            if ended.points >= EXERCISES[exercise].check(check).points:
+            if 0 < EXERCISES[exercise].check(check).points <= ended.points:
                 broke.append(f"{word}: full points")
         except Exception as error:
             broke.append(f"{word}: {type(error).__name__}: {error}")

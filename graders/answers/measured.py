@@ -219,7 +219,7 @@ def _count(value: Json) -> int:
     return int(value) if isinstance(value, int | float) and 0 < value < 1 << 30 else 0
 
 
-def headlines(figures: Sequence[Figure], limit: int = 12) -> list[str]:
+def headlines(figures: Sequence[Figure], limit: int = 16) -> list[str]:
     """What a person reads of the figures: comparisons first, then readings."""
     told = dict.fromkeys(
         figure.told for kind in Kind for figure in figures if figure.kind is kind and figure.told
