@@ -10,7 +10,7 @@ from graders.launch.agreement import REPORT, disagreements, report_disagreements
 from graders.launch.azure import read_azure
 from graders.launch.azure_script import read_script, script_path
 from graders.launch.jobs import cluster_size
-from graders.launch.manifests import Claim, Reading
+from graders.launch.manifests import Claim, Reading, readable
 from graders.launch.pytorchjob import read_pytorchjob
 from graders.launch.scripts import MULTI, multi_size
 from lockstep.check import Check
@@ -73,10 +73,10 @@ def azure_claim(check: Check) -> Claim | None:
 
 def azure_reading(check: Check) -> Reading:
     """What the Azure job says: the YAML file, or else the script over an SDK."""
-    reading = read_azure(check.files)
-    if reading is not None:
+    reading, path = read_azure(check.files), script_path(check.files)
+    # Who wrote a script leaves the template of the YAML file as it was.
+    if reading is not None and (path is None or readable(check.files[reading.file])):
         return reading
-    path = script_path(check.files)
     if path is None:
         check.fail(
             "launch/azure_job.yml: there is no such file.",
