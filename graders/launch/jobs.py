@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from graders.launch.faults import Fault, Stage, early_fault, meeting_fault, place_fault, plural, script_fault
 from graders.launch.headers import LSF, PBS, SLURM, Header, read_header, scheduler_of
-from graders.launch.scripts import MOST_NODES, Lab, batch, choose, single_run
+from graders.launch.scripts import MOST_NODES, Lab, batch, choose, single_run, tree
 from graders.launch.starts import Endpoint, NodeRun, Start, by_node
 from lockstep.check import Check
 
@@ -16,13 +16,12 @@ SUFFIXES = (".slurm", ".sbatch", ".pbs", ".qsub", ".lsf", ".bsub", ".sh")
 
 def find_jobs(check: Check) -> list[tuple[str, Header]]:
     """Every file of a job and its header, those with the exercise's own name first."""
-    folders = ("launch/",) if any(path.startswith("launch/") for path in check.files) else ("", "launch/")
     found = []
-    for path in sorted(check.files):
+    for path, content in sorted(tree(check).items()):
         folder, _, name = path.rpartition("/")
-        if (folder + "/" if folder else "") not in folders or not name.endswith(SUFFIXES):
+        if folder != "launch" or not name.lower().endswith(SUFFIXES):
             continue
-        text = check.files[path].decode("utf-8", "replace")
+        text = content.decode("utf-8", "replace")
         scheduler = scheduler_of(path, text)
         if scheduler is not None and not name.startswith("torchrun_"):
             found.append((path, read_header(scheduler, text)))
@@ -56,7 +55,7 @@ def header_fault(path: str, header: Header) -> Fault | None:
         more = f" ({len(header.problems) - 1} more like this)" if len(header.problems) > 1 else ""
         return Fault(
             Stage.UNREADABLE,
-            f"{path}: {header.problems[0]}{more}.",
+            f"{path}: {header.problems[0]}{more}" + ("" if header.problems[0].endswith("?") else "."),
             f"Compare with the manual page of {scheduler.submit}.",
         )
     if header.walltime is None:

@@ -288,8 +288,9 @@ def _start(bench: Bench, request: Request, program: str, words: list[str], *, le
         "changes": {
             "GLOO_SOCKET_IFNAME": "lo",
             "TP_SOCKET_IFNAME": "lo",
-            "CUDA_VISIBLE_DEVICES": "",
-            **dict.fromkeys(("PET_MODULE", "PET_NO_PYTHON", "PET_RUN_PATH", "BASH_ENV"), None),
+            **dict.fromkeys(
+                ("PET_MODULE", "PET_NO_PYTHON", "PET_RUN_PATH", "BASH_ENV", "CUDA_VISIBLE_DEVICES"), None
+            ),
         },
     }
 
@@ -753,14 +754,16 @@ def _drain(script: Script, selector: selectors.BaseSelector) -> None:
 
 
 def _serve(bench: Bench, end: socket.socket, selector: selectors.BaseSelector) -> None:
-    with contextlib.suppress(OSError, ValueError, KeyError):
+    # Anybody in here may connect and say anything.
+    with contextlib.suppress(OSError, ValueError, KeyError, RecursionError):
         message = end.recv(1 << 16)
         if message == b"stand-in":
             request = _peer(end)
             end.send(json.dumps(bench.order(request) if request else {"status": 1}).encode())
             return
-        if message and bench.numbers is not None and len(bench.workers) < MAX_RECORDS:
-            _hear(bench, end, json.loads(message))
+        said = json.loads(message) if message and bench.numbers is not None else None
+        if isinstance(said, dict) and len(bench.workers) < MAX_RECORDS:
+            _hear(bench, end, said)
             return
     selector.unregister(end)
     end.close()

@@ -67,15 +67,17 @@ class Chosen:
     fault: Fault | None
 
 
-def path_of(check: Check, name: str) -> str | None:
-    """Where a launch file lies; a hand-in of nothing but them may have no folder `launch`."""
-    return next((path for path in (f"launch/{name}", name) if path in check.files), None)
+def tree(check: Check) -> Mapping[str, bytes]:
+    """What was handed in; where there is no folder `launch`, all of it is taken for that folder."""
+    if any(path.startswith("launch/") for path in check.files):
+        return check.files
+    return {f"launch/{path}": content for path, content in check.files.items()}
 
 
 def insist_on(check: Check, name: str) -> str:
     """The path of a launch file. Raises Failed when there is none."""
-    path = path_of(check, name)
-    if path is not None:
+    files, path = tree(check), f"launch/{name}"
+    if path in files:
         return path
     elsewhere = next((path for path in sorted(check.files) if path.endswith(f"/{name}")), None)
     there = f" There is {elsewhere}; move it there." if elsewhere else ""
@@ -118,8 +120,9 @@ def check_seconds(ways: Sequence[Way]) -> float:
 
 
 def missing_files(check: Check) -> dict[str, bytes]:
-    """A training script to start, where none was handed in: that is another exercise."""
-    return {} if TRAINING in check.files else {TRAINING: PLACEHOLDER}
+    """What is laid beside what was handed in: the folder `launch`, and a training script, which is another exercise."""
+    laid = {path: content for path, content in tree(check).items() if path not in check.files}
+    return laid if TRAINING in check.files else {**laid, TRAINING: PLACEHOLDER}
 
 
 def end(fault: Fault) -> None:
@@ -224,7 +227,7 @@ def _arguments(lab: Lab) -> list[Callable[[int], list[str]]]:
 
 
 def _source(check: Check, path: str) -> str:
-    return check.files[path].decode("utf-8", "replace")
+    return tree(check)[path].decode("utf-8", "replace")
 
 
 # What schedulers tell a job
@@ -300,11 +303,8 @@ def _lsf(lab: Lab, header: Header) -> dict[str, str]:
 
 def multi_size(check: Check) -> tuple[int, int] | None:
     """Nodes and processes on each, as torchrun_multi.sh starts them; None when that cannot be told."""
-    path = path_of(check, MULTI)
-    if path is None:
-        return None
     try:
-        chosen, _ = run_multi(check, path)
+        chosen, _ = run_multi(check, insist_on(check, MULTI))
     except CheckEnded:
         return None
     starts = [

@@ -77,6 +77,13 @@ def together_fault(
     wanted = {(node, local) for node in range(NODES) for local in range(PROCESSES)}
     ranks = sorted(worker.rank if worker.rank is not None else -1 for worker in began)
     sizes = {worker.world_size for worker in began}
+    if ranks == list(range(WORLD)) and sizes == {WORLD} and places != wanted:
+        told = ", ".join(f"{worker.local_rank} on node {worker.node}" for worker in began)
+        return Fault(
+            Stage.MEETING,
+            f"{call}: LOCAL_RANK is {told}; 0 and 1 on each node are expected.",
+            "LOCAL_RANK counts the processes of one node and is the number of a GPU: nothing but torchrun may set it.",
+        )
     if places != wanted or ranks != list(range(WORLD)) or sizes != {WORLD}:
         return Fault(
             Stage.MEETING,
