@@ -64,6 +64,7 @@ def verify_report(options: argparse.Namespace) -> int:
         code_sha256=frozenset(options.code_sha256) or None,
         devices=options.devices,
         reference=options.reference,
+        pictures=options.pictures,
     )
     try:
         return command.run(wanted, as_json=options.json)
@@ -220,6 +221,9 @@ def _add_verify_report(commands: argparse._SubParsersAction[argparse.ArgumentPar
         type=Path,
         metavar="FILE",
         help="the reference's own report, from the same class of machine",
+    )
+    command.add_argument(
+        "--pictures", type=Path, metavar="DIR", help="draw a plot of every report into this folder"
     )
 
 

@@ -10,7 +10,8 @@ import math
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 
 from lockstep.jsontext import Json
@@ -44,6 +45,8 @@ class Wanted:
     """A table of GPUs that is added to the published one."""
     reference: Path | None = None
     """The reference's own report, for the reports of its kind."""
+    pictures: Path | None = None
+    """A folder to draw a plot of every report into."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class Told:
     file: str
     verification: Verification
     report: Report | None = None
+    facts: Facts = field(default_factory=Facts)
     readable: bool = True
 
     @property
@@ -101,6 +105,8 @@ def exit_status(told: Sequence[Told]) -> int:
 def run(wanted: Wanted, *, as_json: bool) -> int:
     """Tell, on stdout, and return the exit status."""
     told = tell(wanted)
+    if wanted.pictures is not None:
+        _draw(told, wanted.pictures)
     if as_json:
         # ASCII only, so that no text of a student's can upset whatever reads it next.
         print(json.dumps([each.to_json() for each in told], indent=2, allow_nan=False))
@@ -110,6 +116,24 @@ def run(wanted: Wanted, *, as_json: bool) -> int:
 
         console_for(sys.stdout).print(page(told))
     return exit_status(told)
+
+
+def _draw(told: Sequence[Told], folder: Path) -> None:
+    # matplotlib takes longer to import than all the rest takes to run.
+    from lockstep.reports.pictures import draw
+
+    taken: set[str] = set()
+    for each in told:
+        if each.report is None:
+            continue
+        stem = Path(each.file).stem
+        name = next(name for n in count(1) if (name := stem if n == 1 else f"{stem}-{n}") not in taken)
+        taken.add(name)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / f"{name}.png").write_bytes(draw(each.report, each.facts))
+        except OSError as error:
+            raise CouldNotVerify(f"cannot write into {folder}: {error.strerror}") from error
 
 
 def _of_file(path: Path, facts: Facts) -> Told:
@@ -131,7 +155,7 @@ def _of_file(path: Path, facts: Facts) -> Told:
         else None,
         least_runs=5 if report.kind == "dataloader" else 3,
     )
-    return Told(name, verify(report, known), report)
+    return Told(name, verify(report, known), report, known)
 
 
 def _devices(path: Path | None) -> DeviceTable:

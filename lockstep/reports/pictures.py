@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from lockstep.reports.document import Config, Group, Report, config_key
-from lockstep.reports.physics import ceiling
-from lockstep.reports.reference import CPU_BAND, GPU_BAND
+from lockstep.reports.reference import CPU_BAND, GPU_BAND, comparable
 from lockstep.reports.rule import Facts
+from lockstep.reports.speed import ceiling
 from lockstep.text import safe_line
 
 READ, CLAIMED, REFERENCE, BOUND = "#0072B2", "#D55E00", "#009E73", "#000000"
@@ -57,8 +57,9 @@ class _Column:
 
 def draw(report: Report, facts: Facts) -> bytes:
     """The plot of a report as PNG. Reports of the right form only; odd numbers are left out, never raised about."""
-    columns = [_column(report, facts, group) for group in report.groups[:MAX_GROUPS]]
-    figure = Figure(figsize=(max(5.0, 1.6 + 0.9 * len(columns)), 4.2), layout="constrained")
+    bands = _bands(report, facts)
+    columns = [_column(report, facts, group, bands) for group in report.groups[:MAX_GROUPS]]
+    figure = Figure(figsize=(max(6.4, 1.6 + 0.9 * len(columns)), 4.4), layout="constrained")
     axes = figure.add_subplot()
     _columns(axes, columns)
     axes.set_xticks(range(len(columns)), [column.label for column in columns], fontsize=8)
@@ -66,10 +67,11 @@ def draw(report: Report, facts: Facts) -> bytes:
     axes.set_title(f"{report.kind} of {safe_line(report.student, 40)}", fontsize=10, parse_math=False)
     if _spread_out(columns):
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:,.4g}")
     else:
         axes.set_ylim(bottom=0)
     axes.grid(axis="y", alpha=0.3)
-    axes.legend(fontsize=8)
+    figure.legend(loc="outside lower center", ncols=5, fontsize=8, frameon=False)
     picture = io.BytesIO()
     figure.savefig(picture, format="png", dpi=120)
     return picture.getvalue()
@@ -127,7 +129,7 @@ def _columns(axes: Axes, columns: Sequence[_Column]) -> None:
             )
 
 
-def _column(report: Report, facts: Facts, group: Group) -> _Column:
+def _column(report: Report, facts: Facts, group: Group, bands: Mapping[str, tuple[float, float]]) -> _Column:
     readings = tuple(run.throughput for run in group.runs if _drawable(run.throughput))
     mean = group.throughputs[2]
     return _Column(
@@ -135,7 +137,7 @@ def _column(report: Report, facts: Facts, group: Group) -> _Column:
         readings=readings,
         mean=mean if _drawable(mean) else 0.0,
         claims=tuple(value for value in _claimed(report, group) if _drawable(value)),
-        band=_band(report, facts, group),
+        band=bands.get(config_key(group.config)),
         bound=ceiling(report, facts, group.config),
     )
 
@@ -154,16 +156,14 @@ def _claimed(report: Report, group: Group) -> list[float]:
     return found
 
 
-def _band(report: Report, facts: Facts, group: Group) -> tuple[float, float] | None:
-    """Throughputs near the reference's for the same configuration."""
-    if facts.reference is None:
-        return None
-    for other in facts.reference.groups:
-        middle = other.throughputs[1]
-        if config_key(other.config) == config_key(group.config) and _drawable(middle):
-            near = (GPU_BAND if report.gpus else CPU_BAND)[0]
-            return middle / near, middle * near
-    return None
+def _bands(report: Report, facts: Facts) -> dict[str, tuple[float, float]]:
+    """Throughputs near the reference's, by configuration, where the two can be compared."""
+    pairs = comparable(report, facts)
+    if isinstance(pairs, str):
+        return {}
+    near = (GPU_BAND if report.gpus else CPU_BAND)[0]
+    middles = {config_key(own.config): other.throughputs[1] for own, other in pairs}
+    return {key: (middle / near, middle * near) for key, middle in middles.items() if _drawable(middle)}
 
 
 def _label(report: Report, config: Config) -> str:

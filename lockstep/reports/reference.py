@@ -47,8 +47,8 @@ def _pairs(report: Report, reference: Report) -> list[tuple[Group, Group]]:
     ]
 
 
-def _comparable(report: Report, facts: Facts) -> list[tuple[Group, Group]] | str:
-    """The pairs to compare, or why there is nothing to compare."""
+def comparable(report: Report, facts: Facts) -> list[tuple[Group, Group]] | str:
+    """The configurations of a report, each with the reference's; or why there is nothing to compare."""
     reference = facts.reference
     if reference is None or reference.kind != report.kind:
         return "There is no reference report of this kind to compare with."
@@ -71,7 +71,7 @@ def _cv(group: Group) -> float:
 
 
 def _band(report: Report, facts: Facts) -> Iterator[Finding]:
-    pairs = _comparable(report, facts)
+    pairs = comparable(report, facts)
     if isinstance(pairs, str):
         yield not_verified(f"{pairs} Absolute times are not compared.")
         return
@@ -114,7 +114,7 @@ def ratio_interval(own: Sequence[float], other: Sequence[float]) -> tuple[float,
 
 
 def _interval(report: Report, facts: Facts) -> Iterator[Finding]:
-    pairs = _comparable(report, facts)
+    pairs = comparable(report, facts)
     if isinstance(pairs, str):
         return
     for own, other in pairs:
@@ -158,7 +158,7 @@ def rank_test(a: Sequence[float], b: Sequence[float]) -> float:
 
 
 def _direction(report: Report, facts: Facts) -> Iterator[Finding]:
-    pairs = _comparable(report, facts)
+    pairs = comparable(report, facts)
     if isinstance(pairs, str) or not pairs:
         return
     (own_base, base), *others = pairs
