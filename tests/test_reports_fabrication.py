@@ -109,8 +109,8 @@ MADE_UP: list[tuple[str, str, Judgement, Callable[..., Any], str]] = [
     ("F04", "arithmetic", UNUSUAL, first(lambda w: [w[0] + 0.1371 * i for i in (2, 0, 4, 1, 3)]), "evenly spaced"),
     ("F04", "geometric", UNUSUAL, first(lambda w: [w[0] * 1.017**i for i in (2, 0, 4, 1, 3)]), "ratios"),
     ("F04", "by hand", UNUSUAL, first(lambda w: [format(20 + 0.111 * i, ".3f") for i in range(5)]), "20.111"),
-    ("F05", "scaled", INCONSISTENT, second(lambda w: [x * 0.61803 for x in w]), "times 0.61803"),
-    ("F05", "scaled and rounded", INCONSISTENT, second(lambda w: [format(x * 0.6, ".4f") for x in w]), "times 0.6"),
+    ("F05", "scaled", INCONSISTENT, second(lambda w: [x * 0.91803 for x in w]), "times 0.91803"),
+    ("F05", "scaled and rounded", INCONSISTENT, second(lambda w: [format(x * 0.9, ".4f") for x in w]), "times 0.9"),
     ("F05", "shifted", INCONSISTENT, second(lambda w: [x - 3.21 for x in w]), "plus -3.21 s"),
     ("F06", "mirrored", UNUSUAL, first(lambda w: [w[0] + x for x in (0.31, -0.17, 0, 0.17, -0.31)]), "mirrored"),
     ("F07", "fives", UNUSUAL, each(lambda w: [format(round(x * 200) / 200, ".3f") for x in w]), "last digits"),
@@ -384,6 +384,7 @@ NUMBERS = st.one_of(
 @given(data=st.data())
 def test_no_numbers_upset_the_rules(data: st.DataObject) -> None:
     report = copy.deepcopy(start(data.draw(st.sampled_from(KINDS))))
+    report["runs"] = report["runs"][:12]
     for run in report["runs"]:
         run["wall_s"] = data.draw(NUMBERS)
         run["step_s"] = data.draw(st.lists(NUMBERS, max_size=6))

@@ -98,14 +98,21 @@ class _Series:
 
 
 def _all_series(report: Report, least: int = 1) -> list[_Series]:
-    tick = report_tick(report)
+    tick, step_tick = report_tick(report), _step_tick(report)
     found = []
     for group in report.groups:
         numbers = tuple(sensible(run.wall for run in group.runs))
         if len(numbers) >= least:
-            # The clock is one; a configuration may still be printed with fewer digits than the others.
-            found.append(_Series(group, numbers, max(tick, min(number.ulp for number in numbers))))
+            # The clock is one; a configuration may still be printed with fewer digits than the others, or be a sum
+            # of steps, each of which was cut to the clock's tick.
+            steps = max(len(run.step_seconds) for run in group.runs)
+            own = max(tick, min(number.ulp for number in numbers), steps * step_tick)
+            found.append(_Series(group, numbers, own))
     return found
+
+
+def _step_tick(report: Report) -> float:
+    return resolution((step for run in report.runs for step in run.step_seconds), _clock(report))
 
 
 def report_tick(report: Report) -> float:
@@ -176,7 +183,7 @@ def _all_equal_by_chance(series: _Series, spread: float) -> float:
 
 
 def _identical_steps(report: Report) -> Iterator[Finding]:
-    tick = resolution((step for run in report.runs for step in run.step_seconds), _clock(report))
+    tick = _step_tick(report)
     for run in report.runs:
         steps = sensible(run.step_seconds)
         if len(steps) < 5 or len({key(step.value) for step in steps}) > 1:
@@ -203,7 +210,8 @@ def _clock(report: Report) -> str:
 
 def _coarse(report: Report, facts: Facts) -> Iterator[Finding]:
     series = _all_series(report)
-    readings = [number for each in series for number in each.numbers]
+    # A sum of steps is a multiple of whatever the steps are.
+    readings = sensible(run.wall for run in report.runs if not run.step_seconds)
     if len(readings) >= 3 and all(_is_multiple_of_tenths(number) for number in readings):
         yield unusual(
             f"All {len(readings)} readings are multiples of 0.1 s, such as {_texts(readings, 3)}. Were they rounded, "
