@@ -75,15 +75,23 @@ def examine(
             continue
         findings = verify(item.report, facts(item), rules).findings
         costing = [finding for finding in findings if finding.judgement.costs]
-        found += [
-            Told(item.name, f"{finding.judgement} ({finding.rule}). {finding.message}") for finding in costing
-        ]
+        found += told_once(item.name, costing)
         free += not costing
         rest += [(item.name, finding) for finding in findings if not finding.judgement.costs]
     note(check, rest)
     # What can be told in full comes first.
     found.sort(key=lambda told: told.sentence.startswith("nothing to look at"))
     return found, free / len(items)
+
+
+def told_once(name: str, findings: Sequence[Finding]) -> list[Told]:
+    """One sentence for each rule: what it says of one run it mostly says of the others, too."""
+    told = []
+    for rule in dict.fromkeys(finding.rule for finding in findings):
+        same = [finding for finding in findings if finding.rule == rule]
+        more = f" The like in {len(same) - 1} more places." if len(same) > 1 else ""
+        told.append(Told(name, f"{same[0].judgement} ({rule}). {same[0].message}{more}"))
+    return told
 
 
 def note(check: Check, findings: Sequence[tuple[str, Finding]]) -> None:
