@@ -66,7 +66,7 @@ class Reports:
 
 
 def read_reports(submission: Submission) -> Reports:
-    """Read every report of a submission; of two of one kind the one with the usual name, or the first."""
+    """Read every report of a submission; of several of one kind the one with the usual name is named."""
     figures: dict[str, tuple[Figure, ...]] = {}
     files: dict[str, str] = {}
     unreadable: list[str] = []
@@ -74,9 +74,9 @@ def read_reports(submission: Submission) -> Reports:
         report = _report(submission.files[path])
         if report is None:
             unreadable.append(path)
-        elif report.kind not in files:
-            files[report.kind] = path
-            figures[report.kind] = tuple(_figures(report))
+        else:
+            files.setdefault(report.kind, path)
+            figures[report.kind] = (*figures.get(report.kind, ()), *_figures(report))
     return Reports(figures, files, tuple(unreadable))
 
 

@@ -105,10 +105,10 @@ class Quote:
     kind: Kind
     readings: tuple[tuple[float, float], ...]
 
-    def agrees_with(self, figure: Figure) -> bool:
-        """Whether this is the figure: at the printed precision, or nearly so."""
+    def agrees_with(self, figure: Figure, near: float = NEAR) -> bool:
+        """Whether this is the figure: at the printed precision, or as near as `near`, relative."""
         return self.kind is figure.kind and any(
-            abs(value - figure.value) <= max(1.001 * place, NEAR * abs(figure.value))
+            abs(value - figure.value) <= max(1.001 * place, near * abs(figure.value))
             for value, place in self.readings
         )
 

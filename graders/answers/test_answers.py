@@ -182,16 +182,23 @@ class Compared:
 
 
 def compare(question: Question, section: Section, reports: Reports) -> Compared:
-    """Look for the numbers of one answer in the question's own reports; seconds may be from any."""
+    """Look for the numbers of one answer in the question's own reports, then in the others."""
     own = own_figures(question, reports)
     others = [figure for figures in reports.figures.values() for figure in figures]
     found = [quote for quote in quotes(section.told) if any(figure.kind is quote.kind for figure in own)]
-    odd = [
-        quote
-        for quote in found
-        if not any(quote.agrees_with(figure) for figure in (own if quote.kind in STATED else others))
-    ]
-    return Compared(found, odd)
+    return Compared(found, [quote for quote in found if not is_known(quote, own, others)])
+
+
+def is_known(quote: Quote, own: list[Figure], others: list[Figure]) -> bool:
+    """Whether a quote is a figure of the question's own report, or one that another report is about.
+
+    Seconds may be whatever follows from any report: they are compared with nothing, so they mislead nobody.
+    """
+    if any(quote.agrees_with(figure) for figure in own):
+        return True
+    if quote.kind in STATED:
+        return any(quote.agrees_with(figure, near=0.0) for figure in others if figure.told)
+    return any(quote.agrees_with(figure) for figure in others)
 
 
 def own_figures(question: Question, reports: Reports) -> list[Figure]:
