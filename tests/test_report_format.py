@@ -221,7 +221,7 @@ def test_what_is_wrong_is_said_in_a_sentence(
         ('{"schema": 1}'.encode("utf-16-le"), "UTF-16"),
         ('{"name": "M\u00fcller"}'.encode("latin-1"), "not UTF-8"),
         (b"{\0}", "UTF-16"),
-        (b'{"schema": "\0"}', "Invalid control character"),
+        (b'{"schema": "' + b"x" * 80 + b'\0"}', "Invalid control character"),
         (b'{"mean": NaN}', "it holds NaN"),
         (b'{"mean": -Infinity}', "it holds -Infinity"),
         (b'{"mean": 1e999}', "not finite"),
@@ -521,3 +521,14 @@ def test_a_report_full_of_faults_is_told_in_a_few_sentences(report: dict[str, An
     report["declared"] = [{"n": number} for number in range(5_000)]
     report["report"] = "dp_inference"
     assert 1 <= len(perf_report.problems(json.dumps(report))) <= perf_report.MAX_PROBLEMS + 1
+
+
+def test_null_says_no_more_than_nothing(writer: ModuleType, tmp_path: Path) -> None:
+    report = written(writer, "dataloader", tmp_path / "report.json")
+    report["runs"][0]["config"] = {
+        **report["runs"][0]["config"],
+        "prefetch_factor": None,
+        "pin_memory": False,
+    }
+    assert perf_report.schema_problems(report) == []
+    assert len(document(report).groups) == 2

@@ -57,10 +57,14 @@ def _not_the_fastest(report: Report) -> Iterator[Finding]:
         best = max(report.groups, key=lambda other: throughputs(other)[0].value)
         yield inconsistent(
             f"{claim.name}: it has {_speed(group, by_seconds)}, but {best.name} has {_speed(best, by_seconds)}. By mean, "
-            "median and minimum alike another one is faster. Is the claim from an earlier sitting, or were runs added later?",
+            f"median and minimum alike another one is faster. {_LATER if by_seconds else _UNLIKE_WORK}",
             claimed=group.mean,
             best=best.mean,
         )
+
+
+_LATER = "Is the claim from an earlier sitting, or were runs added later?"
+_UNLIKE_WORK = "Configurations processed different numbers of samples, so their seconds do not compare."
 
 
 def _speeds(group: Group, by_seconds: bool) -> list[float]:

@@ -20,20 +20,15 @@ from lockstep.text import safe_line
 
 Config = Mapping[str, Json]
 
+_TRAINING: Mapping[str, Json] = {"grad_accum": 1, "activation_checkpointing": False, "compiled": False}
 DEFAULTS: Mapping[str, Mapping[str, Json]] = {
+    "dataloader": {"pin_memory": False, "persistent_workers": False},
     "dp_inference": {"precision": "fp32"},
-    "ddp_scaling": {
-        "nnodes": 1,
-        "precision": "fp32",
-        "comm_hook": "none",
-        "grad_accum": 1,
-        "activation_checkpointing": False,
-        "compiled": False,
-    },
-    "amp": {"grad_accum": 1, "activation_checkpointing": False, "compiled": False},
-    "lightning": {"devices": 1, "grad_accum": 1, "activation_checkpointing": False, "compiled": False},
+    "ddp_scaling": {**_TRAINING, "nnodes": 1, "precision": "fp32", "comm_hook": "none"},
+    "amp": {**_TRAINING, "channels_last": False, "cudnn_benchmark": False},
+    "lightning": {**_TRAINING, "devices": 1},
 }
-"""What a setting is where a configuration leaves it out, by kind of report."""
+"""What a setting is where a configuration leaves it out, by kind of report: the format's defaults, and PyTorch's."""
 
 
 @dataclass(frozen=True)
@@ -246,7 +241,9 @@ class Report:
         defaults = DEFAULTS.get(self.kind, {})
         found: dict[str, list[Run]] = {}
         for run in self.runs:
-            found.setdefault(config_key({**defaults, **run.config}), []).append(run)
+            # `prefetch_factor: null` says no more than leaving it out.
+            named_ones = {key: value for key, value in run.config.items() if value is not None}
+            found.setdefault(config_key({**defaults, **named_ones}), []).append(run)
         return tuple(Group(runs[0].config, tuple(runs)) for runs in found.values())
 
     def selected(self, config: Config) -> tuple[Group, ...]:

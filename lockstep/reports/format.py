@@ -79,8 +79,8 @@ def read(data: bytes | str) -> dict[str, Json] | str:
         return f"The file is larger than {MAX_BYTES >> 20} MiB; a report holds readings, not raw logs."
     if not raw.strip():
         return "The file is empty."
-    if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in raw[:8]:
-        return "The file is not JSON: it is UTF-16 text, expected UTF-8 (PowerShell's > writes UTF-16)."
+    if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in raw[:64]:
+        return "The file is not JSON: it is UTF-16 text (as PowerShell's > writes it) or no text, expected UTF-8 text."
     try:
         # Windows editors put a mark before UTF-8 text, which RFC 8259 allows a reader to skip.
         value = parse_json(raw.removeprefix(b"\xef\xbb\xbf"))
