@@ -50,9 +50,10 @@ def single_fault(path: str, way: Sequence[NodeRun], host: str, files: Iterable[s
     starts = by_node(way)
     if fault := early_fault(way, starts, call):
         return fault
-    (start, *_) = starts[0]
-    if len(starts[0]) > 1:
-        return _twice(call, starts[0])
+    own = [start for node in starts.values() for start in node]
+    start = own[0]
+    if len(own) > 1:
+        return _twice(call, own)
     if start.nodes[0] > 1:
         return Fault(
             Stage.NUMBERS,

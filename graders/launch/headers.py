@@ -224,7 +224,7 @@ def _slurm_gpus(
 ) -> int | None:
     if "gres" in options:
         for item in options["gres"].split(","):
-            words = item.removeprefix("gres/").replace("=", ":").split(":")
+            words = item.partition("(")[0].removeprefix("gres/").replace("=", ":").split(":")
             if words[0] == "gpu":
                 return _slurm_gpu_count("gres", words[1:], problems)
         if re.search(r"gpu", options["gres"], re.IGNORECASE):
@@ -249,7 +249,7 @@ def _slurm_gpus(
 
 def _slurm_gpu_count(name: str, words: Sequence[str], problems: list[str]) -> int | None:
     """The number in `2`, `a100:2`, `a100` (one) or nothing (one)."""
-    text = words[-1].partition("(")[0] if words else ""
+    text = words[-1] if words else ""
     if words and (value := _integer(text)) is not None:
         return value
     if "$" in text:

@@ -32,11 +32,12 @@ def read_workers(value: Json) -> list[Worker]:
     for entry in value if isinstance(value, list) else []:
         said = entry if isinstance(entry, dict) else {}
         if "total" in said:
+            total = integer(said.get("total"))
             workers.append(
                 Worker(
                     rank=integer(said.get("rank")),
                     world_size=integer(said.get("world_size")),
-                    total=integer(said.get("total")),
+                    total=-1 if total is None else total,
                 )
             )
         else:

@@ -1,0 +1,414 @@
+"""The grader of exercise 8, its scripts: the points of the samples, the headers of jobs, forged answers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fixtures import build, expect
+from graders.launch import faults, probe, scripts, starts, test_launch, workers
+from graders.launch.headers import LSF, PBS, SLURM, Scheduler, read_header, scheduler_of
+from lockstep.check import Check, Setting
+from lockstep.exercise import load_exercise
+from lockstep.sandbox.box import Box
+from lockstep.sandbox.outcome import Outcome, RankOutcome
+from lockstep.sandbox.spec import RunSpec
+from lockstep.submission import Submission, open_submission
+from lockstep.verdict import CheckEnded, Verdict
+from tests.samples import graded, surprises
+
+EXERCISE = "launch"
+SCRIPTS = ("single_node", "multi_node", "multi_node_runs", "cluster_header")
+# The manifests' samples have tests of their own.
+SAMPLES = [
+    sample
+    for sample in build.all_submissions(EXERCISE)
+    if not sample.name.startswith(("job_", "azure_", "agree_"))
+]
+
+# What the message or hint of a mistake's own check must say, so that its author knows what to do next.
+WORDS: Mapping[str, tuple[str, ...]] = {
+    "single_waits_for_two": ("--nnodes 2", "wait for 1 more node"),
+    "single_plain_python": ("with python", "one process"),
+    "single_only_prints": ("started no torchrun", "echo"),
+    "single_meets_elsewhere": ("login01:29500", "--standalone"),
+    "single_other_script": ("train_ddp.py", "no such file"),
+    "single_lost_its_script": ("folder launch", 'cd "$(dirname "$0")/.."'),
+    "single_options_behind_script": ("--standalone behind ddp_train.py",),
+    "single_leaves_early": ("ran to its end", "Does it leave"),
+    "single_unknown_option": ("unrecognized arguments: --gpus-per-node",),
+    "single_no_processes": ("--nproc-per-node 0",),
+    "single_asks_for_ever": ("did not come to an end", "loop"),
+    "single_only_defines": ("started no torchrun", "nothing calls"),
+    "single_numbered_one": ("number 1", "--node-rank"),
+    "single_windows_line_ends": ("line ends of Windows",),
+    "single_home_of_author": ("/home/anna", "your own machine"),
+    "multi_localhost": ("localhost:29500", "$MASTER_ADDR:$MASTER_PORT"),
+    "multi_any_address": ("0.0.0.0:29500", "takes for itself"),
+    "multi_localhost_by_default": ("127.0.0.1",),
+    "multi_nnodes_missing": ("without --nnodes", "a model of its own"),
+    "multi_one_node": ("--nnodes 1",),
+    "multi_processes_of_all": ("4 processes", "of one node, not of all"),
+    "multi_one_process": ("no --nproc-per-node",),
+    "multi_each_names_itself": ("Each node names itself",),
+    "multi_ports_differ": ("ports differ",),
+    "multi_random_id": ("has the id job-", "$RANDOM"),
+    "multi_id_of_the_node": ("has the id job-", "a node's name"),
+    "multi_standalone": ("--standalone", "never meet"),
+    "multi_rank_written_out": ("node 1 is --node-rank 0", '--node-rank "$NODE_RANK"'),
+    "multi_rank_forgotten": ("--rdzv-backend c10d",),
+    "multi_ranks_swapped": ("is given the number 1",),
+    "multi_comment_in_the_middle": ("breaks off", "backslash", "comment"),
+    "multi_space_behind_backslash": ("breaks off", "backslash", "space"),
+    "multi_plain_python": ("with python",),
+    "multi_only_prints": ("echo",),
+    "multi_no_port": ("without a port",),
+    "multi_address_unread": ("does not look at --master-addr",),
+    "multi_second_does_nothing": ("on node 1 it starts nothing",),
+    "multi_single_quotes": ("Double quotes",),
+    "multi_submits_a_job": ("sbatch", "scheduler"),
+    "multi_accelerate": ("accelerate",),
+    "multi_started_twice": ("2 times on one node",),
+    "multi_unset_variable": ("Nothing sets HEAD_NODE",),
+    "multi_different_backends": ("c10d and static",),
+    "runs_nobody_is_host": ("0 of 4 processes", "waiting for one another"),
+    "runs_local_rank_hidden": ("LOCAL_RANK", "0 and 1 on each node"),
+    "slurm_directive_below_command": ("line 15", "`set -euo pipefail`", "above the first command"),
+    "slurm_no_walltime": ("walltime", "--time=01:00:00"),
+    "slurm_no_gpu": ("no GPU", "--gres=gpu:2"),
+    "slurm_fewer_gpus": ("1 GPU on each node", "2 processes"),
+    "slurm_gpus_of_both": ("1 GPU on each node", "2 processes"),
+    "slurm_two_tasks": ("2 times on node 0", "--ntasks-per-node=1"),
+    "slurm_no_srun": ("1 of 2 nodes", "srun"),
+    "slurm_one_node": ("for 1 node", "--nnodes 2"),
+    "slurm_nnodes_missing": ("for 2 nodes", "its default"),
+    "slurm_bad_time": ("--time=1h", "hours:minutes:seconds"),
+    "slurm_variable_in_directive": ("--nodes=$NODES", "not the shell"),
+    "slurm_commented_out": ("walltime",),
+    "slurm_no_shebang": ("refuses", "#!"),
+    "slurm_misspelt_option": ("--ntask-per-nodes", "--ntasks-per-node"),
+    "slurm_localhost": ("localhost:29500",),
+    "slurm_each_names_itself": ("Each node names itself",),
+    "slurm_ranks_of_the_job": ("RANK are 0", "SLURM_PROCID"),
+    "slurm_nothing_but_python": ("with python",),
+    "pbs_directive_below_command": ("qsub does not read line 5",),
+    "pbs_bad_walltime": ("walltime=1h",),
+    "pbs_no_gpus": ("no GPU", "ngpus=2"),
+    "pbs_first_node_only": ("1 of 2 nodes", "pbsdsh"),
+    "lsf_one_gpu": ("1 GPU on each node", "2 processes"),
+    "lsf_one_host_for_two": ("span[hosts=1]",),
+    "lsf_no_walltime": ("walltime", "#BSUB -W"),
+}
+
+
+def test_the_reference_earns_every_point(box: Box) -> None:
+    assert expect.reference_surprises(graded(build.ROOT / "reference", EXERCISE, box)) == []
+
+
+def test_the_template_earns_nothing(box: Box) -> None:
+    assert expect.template_surprises(graded(build.ROOT / "student_template", EXERCISE, box)) == []
+
+
+def test_every_mistake_has_words() -> None:
+    assert {sample.name for sample in SAMPLES if sample.kind == "mistake"} == WORDS.keys()
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda sample: f"{sample.kind}-{sample.name}")
+def test_samples(sample: build.Sample, tmp_path: Path, box: Box) -> None:
+    words = dict.fromkeys(sample.fails, WORDS[sample.name]) if sample.kind == "mistake" else None
+    assert surprises(sample, tmp_path, box, words) == []
+
+
+def by_id(folder: Path, box: Box, *checks: str) -> dict[str, Any]:
+    (exercise,) = graded(folder, EXERCISE, box, checks=checks).exercises
+    return {check.id: check for check in exercise.checks}
+
+
+def test_a_missing_file_is_said_by_its_own_check(tmp_path: Path, box: Box) -> None:
+    (tmp_path / "launch").mkdir()
+    (tmp_path / "launch" / "notes.md").write_text("later")
+    (tmp_path / "torchrun_multi.sh").mkdir()
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "torchrun_single.sh").write_text("torchrun ddp_train.py")
+    checks = by_id(tmp_path, box, *SCRIPTS)
+    assert "no launch/torchrun_single.sh" in checks["single_node"].message
+    assert "other/torchrun_single.sh" in checks["single_node"].message
+    assert "no launch/torchrun_multi.sh" in checks["multi_node"].message
+    assert checks["multi_node_runs"].verdict is Verdict.NOT_CHECKED
+    assert "train.slurm" in checks["cluster_header"].message
+
+
+def test_a_hand_in_of_nothing_but_the_folder_launch(tmp_path: Path, box: Box) -> None:
+    """Intake may take the only folder for a wrapper; the scripts still find the folder above theirs."""
+    for name in ("torchrun_single.sh", "torchrun_multi.sh", "train.slurm"):
+        (tmp_path / name).write_bytes((build.ROOT / "reference" / "launch" / name).read_bytes())
+    (tmp_path / "azure_job.py").write_text("import azureml\n")
+    assert {check.verdict for check in by_id(tmp_path, box, *SCRIPTS).values()} == {Verdict.PASSED}
+
+
+CHEATS = {
+    # Whatever it says on the recorder's socket: what counts is what the kernel says was started.
+    "talks to the recorder": """
+        python - <<'END'
+        import glob, json, os, socket, tempfile
+        (path,) = glob.glob(os.path.join(tempfile.gettempdir(), "nodes-*", "asked"))
+        for words in (b"stand-in", b"[[1]]", b'{"total": {}}', b"[" * 60000, b'{"RANK": []}', b"\\xff"):
+            end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            end.connect(path)
+            end.send(words)
+            end.settimeout(1)
+            try:
+                end.recv(1 << 20)
+            except OSError:
+                pass
+        END
+    """,
+    "floods the recorder": "for i in $(seq 70); do torchrun --bogus; done",
+    "prints without end": "yes torchrun --standalone ddp_train.py",
+    "leaves the tools": 'rm -rf "${TMPDIR:-/tmp}"/nodes-*; torchrun --standalone ddp_train.py',
+    "is no shell script": "\0\x7fELF\0\0",
+    "calls itself": 'bash "$0" & bash "$0" & wait',
+}
+
+
+@pytest.mark.parametrize("name", CHEATS)
+def test_a_script_that_cheats_or_misbehaves_gets_a_verdict(name: str, tmp_path: Path, box: Box) -> None:
+    (tmp_path / "launch").mkdir()
+    text = "\n".join(line.removeprefix("        ") for line in CHEATS[name].splitlines())
+    (tmp_path / "launch" / "torchrun_single.sh").write_text(text)
+    (check,) = by_id(tmp_path, box, "single_node").values()
+    assert check.verdict in expect.CAUGHT, check
+    assert check.points == 0
+
+
+# Headers
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "lines", "asked"),
+    [
+        (SLURM, "--nodes=2 --gres=gpu:2 --time=60", (2, None, 2, "60")),
+        (SLURM, "-N 2\n-t1:00:00\n--gpus-per-node=2", (2, None, 2, "1:00:00")),
+        (SLURM, "-N2 -n 4 --gpus-per-task=1", (2, 2, 2, None)),
+        (SLURM, "--nodes 2-2 --gpus 4 -t 1-0", (2, None, 2, "1-0")),
+        (SLURM, "--nodes=2 -G a100:8 --ntasks-per-node 1", (2, 1, 4, None)),
+        (SLURM, "--ntasks=4 --ntasks-per-node=2 --gres=gpu:v100:2", (2, 2, 2, None)),
+        (SLURM, "--gres=tmp:10,gpu:a100:2(S:0-1)", (1, None, 2, None)),
+        (SLURM, "--gres=gpu", (1, None, 1, None)),
+        (SLURM, "--gres=gpu:h100", (1, None, 1, None)),
+        (SLURM, "--exclusive --nodes=2 --requeue --gres gpu:2 # of each node", (2, None, 2, None)),
+        (SLURM, '--job-name="my job" --nodes=3', (3, None, None, None)),
+        (SLURM, "--ntasks-per-n=2 --nodes=2", (2, 2, None, None)),
+        (SLURM, "--nodes=2\n--nodes=3", (3, None, None, None)),
+        (PBS, "-l select=2:ncpus=16:mem=32gb:ngpus=2:gpu_model=v100,walltime=1:00:00", (2, None, 2, "1:00:00")),
+        (PBS, "-lselect=1:ngpus=2+1:ngpus=2 -l walltime=600", (2, None, 2, "600")),
+        (PBS, "-l nodes=2:ppn=8:gpus=2 -l walltime=00:30:00", (2, None, 2, "00:30:00")),
+        (PBS, "-l select=4:ncpus=4:mpiprocs=2:ngpus=1 -j oe -V", (4, 2, 1, None)),
+        (PBS, "-l ngpus=1,ncpus=4", (1, None, 1, None)),
+        (LSF, '-n 8 -R "span[hosts=1]" -gpu "num=2:mode=exclusive_process" -W 15:00', (1, 8, 2, "15:00")),
+        (LSF, "-n4 -R 'span[ptile=2] rusage[mem=4GB]'\n-gpu num=2\n-W30", (2, 2, 2, "30")),
+        (LSF, "-q gpu -n 2,4 -R 'span[ptile=1]' -gpu -", (4, 1, 1, None)),
+        (LSF, "-n 1 -R 'rusage[ngpus_excl_p=2]' -B -N -u a@b.c", (1, None, 2, None)),
+    ],
+)  # fmt: skip
+def test_what_a_header_asks_for(scheduler: Scheduler, lines: str, asked: tuple[object, ...]) -> None:
+    text = "#!/bin/bash\n" + "".join(f"{scheduler.prefix} {line}\n" for line in lines.splitlines())
+    header = read_header(scheduler, text)
+    assert (header.nodes, header.tasks_per_node, header.gpus_per_node, header.walltime) == asked
+    assert header.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "line", "words"),
+    [
+        (SLURM, "--time=1h", "--time=1h"),
+        (SLURM, "--time=1:2:3:4", "no time"),
+        (SLURM, "-t 0", "no limit"),
+        (SLURM, "-t UNLIMITED", "no time"),
+        (SLURM, "--nodes=two", "--nodes=two"),
+        (SLURM, "--nodes=${N}", "not the shell"),
+        (SLURM, "--gres=2gpus", "gpu:2"),
+        (SLURM, "--gpus=3 --nodes=2", "share out evenly"),
+        (SLURM, "--n-tasks=2", "--ntasks"),
+        (SLURM, "--time = 10", "stands alone"),
+        (PBS, "-l walltime=1h", "walltime=1h"),
+        (PBS, "-l walltime=0", "walltime=0"),
+        (PBS, "-l select=1:ngpus=1+1:ngpus=2", "different numbers"),
+        (LSF, "-W 1h", "-W 1h"),
+        (LSF, "-n two", "-n two"),
+    ],
+)
+def test_a_directive_that_a_scheduler_refuses(scheduler: Scheduler, line: str, words: str) -> None:
+    (problem, *_) = read_header(scheduler, f"#!/bin/bash\n{scheduler.prefix} {line}\n").problems
+    assert words in problem
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "read", "unread"),
+    [(SLURM, 2, 1), (PBS, 2, 1), (LSF, 3, 0)],
+    ids=lambda value: value.name if isinstance(value, Scheduler) else value,
+)
+def test_where_directives_end(scheduler: Scheduler, read: int, unread: int) -> None:
+    p = scheduler.prefix
+    text = f"#!/bin/bash\n\n# a comment\n{p} -J a\n   # another\n#{p} -J b\n {p} -J c\n{p}X\n{p} -J d\nset -e\n{p} -J e\n"
+    header = read_header(scheduler, text)
+    assert (len(header.directives), len(header.unread)) == (read, unread)
+    assert header.command is not None
+    assert header.command.text == "set -e"
+
+
+@pytest.mark.parametrize("text", ["", "\0", "#SBATCH", "#SBATCH --", "#SBATCH -", "#SBATCH '", "#BSUB -n", "#PBS -l", "#PBS -l select=:::+", "#SBATCH --gres=gpu:99999999999 --nodes=9999999", "é" * 9, "#BSUB -R -n -W"])  # fmt: skip
+def test_an_odd_header_is_read_all_the_same(text: str) -> None:
+    for scheduler in (SLURM, PBS, LSF):
+        assert read_header(scheduler, text).nodes >= 1
+
+
+def test_whose_job_a_file_is() -> None:
+    assert scheduler_of("train.sbatch", "") is SLURM
+    assert scheduler_of("train.sh", "#!/bin/sh\n#BSUB -n 2\n") is LSF
+    assert scheduler_of("train.sh", "# SBATCH -n 2\n") is None
+
+
+# torchrun's command line
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "wanted"),
+    [
+        ("--standalone --nproc_per_node=2 x.py", {}, {"nproc": 2, "standalone": True, "host": "localhost"}),
+        ("--nproc-per-node gpu x.py", {}, {"nproc": 0, "nodes": (1, 1), "host": "127.0.0.1"}),
+        ("--nnodes 1:2 --rdzv-backend c10d --rdzv-endpoint a:1 -m p.x --epochs 3", {}, {"nodes": (1, 2), "host": "a", "port": "1", "script": "p/x.py", "arguments": ("--epochs", "3")}),
+        ("--nnodes=2 --master_addr=A --node_rank 1 x.py", {}, {"host": "a", "port": "29500", "node_rank": 1, "backend": "static"}),
+        ("--rdzv_endpoint=[fe80::1]:77 --rdzv_backend=c10d x.py", {}, {"host": "fe80::1", "port": "77"}),
+        ("--rdzv_endpoint=a --rdzv_backend=c10d x.py", {}, {"host": "a", "port": "29400"}),
+        ("x.py", {"PET_NNODES": "2", "PET_STANDALONE": "1"}, {"nodes": (2, 2), "standalone": True}),
+        ("--no-python python -u x.py", {}, {"script": "x.py"}),
+        ("--nproc-per-node=-2 x.py", {}, {"nproc": None}),
+        ("--nnodes=two x.py", {}, {"problem": "--nnodes two is neither a number nor MIN:MAX"}),
+        ("--nnodes=2", {}, {"problem": "the following arguments are required: training_script, training_script_args"}),
+        ("--help", {}, {"problem": "it only prints its help"}),
+        ("x.py", {"PET_STANDALONE": "yes"}, {"problem": "a PET_ variable of the environment cannot be read: invalid literal for int() with base 10: 'yes'"}),
+    ],
+)  # fmt: skip
+def test_what_torchrun_is_told(words: str, environment: dict[str, str], wanted: dict[str, object]) -> None:
+    before = dict(os.environ)
+    facts = probe.told(words.split(), environment, legacy=False)
+    assert dict(os.environ) == before
+    (run,) = starts.read_ways(
+        [[{"node": 0, "status": 0, "records": [{"kind": "torchrun", "facts": facts}]}]]
+    )[0]
+    (start,) = run.starts
+    seen = {**vars(start), "host": start.endpoint.host, "port": start.endpoint.port}
+    assert {name: seen[name] for name in wanted} == wanted
+
+
+def test_no_command_line_is_too_odd() -> None:
+    for words in (
+        ["-"],
+        ["--"],
+        ["\0"],
+        ["--nnodes"],
+        ["--rdzv-conf", "=,="],
+        [""],
+        ["--duplicate-stdout-filters=,"],
+    ):
+        assert isinstance(probe.told(words, {}, legacy=True), dict)
+
+
+# Answers made up by whoever got hold of the probe
+
+
+class Oracle:
+    """Stands in for the sandbox and gives every run the same answer."""
+
+    isolated = True
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.outcome = Outcome(ranks=(RankOutcome(complete=True, values=values),), elapsed=0.1)
+
+    def run(self, spec: RunSpec) -> Outcome:
+        return self.outcome
+
+
+def verdict_on(check_id: str, values: Mapping[str, Any], submission: Submission) -> CheckEnded | None:
+    exercise = load_exercise(build.ROOT / "graders" / EXERCISE)
+    setting = Setting(box=Oracle(values), submission=submission, seed=3, world_sizes=(2,), self_check=False)  # type: ignore[arg-type]
+    try:
+        getattr(test_launch, f"test_{check_id}")(Check(setting, exercise, exercise.check(check_id)))
+    except CheckEnded as ended:
+        return ended
+    return None
+
+
+RECORDS: list[Any] = [
+    None, [], {}, [None], [[]], [{}], [{"kind": "torchrun"}], [{"kind": "torchrun", "facts": []}],
+    [{"kind": "torchrun", "facts": {"nnodes": 2, "nproc": [], "endpoint": {}, "script": None}, "node": "0"}],
+    [{"kind": "torchrun", "facts": {"nnodes": "9" * 99}}], [{"kind": "python", "places": [1], "words": 3, "node": -1}],
+    [{"kind": "torchrun", "node": 10**30, "facts": {"nnodes": "2", "arguments": "x", "node_rank": True}}] * 3,
+    [{"kind": "torchrun", "facts": {"nnodes": "1", "nproc": "2", "script": "../" * 99 + "x", "endpoint": ":::::"}}],
+    [{"kind": "submits", "program": 1}], [{"kind": ["torchrun"]}], "x", 7, True,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("check_id", SCRIPTS)
+def test_forged_records_are_a_verdict_and_never_a_pass(check_id: str) -> None:
+    reference = open_submission(build.ROOT / "reference")
+    for records in RECORDS:
+        for run in (
+            records,
+            {"node": 0, "status": 0, "output": "x", "records": records},
+            {"records": records, "output": 3},
+        ):
+            for ways in (run, [run], [[run]], [[run, run]], [[run] * 9] * 9):
+                values = {"ways": ways, "workers": records, "scripts": [run], "records": records}
+                assert verdict_on(check_id, values, reference) is not None, values
+
+
+WORKER = {"EMULATED_NODE": "0", "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "4"}
+
+
+def four(change: Callable[[int], Mapping[str, Any]] = lambda rank: {}) -> list[Any]:
+    began: list[Any] = [
+        {**WORKER, "EMULATED_NODE": str(r // 2), "RANK": str(r), "LOCAL_RANK": str(r % 2), **change(r)}
+        for r in range(4)
+    ]
+    return [*began, *({"rank": r, "world_size": 4, "total": 10} for r in range(4))]
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        (four(), None),
+        (four(lambda r: {"EMULATED_NODE": str(1 - r // 2)}), None),
+        (four()[:4], "0 of them added up"),
+        (four()[1:], "3 of 4 processes"),
+        ([*four(), *four()], "8 of 4 processes"),
+        (four(lambda r: {"RANK": "0"}), "ranks 0, 0, 0, 0"),
+        (four(lambda r: {"WORLD_SIZE": "2"}), "of 2"),
+        (four(lambda r: {"LOCAL_RANK": str(r)}), "LOCAL_RANK is"),
+        (four(lambda r: {"LOCAL_RANK": None}), "LOCAL_RANK is"),
+        (four(lambda r: {"RANK": r}), "ranks -1"),
+        ([*four()[:7], {"rank": 3, "world_size": 4, "total": 11}], "3 of them added up"),
+        ([*four()[:7], {"rank": 2, "world_size": 4, "total": 10}], "3 of them added up"),
+        ([*four()[:7], {"rank": 3, "world_size": 4, "total": True}], "3 of them added up"),
+        ([None, 3, [], "x"], "the ranks -1"),
+        ("x", "0 of 4 processes"),
+    ],
+)  # fmt: skip
+def test_what_four_processes_must_say(said: Any, words: str | None) -> None:
+    fault = workers.together_fault("go.sh", [], workers.read_workers(said), 10)
+    assert (fault is None) if words is None else (fault is not None and words in fault.message), fault
+
+
+def test_a_lab_is_drawn_anew_for_every_seed() -> None:
+    labs = [scripts.Lab.draw(np.random.default_rng(seed), 3) for seed in range(40)]
+    assert len({lab.hosts for lab in labs}) == 40
+    for lab in labs:
+        assert len(set(lab.hosts)) == 3
+        assert 1024 < lab.port < 65536
+        assert not any(faults.Endpoint(host, str(lab.port)).is_local for host in lab.hosts)
