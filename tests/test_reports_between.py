@@ -225,3 +225,11 @@ def test_others_among_the_facts_are_compared() -> None:
     assert [
         each.rule for each in verify(document(ann), Facts(others=(ben,))).findings if each.judgement.costs
     ] == ["F11"]
+
+
+def test_a_class_that_shares_one_report_is_told_in_a_few_words() -> None:
+    ann = original()
+    reports = [ann, *(handed_in_by(f"student {number}", ann) for number in range(9))]
+    for findings in found(*reports):
+        assert len(findings) == 4
+        assert "6 more" in findings[-1].message

@@ -101,7 +101,7 @@ MADE_UP: list[tuple[str, str, Judgement, Callable[..., Any], str]] = [
     ("F01", "one reading, another spelling", INCONSISTENT, uniform(printed(".6e")), "none was uniform"),
     ("F01", "two decimals of 20 s", UNUSUAL, uniform(printed(".2f")), "so few digits"),
     ("F02", "tenths", UNUSUAL, each(lambda w: [format(x * 8, ".1f") for x in w]), "multiples of 0.1 s"),
-    ("F03", "one reading twice", UNUSUAL, borrowed(1), "1 readings of 6 and more digits occur again"),
+    ("F03", "one reading twice", UNUSUAL, borrowed(1), "1 reading of 6 and more digits occurs again"),
     ("F03", "two readings twice", UNUSUAL, borrowed(2), "2 readings"),
     ("F03", "three readings twice", INCONSISTENT, borrowed(3), "3 readings"),
     ("F03", "padded", INCONSISTENT, each(lambda w: [w[0], w[1], w[2], w[0], w[2]]), "Was a run counted twice"),

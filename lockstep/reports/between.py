@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from lockstep.reports.document import DEFAULTS, Number, Report, config_key
-from lockstep.reports.finding import Finding, advice, inconsistent, unusual
+from lockstep.reports.finding import Finding, advice, few, inconsistent, unusual
 from lockstep.reports.resolution import at_least, equal_by_chance, key, resolution, sensible, ticks_in
 from lockstep.reports.rule import Facts, Rule
 from lockstep.text import safe_line
@@ -79,7 +79,8 @@ def compared(reports: Sequence[Report]) -> list[tuple[Finding, ...]]:
     for (a, one), (b, other) in combinations(enumerate(ready), 2):
         found[a] += between(one, other)
         found[b] += between(other, one)
-    return [tuple(findings) for findings in found]
+    # Where a whole class hands in one report, everybody shares it with everybody.
+    return [tuple(few(findings)) for findings in found]
 
 
 def between(one: Prepared, other: Prepared) -> Iterator[Finding]:
@@ -221,8 +222,8 @@ def _correlation(one: Sequence[Sequence[float]], other: Sequence[Sequence[float]
 
 def _examine(report: Report, facts: Facts) -> Iterator[Finding]:
     own = prepared(report)
-    for other in facts.others:
-        yield from between(own, prepared(other))
+    told = (finding for other in facts.others for finding in between(own, prepared(other)))
+    yield from few(told)
 
 
 F11 = Rule(

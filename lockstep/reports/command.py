@@ -9,7 +9,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -21,7 +21,7 @@ from lockstep.reports.document import Report, document
 from lockstep.reports.finding import Finding, Judgement
 from lockstep.reports.folder import Folder
 from lockstep.reports.known import known_tables
-from lockstep.reports.model import model_of, needs_model
+from lockstep.reports.model import ModelFacts, model_of, needs_model
 from lockstep.reports.provenance import wrong_form
 from lockstep.reports.rule import Facts
 from lockstep.reports.verify import Verification, gravest_first, verify
@@ -73,9 +73,10 @@ class Told:
         }
 
 
-def tell(wanted: Wanted) -> list[Told]:
+def tell(wanted: Wanted, notice: Callable[[str], None] = lambda text: None) -> list[Told]:
     """Read the files and put all rules to them, to each by itself and between students.
 
+    `notice` hears of what takes seconds, before it is done.
     Raises CouldNotVerify where the device table or the reference cannot be used.
     """
     facts = Facts(
@@ -85,7 +86,7 @@ def tell(wanted: Wanted) -> list[Told]:
         reference=_reference(wanted.reference),
         known_tables=known_tables(),
     )
-    told = [_of_file(path, facts) for path in wanted.files]
+    told = [_of_file(path, facts, notice) for path in wanted.files]
     places = [place for place, each in enumerate(told) if each.report is not None]
     shared = between.compared([each.report for each in told if each.report is not None])
     for place, findings in zip(places, shared, strict=True):
@@ -136,7 +137,13 @@ def _draw(told: Sequence[Told], folder: Path) -> None:
             raise CouldNotVerify(f"cannot write into {folder}: {error.strerror}") from error
 
 
-def _of_file(path: Path, facts: Facts) -> Told:
+def _notice(text: str) -> None:
+    # A log, or a program that reads both streams, is not waiting.
+    if sys.stderr.isatty():
+        print(f"lockstep: {text}", file=sys.stderr)
+
+
+def _of_file(path: Path, facts: Facts, notice: Callable[[str], None]) -> Told:
     name = os.fsencode(path).decode("utf-8", "replace")
     raw = format.read_file(path)
     if isinstance(raw, str):
@@ -149,13 +156,21 @@ def _of_file(path: Path, facts: Facts) -> Told:
     known = replace(
         facts,
         files=Folder(path.parent),
-        model=model_of(report) if needs_model(report) else None,
+        model=_model(report, notice),
         reference=facts.reference
         if facts.reference is not None and facts.reference.kind == report.kind
         else None,
         least_runs=5 if report.kind == "dataloader" else 3,
     )
     return Told(name, verify(report, known), report, known)
+
+
+def _model(report: Report, notice: Callable[[str], None]) -> ModelFacts | None:
+    if not needs_model(report):
+        return None
+    name = safe_line(str(report.workload.get("model")), 40)
+    notice(f"counting what one pass of {name} takes, on this machine's CPU")
+    return model_of(report)
 
 
 def _devices(path: Path | None) -> DeviceTable:

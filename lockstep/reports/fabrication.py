@@ -253,7 +253,10 @@ def _shared(report: Report, facts: Facts) -> Iterator[Finding]:
         for number in _without_uniform([run.wall for run in group.runs])
     ]
     steps = [(run.index, number) for run in report.runs for number in _without_uniform(run.step_seconds)]
-    for readings, what in ((walls, "readings"), (steps, "entries of step_s")):
+    for readings, one, many in (
+        (walls, "reading", "readings"),
+        (steps, "entry of step_s", "entries of step_s"),
+    ):
         tick = resolution((number for _, number in readings), _clock(report))
         enough = [
             (place, number)
@@ -268,12 +271,13 @@ def _shared(report: Report, facts: Facts) -> Iterator[Finding]:
         chance = at_least(repeats, expected)
         if chance >= CHANCE:
             continue
+        what = one if repeats == 1 else many
         value, _ = places.most_common(1)[0]
         where = {place for place, number in enough if key(number.value) == value}
         message = (
-            f"{repeats} {what} of {SHARED_DIGITS} and more digits occur again, such as "
+            f"{repeats} {what} of {SHARED_DIGITS} and more digits {'occurs' if repeats == 1 else 'occur'} again, such as "
             f"{_texts(number for _, number in enough if key(number.value) == value)}"
-            f"{_where(report, sorted(where), what)}. Chance makes {expected:.2g} such repeats among {len(enough)} "
+            f"{_where(report, sorted(where)) if readings is walls else ''}. Chance makes {expected:.2g} such repeats among {len(enough)} "
             f"readings that a clock with a resolution of {_seconds(tick)} took. Was a run counted twice, or a line "
             "pasted into the wrong configuration? List every run once, under the configuration it was taken with."
         )
@@ -293,9 +297,7 @@ def _without_uniform(numbers: Sequence[Number]) -> list[Number]:
     )
 
 
-def _where(report: Report, places: Sequence[int], what: str) -> str:
-    if what != "readings":
-        return ""
+def _where(report: Report, places: Sequence[int]) -> str:
     names = [report.groups[place].name for place in places[:2]]
     return f" (in {' and in '.join(names)})"
 
