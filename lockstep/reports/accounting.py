@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from lockstep.jsontext import Json
 from lockstep.reports.document import Config, Group, Report, Run
-from lockstep.reports.finding import Finding, advice, inconsistent
+from lockstep.reports.finding import Finding, advice, few, inconsistent
 from lockstep.reports.rule import Facts, Rule
 from lockstep.text import safe_line
 
@@ -16,8 +16,6 @@ CLOCK_SLACK_S, CLOCK_SLACK = 0.05, 0.01
 """What the wall clock and the monotonic clock may differ by: a fixed part, and a part of the duration."""
 FILE_SLACK_S = 1.0
 """created_utc may be given in whole seconds."""
-MAX_TOLD = 3
-"""Findings of one rule that are told one by one; who reads these finds the others."""
 FLOAT32_EPS = 2.0**-23
 AMPERE = 8.0
 """Compute capability from which on a GPU has TF32 and bfloat16 in hardware."""
@@ -35,8 +33,8 @@ def _of_run(report: Report, run: Run) -> str:
 
 
 def _clocks(report: Report, facts: Facts) -> Iterator[Finding]:
-    yield from _few(_longer_than_its_span(report))
-    yield from _few(_overlaps(report))
+    yield from few(_longer_than_its_span(report))
+    yield from few(_overlaps(report))
     last = max(report.runs, key=lambda run: run.t_end)
     if last.t_end > report.created + FILE_SLACK_S:
         late = last.t_end - report.created
@@ -107,7 +105,7 @@ def _share_devices(report: Report, a: Run, b: Run) -> bool:
 
 
 def _samples(report: Report, facts: Facts) -> Iterator[Finding]:
-    yield from _few(_samples_of_runs(report))
+    yield from few(_samples_of_runs(report))
 
 
 def _samples_of_runs(report: Report) -> Iterator[Finding]:
@@ -146,8 +144,8 @@ def _ragged(report: Report, run: Run, per_step: int) -> int:
 def _epochs(report: Report, facts: Facts) -> Iterator[Finding]:
     if "iterable_dataset" in report.declared:
         return
-    yield from _few(_steps_per_epoch(report))
-    yield from _few(_shares(report))
+    yield from few(_steps_per_epoch(report))
+    yield from few(_shares(report))
 
 
 def _steps_per_epoch(report: Report) -> Iterator[Finding]:
@@ -253,8 +251,8 @@ def _ranges(report: Report, facts: Facts) -> Iterator[Finding]:
 
 
 def _hardware(report: Report, facts: Facts) -> Iterator[Finding]:
-    yield from _few(_devices_used(report))
-    yield from _few(_precisions(report))
+    yield from few(_devices_used(report))
+    yield from few(_precisions(report))
 
 
 def _devices_used(report: Report) -> Iterator[Finding]:
@@ -378,16 +376,6 @@ def _nodes(report: Report, config: Config) -> int:
 
 def _count(value: Json) -> int:
     return int(value) if isinstance(value, int | float) else 1
-
-
-def _few(findings: Iterator[Finding]) -> Iterator[Finding]:
-    """The first few, and how many more there are."""
-    found = list(findings)
-    yield from found[:MAX_TOLD]
-    more = found[MAX_TOLD:]
-    if more:
-        gravest = max(more, key=lambda finding: finding.judgement.costs)
-        yield Finding(gravest.judgement, f"The same holds for {len(more)} more.", {"more": len(more)})
 
 
 RULES: tuple[Rule, ...] = (
