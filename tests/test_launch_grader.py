@@ -47,7 +47,6 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "single_only_defines": ("started no torchrun", "nothing calls"),
     "single_numbered_one": ("number 1", "--node-rank"),
     "single_windows_line_ends": ("line ends of Windows",),
-    "single_home_of_author": ("/home/anna", "your own machine"),
     "multi_localhost": ("localhost:29500", "$MASTER_ADDR:$MASTER_PORT"),
     "multi_any_address": ("0.0.0.0:29500", "takes for itself"),
     "multi_localhost_by_default": ("127.0.0.1",),

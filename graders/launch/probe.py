@@ -57,14 +57,26 @@ tasks = [subprocess.Popen(task["words"], env=environment(task["changes"])) for t
 sys.exit(max([order.get("status", 0), *(abs(task.wait()) for task in tasks)]))
 """
 
-# What a cluster's shell has and this one lacks must not stop a script with `set -e` before it starts anything.
-SHELL = """
-lockstep_source() {
+# What a cluster has and this place lacks must not stop a script with `set -e` before it starts anything: files to
+# source, folders of one's own, data to copy, limits to lift.
+SHELL = r"""
+lockstep_source() {{
     if [ ! -e "$1" ]; then case "$1" in /*|*/activate|*conda*) return 0 ;; esac; fi
     builtin source "$@"
-}
-source() { lockstep_source "$@"; }
-.() { lockstep_source "$@"; }
+}}
+source() {{ lockstep_source "$@"; }}
+.() {{ lockstep_source "$@"; }}
+cd() {{
+    case "${{@: -1}}" in
+        /*) if [ ! -d "${{@: -1}}" ]; then lockstep-elsewhere "${{@: -1}}"; builtin cd {work!r}; return; fi ;;
+    esac
+    builtin cd "$@"
+}}
+ulimit() {{ builtin ulimit "$@" 2>/dev/null || true; }}
+for tool in cp mv ln mkdir tar unzip; do
+    eval "$tool() {{ command $tool \"\$@\" || true; }}"
+done
+unset tool
 """
 
 TRAINER = """
@@ -348,6 +360,10 @@ def _python(bench: Bench, request: Request) -> Order:
         return _start(bench, request, f"python -m {rest[0]}", rest[1:], legacy=legacy)
     if name == "-m" and rest and rest[0].split(".")[0] in OTHER_LAUNCHERS:
         return _other(bench, Request([rest[0].split(".")[0], *rest[1:]], request.environment, request.folder))
+    if os.path.basename(name) == "torchrun":  # python $(which torchrun)
+        return _start(bench, request, "torchrun", rest, legacy=False)
+    if name == "-m" and rest and rest[0] in ("pip", "venv", "wandb"):
+        return {}
     stem = os.path.basename(name if name != "-m" or not rest else rest[0]).removesuffix(".py")
     if stem and (name.endswith(".py") or name == "-m") and re.search(r"train|ddp|main", stem):
         bench.note(request, "python", "python", words, script=_text(f"{stem}.py"))
@@ -562,6 +578,12 @@ def _nothing(bench: Bench, request: Request) -> Order:
     return {}
 
 
+def _elsewhere(bench: Bench, request: Request) -> Order:
+    """A folder that exists on another machine."""
+    bench.note(request, "elsewhere", "cd", request.words[1:])
+    return {}
+
+
 def _submits(bench: Bench, request: Request) -> Order:
     bench.note(request, "submits", os.path.basename(request.words[0]), request.words[1:])
     return {}
@@ -584,7 +606,7 @@ Handler = Callable[[Bench, Request], Order]
 OTHER_LAUNCHERS = ("accelerate", "deepspeed", "horovodrun", "lightning", "fabric")
 HANDLERS: dict[str, Handler] = {
     "torchrun": _torchrun,
-    **dict.fromkeys(("python", "python3"), _python),
+    **dict.fromkeys(("python", "python3", *(f"python3.{minor}" for minor in range(8, 16))), _python),
     "srun": _srun,
     **dict.fromkeys(("mpirun", "mpiexec", "orterun"), _mpirun),
     "pbsdsh": _pbsdsh,
@@ -602,6 +624,8 @@ HANDLERS: dict[str, Handler] = {
     ),
     # A node that waits until another can be reached need not wait here.
     **dict.fromkeys(("module", "ml", "sleep", "nc", "ncat", "ping"), _nothing),
+    **dict.fromkeys(("pip", "pip3", "git", "wandb", "rsync", "scp", "curl", "wget"), _nothing),
+    "lockstep-elsewhere": _elsewhere,
 }
 STARTERS = {"torchrun", "python", "python3", "bash", "sh", "srun"}
 
@@ -625,7 +649,7 @@ def _listening(bench: Bench, seconds: float) -> Iterator[socket.socket]:
         os.chmod(target, 0o755)
     for name, content in (
         ("bin/activate", ""),
-        ("shell", SHELL),
+        ("shell", SHELL.format(work=bench.work)),
         ("trainer.py", TRAINER.format(socket=path, names=REPORTED, seconds=seconds)),
     ):
         with open(os.path.join(bench.tools, name), "w") as file:
@@ -848,6 +872,7 @@ class AzureThing:
             cast(list[Json], self._call["set"]).append(name[:MAX_TEXT])
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
+        """Write the call down; what comes of it is another such thing."""
         if self._of in ENDED:
             return "Completed"
         call: dict[str, Json] = {"of": self._of, "set": [], **_said(args, kwargs)}

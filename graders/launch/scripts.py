@@ -17,7 +17,7 @@ from lockstep.wire import Json
 
 SINGLE, MULTI = "torchrun_single.sh", "torchrun_multi.sh"
 # A script that only starts stand-ins takes a tenth of a second; this is for one that waits.
-SCRIPT_SECONDS = 6.0
+SCRIPT_SECONDS = 10.0
 GPUS = 2
 MOST_NODES = 16
 # A script may look for something that only exists where it will run.

@@ -74,12 +74,16 @@ class Start:
 
 @dataclass(frozen=True)
 class NodeRun:
-    """One run of a script as one node: its exit status (None: it did not end), output, and what it started."""
+    """One run of a script as one node: its exit status (None: it did not end), output, and what it started.
+
+    `elsewhere` are folders that it changed to, and that only exist on another machine.
+    """
 
     node: int
     status: int | None
     output: str
     starts: tuple[Start, ...]
+    elsewhere: tuple[str, ...] = ()
 
 
 def read_ways(value: Json) -> list[list[NodeRun]]:
@@ -113,6 +117,7 @@ def _run(value: Json) -> NodeRun:
         status=integer(run.get("status")),
         output=_text(run.get("output")),
         starts=tuple(_starts(run.get("records"))),
+        elsewhere=tuple(_elsewhere(run.get("records"))),
     )
 
 
@@ -130,6 +135,12 @@ def _starts(value: Json) -> Iterator[Start]:
             yield _torchrun(facts, record, Start(kind, node, program, words, common))
         elif kind in ("python", "submits", "other"):
             yield Start(kind, node, program, words, common, script=_text(record.get("script")))
+
+
+def _elsewhere(value: Json) -> Iterator[str]:
+    for record in _list(value):
+        if isinstance(record, dict) and record.get("kind") == "elsewhere":
+            yield from (_text(word) for word in _list(record.get("words"))[-1:])
 
 
 def _torchrun(facts: Mapping[str, Json], record: Mapping[str, Json], start: Start) -> Start:

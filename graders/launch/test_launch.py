@@ -15,7 +15,7 @@ from lockstep.check import Check
 from lockstep.wire import Json
 
 # Two nodes that come together do so in about a second; the rest is for a busy machine.
-MEETING_SECONDS = 15.0
+MEETING_SECONDS = 20.0
 
 
 def test_single_node(check: Check) -> None:
@@ -25,7 +25,7 @@ def test_single_node(check: Check) -> None:
     if chosen.fault:
         scripts.end(chosen.fault)
     start = next(start for run in chosen.runs for start in run.starts if start.kind == "torchrun")
-    _modernise(check, start.program)
+    _modernise(check, chosen.runs)
     if start.nproc == 1:
         check.note("It starts one process; --nproc-per-node says how many.")
 
@@ -37,7 +37,7 @@ def test_multi_node(check: Check) -> None:
     if chosen.fault:
         scripts.end(chosen.fault)
     start = next(start for run in chosen.runs for start in run.starts if start.kind == "torchrun")
-    _modernise(check, start.program)
+    _modernise(check, chosen.runs)
     if start.nodes[0] < start.nodes[1]:
         check.note(
             "--nnodes MIN:MAX lets a training begin before all nodes are there; for a fixed number write one."
@@ -54,9 +54,14 @@ def test_multi_node(check: Check) -> None:
         )
 
 
-def _modernise(check: Check, program: str) -> None:
-    if program.endswith("launch"):
+def _modernise(check: Check, runs: Sequence[NodeRun]) -> None:
+    if any(start.program.endswith("launch") for run in runs for start in run.starts):
         check.note("torch.distributed.launch is deprecated: torchrun takes the same options.")
+    if folders := sorted({folder for run in runs for folder in run.elsewhere}):
+        check.note(
+            f"{folders[0]} only exists on one machine; it was taken for the folder you handed in. A script finds its own "
+            'with "$(dirname "$0")".'
+        )
 
 
 def test_multi_node_runs(check: Check) -> None:
