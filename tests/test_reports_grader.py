@@ -1,0 +1,327 @@
+"""The grader of exercise 9: the points of the reference, the template and all samples, and odd ones out."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fixtures import build, expect
+from fixtures.jsonedit import edit_json
+from graders.reports import handed_in, picture, spot
+from graders.reports import test_reports as judge
+from lockstep.check import Check, Setting
+from lockstep.exercise import load_exercise
+from lockstep.reports.verify import RULES
+from lockstep.sandbox.box import Box
+from lockstep.sandbox.outcome import RankOutcome
+from lockstep.submission import open_submission
+from lockstep.verdict import CheckEnded, Verdict
+from tests.samples import graded, surprises
+from tests.test_forged_answers import ARRAYS, VALUES, Anything, Oracle
+
+EXERCISE = "reports"
+SAMPLES = build.all_submissions(EXERCISE)
+REFERENCE = build.ROOT / "reference"
+
+# What the message or hint of a mistake's own check must say, so that its author knows what to do next.
+WORDS: dict[str, dict[str, Sequence[str]]] = {
+    "no_lightning_report": {"complete": ["lightning.json: there is no reports/lightning.json"]},
+    "seconds_as_numbers": {"complete": ["amp.json", "wall_s` is a number, expected text"]},
+    "two_passes": {"complete": ["loader.json", "2 runs, but 5 are asked for"]},
+    "one_worker_count": {"complete": ["3 numbers of workers"]},
+    "never_a_second_process": {"complete": ["ddp.json", "not_available"]},
+    "amp_report_in_two_places": {"complete": ['the kind "amp", expected "lightning"']},
+    "only_amp": {"complete": ["amp.json"]},
+    "typed_mean": {"consistent": ["ddp.json: inconsistent (C01)"]},
+    "variance_for_deviation": {"consistent": ["loader.json: inconsistent (C02)"]},
+    "inverted_speedup": {"consistent": ["(C03)"]},
+    "efficiency_is_speedup": {"consistent": ["(C04)"]},
+    "no_distributed_sampler": {"consistent": ["(C08)", "DistributedSampler"]},
+    "images_for_batches": {"consistent": ["(C07)"]},
+    "clock_before_the_start": {"consistent": ["amp.json"]},
+    "all_at_once": {"consistent": ["(C06)"]},
+    "edited_after_measuring": {"consistent": ["amp.json: inconsistent (S06)"]},
+    "report_of_somebody_else": {"consistent": ["data_parallel.json: inconsistent (S06)"]},
+    "nccl_without_a_gpu": {"consistent": ["(C14)"]},
+    "more_gpus_than_there_are": {"consistent": ["(C14)"]},
+    "more_memory_than_the_card_has": {"possible": ["(P03)", "more places"]},
+    "allocated_beyond_reserved": {"possible": ["(P03)"]},
+    "faster_than_the_chip": {"possible": ["amp.json: impossible (P01)", "images/s", "synchronised"]},
+    "one_reading_five_times": {"measured": ["(F01)"]},
+    "readings_used_twice": {"measured": ["(F03)"]},
+    "scaled_from_another": {"measured": ["(F05)"]},
+    "no_picture": {"pictures": ["there is no reports/loader.png"]},
+    "picture_of_a_web_page": {"pictures": ["no picture that can be opened"]},
+    "plot_of_older_numbers": {"pictures": ["(C12)"]},
+    "variance_in_the_plot": {"pictures": ["(C12)"]},
+    "time_runs_slowly": {"spot_rerun": ["(X04)", "fits none that were made"]},
+    "subtracts_waiting": {"spot_rerun": ["(X04)", "process_time does not count waiting"]},
+    "mean_for_the_total": {"spot_rerun": ["(X04)"]},
+    "canned_readings": {"spot_rerun": ["loader.json: "]},
+    "reads_one_batch": {"spot_rerun": ["(X03)"]},
+    "milliseconds": {"spot_rerun": ["(X02)", "by a clock outside"]},
+    "no_report_flag": {"spot_rerun": ["(X01)", "unrecognized arguments: -report"]},
+    "crashes_on_other_data": {"spot_rerun": ["(X01)", "AssertionError", "line"]},
+    "keeps_the_old_file": {"spot_rerun": ["(X05)", "t_start and t_end"]},
+    "forward_never_timed": {"spot_rerun": ["data_parallel.json: "]},
+}
+
+
+def test_the_reference_earns_every_point(box: Box) -> None:
+    assert expect.reference_surprises(graded(REFERENCE, EXERCISE, box)) == []
+
+
+def test_the_template_earns_nothing(box: Box) -> None:
+    assert expect.template_surprises(graded(build.ROOT / "student_template", EXERCISE, box)) == []
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+def test_samples_score_what_they_must(sample: build.Sample, tmp_path: Path, box: Box) -> None:
+    assert surprises(sample, tmp_path, box, WORDS.get(sample.name)) == []
+
+
+def test_every_check_has_mistakes_of_its_own() -> None:
+    checks = {check["id"] for check in build.exercise_toml(EXERCISE)["check"]}
+    assert checks == {sample.fails[0] for sample in SAMPLES if sample.kind == "mistake"}
+    assert WORDS.keys() == {sample.name for sample in SAMPLES if sample.kind == "mistake"}
+
+
+@pytest.mark.parametrize("wanted", handed_in.WANTED, ids=lambda wanted: wanted.name)
+def test_the_references_reports_are_of_its_present_scripts(wanted: handed_in.Wanted) -> None:
+    """If this fails: `make reports`, then look at what changed."""
+    report = json.loads((REFERENCE / "reports" / wanted.name).read_text())
+    script = (REFERENCE / wanted.script).read_bytes()
+    assert report["attempt"]["code_sha256"] == hashlib.sha256(script).hexdigest(), "run `make reports`"
+
+
+def test_every_rule_that_looks_at_a_report_is_put_by_one_check() -> None:
+    put = [judge.rules_named(*judge.COMPLETE), judge.rules_named(*judge.PICTURED)]
+    put += [judge.rules_of("S", "C"), judge.rules_of("P", "R"), judge.rules_of("F")]
+    assert sorted(rule.id for rules in put for rule in rules) == sorted(rule.id for rule in RULES)
+
+
+# Points
+
+
+@pytest.mark.parametrize(
+    ("sample", "points"),
+    [
+        (
+            "no_lightning_report",
+            {"complete": 0.8, "consistent": 1.6, "possible": 0.8, "measured": 0.8, "pictures": 1},
+        ),
+        ("typed_mean", {"consistent": 1.6}),
+        ("no_picture", {"pictures": 0.5}),
+        ("plot_of_older_numbers", {"pictures": 0.5}),
+        ("no_report_flag", {"spot_rerun": 1}),
+        ("mean_for_the_total", {"spot_rerun": 1.5}),
+    ],
+)
+def test_each_report_earns_its_share(sample: str, points: dict[str, float], tmp_path: Path, box: Box) -> None:
+    (found,) = [candidate for candidate in SAMPLES if candidate.name == sample]
+    (exercise,) = graded(build.build(found, tmp_path / sample), EXERCISE, box, checks=list(points)).exercises
+    assert {check.id: check.points for check in exercise.checks} == points
+
+
+def test_no_report_at_all_is_told_once(tmp_path: Path, box: Box) -> None:
+    (tmp_path / "lfw_dataset.py").write_text("x = 1")
+    first, *others = graded(tmp_path, EXERCISE, box).exercises[0].checks
+    assert (first.verdict, first.points, "none of the reports" in first.message) == (Verdict.FAILED, 0, True)
+    assert {check.verdict for check in others} == {Verdict.NOT_CHECKED}
+
+
+def test_files_that_hold_anything_are_a_verdict(tmp_path: Path, box: Box) -> None:
+    (tmp_path / "reports").mkdir()
+    for wanted, data in zip(
+        handed_in.WANTED,
+        (b"", b"[" * 100_000, b'{"a": NaN}', b"\xff\xfe", b'{"schema": 1, "schema": 2}'),
+        strict=True,
+    ):
+        (tmp_path / "reports" / wanted.name).write_bytes(data)
+    (tmp_path / "reports" / "loader.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100))
+    (exercise,) = graded(tmp_path, EXERCISE, box).exercises
+    assert [(check.verdict, check.points) for check in exercise.checks] == [(Verdict.FAILED, 0)] * 6
+
+
+# What was handed in
+
+
+def submission(files: dict[str, str | bytes], folder: Path) -> Any:
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return open_submission(folder)
+
+
+def test_a_script_with_other_line_ends_is_the_same_script(tmp_path: Path) -> None:
+    source = b"import time\nprint(1)\n"
+    ends = source.replace(b"\n", b"\r\n")
+    digest, other = (hashlib.sha256(data).hexdigest() for data in (source, ends))
+    assert handed_in.digests(source) >= {digest, other} <= handed_in.digests(ends)
+
+
+def test_a_notebook_leaves_the_hash_open(tmp_path: Path) -> None:
+    notebook = {"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+    cell = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": ["x = 1"]}
+    read = submission(
+        {
+            "amp_train.ipynb": json.dumps({**notebook, "cells": [cell]}),
+            "ddp_train.py": "x = 1\n",
+            "reports/amp.json": (REFERENCE / "reports/amp.json").read_bytes(),
+        },
+        tmp_path,
+    )
+    ddp, amp = (item for item in handed_in.read(read) if item.name in ("ddp.json", "amp.json"))
+    assert handed_in.facts(ddp, read).code_sha256 is not None
+    assert handed_in.facts(amp, read).code_sha256 is None
+
+
+@pytest.mark.parametrize("place", ["loader.json", "Reports/Loader.json", "hand-in/reports/loader.json"])
+def test_a_report_may_lie_elsewhere(place: str, tmp_path: Path) -> None:
+    read = submission({place: (REFERENCE / "reports/loader.json").read_bytes(), "a.py": "x = 1\n"}, tmp_path)
+    assert handed_in.read(read)[0].report is not None
+
+
+def test_files_beside_a_report_stay_within_the_submission(tmp_path: Path) -> None:
+    read = submission({"reports/runs/a.log": "a", "reports/b.log": "b", "secret.py": "x = 1\n"}, tmp_path)
+    beside = handed_in.Beside(read.files, "reports")
+    assert beside.read("runs/a.log") == b"a"
+    assert beside.below("runs") == ("runs/a.log",)
+    assert beside.below("b.log") == ("b.log",)
+    assert (beside.read("../../etc/passwd"), beside.read("/etc/passwd"), beside.below("nothing")) == (
+        None,
+        None,
+        (),
+    )
+
+
+# The picture
+
+
+def plot(draw: bool, layout: str | None = None, style: str = "o-") -> np.ndarray:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.8, 3.6), layout=layout)
+    canvas, axis = FigureCanvasAgg(figure), figure.subplots()
+    if draw:
+        axis.errorbar([0, 1, 8], [3.1, 2.2, 2.9], yerr=[0.1, 0.3, 0.2], fmt=style)
+    axis.set_xlabel("workers")
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[..., :3].copy()
+
+
+@pytest.mark.parametrize("layout", [None, "tight", "constrained"])
+@pytest.mark.parametrize("style", ["o-", "o", "none"])
+def test_error_bars_are_seen(layout: str | None, style: str) -> None:
+    assert picture.drawn(plot(True, layout, style)) >= picture.LEAST_DRAWN
+
+
+def test_empty_axes_show_nothing() -> None:
+    assert picture.drawn(plot(False)) < picture.LEAST_DRAWN
+
+
+@pytest.mark.parametrize(
+    ("pixels", "words"),
+    [
+        (np.full((300, 400, 3), 255, np.uint8), "every pixel has the same colour"),
+        (np.zeros((20, 20, 3), np.uint8), "too few to read"),
+        (plot(False), "nothing is drawn within the axes"),
+    ],
+)
+def test_pictures_of_nothing_are_refused(pixels: np.ndarray, words: str, tmp_path: Path, box: Box) -> None:
+    from PIL import Image
+
+    folder = build.build(next(s for s in SAMPLES if s.name == "ddof_one"), tmp_path / "x")
+    Image.fromarray(pixels).save(folder / "reports/loader.png")
+    (exercise,) = graded(folder, EXERCISE, box, checks=["pictures"]).exercises
+    (check,) = [check for check in exercise.checks if check.id == "pictures"]
+    assert (check.verdict, check.points, words in check.message) == (Verdict.FAILED, 0.5, True), check.message
+
+
+# Forgeries
+
+
+def judged(check_id: str, rank: RankOutcome) -> float:
+    """The points of one check of the reference where every run of the sandbox answers the same."""
+    exercise = load_exercise(build.ROOT / "graders" / EXERCISE)
+    setting = Setting(Oracle(rank), open_submission(REFERENCE), 1, (2,), False)  # type: ignore[arg-type]
+    check = Check(setting, exercise, exercise.check(check_id))
+    try:
+        getattr(judge, f"test_{check_id}")(check)
+    except CheckEnded as ended:
+        return ended.points
+    return check.points
+
+
+@pytest.mark.parametrize("check", ["pictures", "spot_rerun"])
+def test_odd_answers_earn_nothing_and_break_nothing(check: str) -> None:
+    # The numbers that were drawn are half of the picture's points, and no answer of the sandbox.
+    most = {"pictures": 0.5, "spot_rerun": 0.0}[check]
+    answers = [(value, ARRAYS["bytes"]) for value in VALUES.values()]
+    answers += [(0, array) for array in ARRAYS.values()]
+    for value, array in answers:
+        seen = RankOutcome(complete=True, values=Anything(value), arrays=Anything(array))
+        assert judged(check, seen) <= most
+
+
+FORGED = """
+from lockstep.sandbox import probing
+made = probing.Observation.__init__
+
+def forging(self, values, arrays=None):
+    made(self, {{**values, {odd}}}, arrays or {{}})
+
+probing.Observation.__init__ = forging
+"""
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "'events': None",
+        "'events': [[True, 0.0, 1e9, 1 << 40]] * 1000",
+        "'events': [[True, -1e308, 1e308, 1]] * 300, 'start': -1e308, 'end': 1e308",
+        "'events': [], 'workers': [[1, 'spawn']]",
+    ],
+)
+def test_forged_events_do_not_make_up_for_a_wrong_clock(odd: str, tmp_path: Path, box: Box) -> None:
+    folder = build.build(next(s for s in SAMPLES if s.name == "canned_readings"), tmp_path / "x")
+    source = (folder / "lfw_dataset.py").read_text()
+    (folder / "lfw_dataset.py").write_text(
+        source.replace("import torch\n", "import torch\n" + FORGED.format(odd=odd), 1)
+    )
+    edit_json(
+        folder, {"file": "reports/loader.json", "path": "attempt.code_sha256", "sha256_of": "lfw_dataset.py"}
+    )
+    (exercise,) = graded(folder, EXERCISE, box, checks=["spot_rerun"]).exercises
+    (check,) = [check for check in exercise.checks if check.id == "spot_rerun"]
+    assert (check.verdict, check.points) == (Verdict.FAILED, 1), check.message
+
+
+def test_another_program_is_not_started_with_flags_it_may_not_know(tmp_path: Path) -> None:
+    folder = build.build(next(s for s in SAMPLES if s.name == "bench_of_ones_own"), tmp_path / "x")
+    read = open_submission(folder)
+    exercise = load_exercise(build.ROOT / "graders" / EXERCISE)
+    check = Check(Setting(None, read, 1, (2,), False), exercise, exercise.check("spot_rerun"))  # type: ignore[arg-type]
+    loader, parallel, *_ = handed_in.read(read)
+    assert "bench_loader.py" in spot.why_not(check, loader)
+    assert spot.why_not(check, parallel) == ""
+
+
+def test_edits_of_json_that_lead_nowhere_are_errors(tmp_path: Path) -> None:
+    shutil.copytree(REFERENCE / "reports", tmp_path / "reports")
+    for path in ("runs[num_workers=77].wall_s", "nothing.at.all", "claims[99].value"):
+        with pytest.raises((ValueError, LookupError)):
+            edit_json(tmp_path, {"file": "reports/loader.json", "path": path, "scale": 2.0})
