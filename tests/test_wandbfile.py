@@ -153,8 +153,14 @@ def test_typed_values(value: bytes, seen: object) -> None:
 @pytest.mark.parametrize(
     ("items", "problem"),
     [
-        ([json_item(b"a", b"{")], "row 0, 'a': Expecting property name enclosed in double quotes in line 1, column 2"),
-        ([json_item(b"a", b"[NaN]")], "row 0, 'a': it holds NaN, which is no number in JSON; leave such a value out"),
+        (
+            [json_item(b"a", b"{")],
+            "row 0, 'a': Expecting property name enclosed in double quotes in line 1, column 2",
+        ),
+        (
+            [json_item(b"a", b"[NaN]")],
+            "row 0, 'a': it holds NaN, which is no number in JSON; leave such a value out",
+        ),
         ([json_item(b"a", b"1e999")], "row 0, 'a': a number is not finite"),
         ([json_item(b"a", b"[" * 40 + b"]" * 40)], "row 0, 'a': it is nested too deeply"),
         ([json_item(b"a", b"1"), json_item(b"a", b"2")], "row 0, 'a': logged twice in the row"),
