@@ -233,3 +233,13 @@ def test_a_class_that_shares_one_report_is_told_in_a_few_words() -> None:
     for findings in found(*reports):
         assert len(findings) == 4
         assert "6 more" in findings[-1].message
+
+
+def test_one_slow_run_in_the_same_place_is_nothing_that_students_share() -> None:
+    reports = []
+    for seed in range(4):
+        report = {**original(seed=seed), "student": {"id": str(seed)}}
+        slow = report["runs"][7]
+        slow["wall_s"] = repr(float(slow["wall_s"]) * 1.9)
+        reports.append(report)
+    assert words(*reports) == [[]] * 4

@@ -406,3 +406,11 @@ def test_every_rule_says_where_its_threshold_comes_from() -> None:
     for rule in fabrication.RULES:
         assert all((rule.demands, rule.threshold, rule.why, rule.honest))
         assert "fabricat" not in " ".join((rule.demands, rule.threshold, rule.why, rule.honest))
+
+
+def test_a_slow_run_in_the_same_place_makes_no_configuration_a_multiple_of_another() -> None:
+    steady = {0: ["30.001", "30.002", "39.001"], 1: ["20.001", "20.001", "26.001"]}
+    report = reworked(
+        start("dataloader", repetitions=3), lambda walls: [steady.get(i, w) for i, w in enumerate(walls)]
+    )
+    assert words(report) == []

@@ -14,7 +14,15 @@ from itertools import combinations
 
 from lockstep.reports.document import DEFAULTS, Number, Report, config_key
 from lockstep.reports.finding import Finding, advice, few, inconsistent, unusual
-from lockstep.reports.resolution import at_least, equal_by_chance, key, resolution, sensible, ticks_in
+from lockstep.reports.resolution import (
+    at_least,
+    equal_by_chance,
+    key,
+    relative_spread,
+    resolution,
+    sensible,
+    ticks_in,
+)
 from lockstep.reports.rule import Facts, Rule
 from lockstep.text import safe_line
 
@@ -25,8 +33,11 @@ CHANCE, CHANCE_TO_FAIL = 1e-3, 1e-6
 MAX_DEVIATION = 5e-5
 CORRELATION = 0.97
 LEAST_VALUES = 15
-WITHOUT_COMMON = 0.90
-"""The correlation that must be left without what all configurations have in common, such as a cold first run."""
+OF_THE_REST = 0.90
+"""The correlation that must be left without what all configurations have in common, such as a cold first run, and
+without the few runs that are farthest off: a single slow run in the same place makes any two reports go along."""
+FARTHEST = 0.2
+"""The share of values that are the farthest off."""
 NOISE = 1e-4
 """Relative spread from which on noise is more than the last digits of the clock."""
 
@@ -160,10 +171,8 @@ def _alike(one: Prepared, other: Prepared, who: str) -> Iterator[Finding]:
         return
     raw = _correlation([_residuals(a) for a, _ in pairs], [_residuals(b) for _, b in pairs])
     # On both, the first run of every configuration may have been the slow one.
-    own = _correlation(
-        _without_common([_residuals(a) for a, _ in pairs]), _without_common([_residuals(b) for _, b in pairs])
-    )
-    if raw > CORRELATION and own > WITHOUT_COMMON:
+    own = [_without_common([_residuals(pair[side]) for pair in pairs]) for side in (0, 1)]
+    if raw > CORRELATION and _correlation(*own) > OF_THE_REST and _correlation(*own, FARTHEST) > OF_THE_REST:
         yield unusual(
             f"The deviations of {values} readings from the means of their configurations go along with those of {who}: "
             f"correlation {raw:.3f} (told above {CORRELATION:g}; the highest of 30,000 honest pairs is 0.91). Did both "
@@ -190,14 +199,15 @@ def _aligned(one: Prepared, other: Prepared) -> list[tuple[tuple[float, ...], tu
 
 def _scaled(a: Sequence[float], b: Sequence[float], tick: float) -> tuple[float, float]:
     """By how much `a` is off from `b` times a factor at most, relative, and how likely that is."""
-    spread = min((max(values) - min(values)) / statistics.fmean(values) for values in (a, b))
+    spread = min(relative_spread(a), relative_spread(b))
     if len(a) < 3 or spread <= NOISE:
         return math.inf, 1.0
     ratios = [x / y for x, y in zip(a, b, strict=True)]
     middle = statistics.fmean(ratios)
     off = max(abs(ratio / middle - 1) for ratio in ratios)
     finest = 0.5 / min(ticks_in(min(a), tick), ticks_in(min(b), tick))
-    return off, min(1.0, 2 * max(off, finest) / spread) ** (len(a) - 1)
+    close = 2 * max(off, finest)
+    return off, (close / spread) ** (len(a) - 1) if close < spread else 1.0
 
 
 def _residuals(values: Sequence[float]) -> list[float]:
@@ -213,11 +223,20 @@ def _without_common(rows: Sequence[Sequence[float]]) -> list[list[float]]:
     return [[value - common[rep] for rep, value in enumerate(row)] for row in rows]
 
 
-def _correlation(one: Sequence[Sequence[float]], other: Sequence[Sequence[float]]) -> float:
+def _correlation(
+    one: Sequence[Sequence[float]], other: Sequence[Sequence[float]], left_out: float = 0.0
+) -> float:
+    """Of the values of both, row by row; without the share `left_out` that is the farthest off in either."""
     x, y = ([value for row in rows for value in row] for rows in (one, other))
-    if min(max(map(abs, x)), max(map(abs, y))) < NOISE:
+    widest = max(map(abs, x)), max(map(abs, y))
+    if min(widest) < NOISE:
         return 0.0
-    return statistics.correlation(x, y)
+    order = sorted(range(len(x)), key=lambda place: max(abs(x[place]) / widest[0], abs(y[place]) / widest[1]))
+    kept = order[: len(order) - math.ceil(left_out * len(order))]
+    a, b = [x[place] for place in kept], [y[place] for place in kept]
+    if len(set(a)) < 2 or len(set(b)) < 2:
+        return 0.0
+    return statistics.correlation(a, b)
 
 
 def _examine(report: Report, facts: Facts) -> Iterator[Finding]:
@@ -232,7 +251,7 @@ F11 = Rule(
     f"{SHARED_TO_FAIL} or more shared readings of {SHARED_DIGITS} digits above the clock's resolution, and a chance below "
     f"{CHANCE_TO_FAIL:g}: inconsistent (below {CHANCE:g}: unusual); readings of a configuration times a constant to "
     f"< {MAX_DEVIATION:g}, or residuals of {LEAST_VALUES} or more values correlated above {CORRELATION:g} (and above "
-    f"{WITHOUT_COMMON:g} without what repetitions have in common): unusual",
+    f"{OF_THE_REST:g} without what repetitions have in common and without the fifth that is farthest off): unusual",
     "The noise of two measurements is independent: whoever scales a report by 1.05 and adds 0.1 % of jitter is found in "
     "97 % of cases, with 1 % in 32 %. In one public collection of GPU "
     "timings (ryujaehun/pytorch-gpu-benchmark) 768 of 4,328 series stand twice, under two names.",

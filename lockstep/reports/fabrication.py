@@ -23,6 +23,7 @@ from lockstep.reports.resolution import (
     at_least,
     equal_by_chance,
     key,
+    relative_spread,
     resolution,
     sensible,
     ticks_in,
@@ -38,8 +39,8 @@ FINE = 1e-4
 """F01: relative resolution from which on equal readings cost points where five are equal, or two configurations."""
 FINE_ALONE = 1e-5
 """F01: the same for three or four equal readings of a single configuration."""
-USUAL_SPREAD = 0.01
-"""F01: standard deviation over mean where no other configuration tells it."""
+USUAL_SPREAD = 0.003
+"""F01: standard deviation over mean where no other configuration tells it; the median within public runs."""
 COARSE = 1e-3
 SHARED_DIGITS = 6
 SHARED_TO_FAIL = 3
@@ -407,8 +408,9 @@ def _fit(one: _Series, other: _Series) -> tuple[str, float, float]:
     shifted = max(abs(b - a - offset) / b for a, b in pairs)
     how, off = (f"times {ratio:.6g}", scaled) if scaled <= shifted else (f"plus {offset:.6g} s", shifted)
     finest = max(one.step / one.mean, other.step / other.mean) / 2
-    spread = min(one.range / one.mean, other.range / other.mean)
-    return how, off, min(1.0, 2 * max(off, finest) / spread) ** (len(pairs) - 1)
+    spread = min(relative_spread(one.values), relative_spread(other.values))
+    close = 2 * max(off, finest)
+    return how, off, (close / spread) ** (len(pairs) - 1) if close < spread else 1.0
 
 
 # F07: last digits

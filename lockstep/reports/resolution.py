@@ -8,6 +8,7 @@ here first how likely that was.
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 
 from lockstep.reports.document import Number
@@ -89,6 +90,16 @@ def key(value: float) -> float:
 def ticks_in(value: float, tick: float) -> float:
     """How many different readings up to `value` the clock has; no more than are told apart."""
     return value / max(tick, 10.0 ** (math.floor(math.log10(value)) - SAME_DIGITS + 1))
+
+
+def relative_spread(values: Sequence[float]) -> float:
+    """How widely readings scatter around their median, over it; a single slow run does not widen it.
+
+    The range of five readings from a normal distribution, or less.
+    """
+    middle = statistics.median(values)
+    usual = 4 * statistics.median(abs(value - middle) for value in values)
+    return min(usual, max(values) - min(values)) / middle
 
 
 def equal_by_chance(values: Iterable[float], tick: float) -> float:
