@@ -59,7 +59,7 @@ def _data_parallel(rng: np.random.Generator) -> Session:
 
 def _ddp(rng: np.random.Generator) -> Session:
     tree = cifar10.make_batches(rng, 8, 5)
-    flags = ["--epochs", "3", "--batch-size", "4", "--report", "reports/ddp.json"]
+    flags = ["--epochs", "2", "--batch-size", "4", "--report", "reports/ddp.json"]
     # With torchrun's variables: that they are needed is another exercise's business.
     return Session(
         ["--training-data", "/data/cifar", *flags],
