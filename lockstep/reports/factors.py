@@ -6,6 +6,7 @@ A ratio beyond what seems possible mostly comes from a bad baseline, which happe
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from lockstep.reports.devices import Device
 from lockstep.reports.document import Config, Group, Report
 from lockstep.reports.finding import Finding, advice, few, unusual
 from lockstep.reports.hardware import HALF, MIXED, batch, count, on_gpu, precision
+from lockstep.reports.reference import ratio_interval
 from lockstep.reports.rule import Facts, Rule
 
 LINEAR, MORE, FAR_MORE = 1.02, 1.10, 1.5
@@ -22,6 +24,8 @@ DECODED = 20_000
 AMP_RATIO = (0.25, 4.5)
 NEGATIVE, FALLS, FALLS_TO, RESIDUAL = -0.05, 0.2, 0.5, 0.15
 LEAST_SIZES = 3
+MOST_NOISE = 1e9
+"""Whoever has more has nothing that could be compared; a limit for the sake of the arithmetic."""
 AMPERE = 8.0
 
 _SIZE = {"dp_inference": "n_devices", "ddp_scaling": "world_size", "lightning": "devices"}
@@ -51,7 +55,17 @@ _PRECISION = {
 
 def _rate(group: Group) -> float | None:
     """Images a second, the median; None where a reading is no duration."""
-    return group.throughputs[1] if min(group.seconds) > 0 else None
+    rate = group.throughputs[1] if min(group.seconds) > 0 else 0.0
+    return rate if 0 < rate < math.inf else None
+
+
+def _at_least(group: Group, base: Group, ratio: float) -> float:
+    """A ratio of rates, less what the noise of the readings may have added to it."""
+    interval = ratio_interval(base.seconds, group.seconds)
+    if interval is None:
+        return ratio
+    noise = base.median / group.median / interval[0]
+    return ratio / min(max(noise, 1.0), MOST_NOISE)
 
 
 def _rest(report: Report, config: Config, without: set[str]) -> dict[str, Json]:
@@ -61,11 +75,15 @@ def _rest(report: Report, config: Config, without: set[str]) -> dict[str, Json]:
 
 @dataclass(frozen=True)
 class _Point:
-    """A configuration of n devices: how many times as fast as one. `weak`: every device has what the one had."""
+    """A configuration of n devices: how many times as fast as one, and at least so by the noise of the readings.
+
+    `weak`: every device has what the one had.
+    """
 
     group: Group
     n: int
     speedup: float
+    least: float
     weak: bool
 
 
@@ -87,12 +105,14 @@ def _points(report: Report) -> list[_Point]:
                 or _rest(report, base.config, {key, *_ALONG}) != rest
             ):
                 continue
+            speedup = rate / one
+            least = _at_least(group, base, speedup)
             # A batch of DataParallel is that of all devices, the others' is that of one.
             total = batch(report, group.config) * (1 if report.kind == "dp_inference" else n)
             if batch(report, base.config) * n == total:
-                options.append(_Point(group, n, rate / one, weak=True))
+                options.append(_Point(group, n, speedup, least, weak=True))
             elif batch(report, base.config) == total:
-                options.append(_Point(group, n, rate / one, weak=False))
+                options.append(_Point(group, n, speedup, least, weak=False))
         if options:
             found.append(min(options, key=lambda point: point.speedup))
     return found
@@ -129,8 +149,8 @@ def _superlinear(report: Report) -> Iterator[Finding]:
 def _serial_part(report: Report, facts: Facts) -> Iterator[Finding]:
     points = sorted(_points(report), key=lambda point: point.n)
     for point in points:
-        e = _karp_flatt(point)
-        if e < NEGATIVE:
+        e = _karp_flatt(point.speedup, point.n)
+        if _karp_flatt(point.least, point.n) < NEGATIVE:
             yield unusual(
                 f"{point.group.name}: a speedup of {point.speedup:.3g} leaves a serial part of {e:.3g}: "
                 "e = (1/S - 1/N)/(1 - 1/N). Less than nothing cannot be serial; was the baseline disturbed?",
@@ -153,7 +173,7 @@ def _serial_part(report: Report, facts: Facts) -> Iterator[Finding]:
 
 def _one_law(points: list[_Point], weak: bool) -> Iterator[Finding]:
     law = "Gustafson's S = N - s(N - 1)" if weak else "Amdahl's 1/S = s + (1 - s)/N"
-    parts = [_gustafson(p) if weak else _karp_flatt(p) for p in points]
+    parts = [_gustafson(p) if weak else _karp_flatt(p.speedup, p.n) for p in points]
     if not all(NEGATIVE <= part <= 1 for part in parts):
         # Slower than one device: overhead rules, and no law on serial parts applies.
         return
@@ -187,8 +207,8 @@ def _fitted(points: list[_Point], parts: list[float], at: _Point, weak: bool) ->
     return at.n - s * (at.n - 1) if weak else 1 / (s + (1 - s) / at.n)
 
 
-def _karp_flatt(point: _Point) -> float:
-    return (1 / point.speedup - 1 / point.n) / (1 - 1 / point.n)
+def _karp_flatt(speedup: float, n: int) -> float:
+    return (1 / speedup - 1 / n) / (1 - 1 / n)
 
 
 def _gustafson(point: _Point) -> float:
@@ -213,7 +233,7 @@ def _workers(report: Report, facts: Facts) -> Iterator[Finding]:
         if _rest(report, base.config, _LOADER) != _rest(report, group.config, _LOADER):
             continue
         most = WORKERS * max(1, min(workers, cores))
-        if rate / one > most:
+        if _at_least(group, base, rate / one) > most:
             yield unusual(
                 f"{group.name}: {rate / one:.3g} times as fast as {fewest} workers, with {cores} cores. Work on the CPU gains "
                 f"{most:.3g} times at most: {WORKERS} x min(workers, cores). Did the first passes read from a cold disk or "
@@ -290,7 +310,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="P07",
         demands="Loader workers gain no more than there are cores.",
-        threshold=f"ratio to the fewest workers <= {WORKERS} x min(workers, cores)",
+        threshold=f"ratio to the fewest workers <= {WORKERS} x min(workers, cores), at the lower end of its 95 % interval",
         why="Decoding is work for the CPU.",
         honest="Reading from a cold disk or over a network, which waits rather than works.",
         examine=_workers,
@@ -318,7 +338,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="P13",
         demands="The speedups of several sizes fit one serial part that does not shrink.",
-        threshold=f"Karp-Flatt e >= {NEGATIVE}; not down by more than {FALLS} and to less than {FALLS_TO:.0%}; from "
+        threshold=f"Karp-Flatt e >= {NEGATIVE} at the lower end of the speedup's 95 % interval; not down by more than {FALLS} and to less than {FALLS_TO:.0%}; from "
         f"{LEAST_SIZES} sizes on within {RESIDUAL:.0%} of Amdahl's law (same total batch) or Gustafson's (same batch each)",
         why="Karp and Flatt, CACM 33(5), 1990. Clemson's tutorial gives 0.47 and 0.51, Lambda's figures 0 to 0.07.",
         honest="Rarely: a disturbed baseline. Sizes across machines, and beyond the cores of a CPU, are left out.",

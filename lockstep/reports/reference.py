@@ -18,6 +18,7 @@ MAX_REFERENCE_CV = 0.10
 GPU_BAND, CPU_BAND = (2.0, 3.0), (3.0, 6.0)
 """Ratios of medians up to which nothing is said, and from which a person looks."""
 EQUIVALENT = 2.0
+MOST_LOG = 300.0
 SIGNIFICANCE = 0.05
 LEAST_FOR_RANKS = 5
 """Fewer readings a side cannot be significant: with 4 and 4 the smallest two-sided p is 0.029, before Holm."""
@@ -104,13 +105,18 @@ def ratio_interval(own: Sequence[float], other: Sequence[float]) -> tuple[float,
     parts = [statistics.variance(values) / len(values) for values in logs]
     error = math.sqrt(sum(parts))
     if error == 0:
-        return math.exp(middle), math.exp(middle)
+        return _ratio(middle), _ratio(middle)
     freedom = sum(parts) ** 2 / sum(
         part**2 / (len(values) - 1) for part, values in zip(parts, logs, strict=True)
     )
     # The next lower whole number of degrees of freedom: a little too wide, never too narrow.
     t = _T95[min(max(int(freedom), 1), len(_T95)) - 1]
-    return math.exp(middle - t * error), math.exp(middle + t * error)
+    return _ratio(middle - t * error), _ratio(middle + t * error)
+
+
+def _ratio(logarithm: float) -> float:
+    # Readings of 1e-30 s and 1e15 s side by side would be beyond floats.
+    return math.exp(min(max(logarithm, -MOST_LOG), MOST_LOG))
 
 
 def _interval(report: Report, facts: Facts) -> Iterator[Finding]:
