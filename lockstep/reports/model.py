@@ -27,7 +27,7 @@ KINDS = frozenset({"dp_inference", "ddp_scaling", "amp", "lightning"})
 """The kinds of report in which a model runs."""
 CLASSES = 1000, 10, 100
 """Outputs to try where a report does not say how many its model has: ImageNet's, CIFAR-10's, CIFAR-100's."""
-SECONDS = 120.0
+SECONDS = 180.0
 """Limit for measuring one of torchvision's models; most of it is importing torch."""
 
 # So that a class name of the student's own ("Net") does not cost an import of torch.

@@ -58,18 +58,21 @@ def _measured(model: nn.Module, shape: tuple[int, ...]) -> dict[str, Json]:
 
 def _figures(model: nn.Module, shape: tuple[int, ...]) -> dict[str, Json]:
     few, many = BATCHES
-    with MacCounter() as forward:
-        outputs = _tensors(model(torch.rand(few, *shape)))
-    with MacCounter() as backward:
-        differentiable = [output.float().sum() for output in outputs if output.requires_grad]
-        if differentiable:
-            torch.autograd.backward(differentiable)
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     saved: dict[str, Json] = {}
     fixed: dict[str, Json] = {}
     for precision in ("fp32", "amp"):
-        small, large = (_saved(model, torch.rand(batch, *shape), precision == "amp") for batch in BATCHES)
-        saved[precision] = max(0, (large - small) // (many - few))
-        fixed[precision] = max(0, small - few * ((large - small) // (many - few)))
+        with MacCounter() as counted:
+            small, seen = _saved(model, torch.rand(few, *shape), precision == "amp")
+        if precision == "fp32":
+            forward, outputs = counted, seen
+        large, _ = _saved(model, torch.rand(many, *shape), precision == "amp")
+        each = max(0, (large - small) // (many - few))
+        saved[precision], fixed[precision] = each, max(0, small - few * each)
+    with MacCounter() as backward:
+        differentiable = [output.float().sum() for output in outputs if output.requires_grad]
+        if differentiable:
+            torch.autograd.grad(differentiable, trained, allow_unused=True)
     classes = outputs[0].shape[1] if len(outputs) == 1 and outputs[0].dim() == 2 else None
     return {
         "macs": forward.macs // few,
@@ -120,8 +123,8 @@ def _fast_kernel(operator: Any, args: Sequence[Any]) -> int:
     return math.prod(sizes) if plain and len(sizes) == 2 and min(sizes) >= 3 else 0
 
 
-def _saved(model: nn.Module, images: Tensor, amp: bool) -> int:
-    """Bytes of the distinct storages that autograd keeps after a forward pass, the model's own left out."""
+def _saved(model: nn.Module, images: Tensor, amp: bool) -> tuple[int, list[Tensor]]:
+    """Bytes of the distinct storages that autograd keeps after a forward pass, not the model's own; its outputs."""
     own = {tensor.untyped_storage()._cdata for tensor in (*model.parameters(), *model.buffers())}
     # Kept, so that no storage can take the place of one that was freed.
     kept: dict[int, Any] = {}
@@ -138,9 +141,7 @@ def _saved(model: nn.Module, images: Tensor, amp: bool) -> int:
         torch.autocast("cpu", dtype=torch.bfloat16, enabled=amp),
     ):
         outputs = _tensors(model(images))
-        total = sum(int(storage.nbytes()) for storage in kept.values())
-    del outputs
-    return total
+        return sum(int(storage.nbytes()) for storage in kept.values()), outputs
 
 
 @contextlib.contextmanager
