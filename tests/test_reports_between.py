@@ -191,10 +191,8 @@ def test_a_slow_first_run_is_nothing_that_students_share() -> None:
         reports.append(report)
     ready = [between.prepared(document(report)) for report in reports]
     pairs = between._aligned(ready[0], ready[1])
-    assert (
-        between._correlation(*([between._residuals(pair[side]) for pair in pairs] for side in (0, 1)))
-        > between.CORRELATION
-    )
+    ours, theirs = ([pair[side] for pair in pairs] for side in (0, 1))
+    assert between._correlation(between._residuals(ours), between._residuals(theirs)) > between.CORRELATION
     assert words(*reports) == [[]] * 6
 
 

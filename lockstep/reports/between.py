@@ -169,10 +169,11 @@ def _alike(one: Prepared, other: Prepared, who: str) -> Iterator[Finding]:
     values = sum(len(a) for a, _ in pairs)
     if values < LEAST_VALUES:
         return
-    raw = _correlation([_residuals(a) for a, _ in pairs], [_residuals(b) for _, b in pairs])
+    mine, theirs = [a for a, _ in pairs], [b for _, b in pairs]
+    raw = _correlation(_residuals(mine), _residuals(theirs))
     # On both, the first run of every configuration may have been the slow one.
-    own = [_without_common([_residuals(pair[side]) for pair in pairs]) for side in (0, 1)]
-    if raw > CORRELATION and _correlation(*own) > OF_THE_REST and _correlation(*own, FARTHEST) > OF_THE_REST:
+    x, y = _own(mine), _own(theirs)
+    if raw > CORRELATION and min(_correlation(x, y), _correlation(x, y, FARTHEST)) > OF_THE_REST:
         yield unusual(
             f"The deviations of {values} readings from the means of their configurations go along with those of {who}: "
             f"correlation {raw:.3f} (told above {CORRELATION:g}; the highest of 30,000 honest pairs is 0.91). Did both "
@@ -210,17 +211,22 @@ def _scaled(a: Sequence[float], b: Sequence[float], tick: float) -> tuple[float,
     return off, (close / spread) ** (len(a) - 1) if close < spread else 1.0
 
 
-def _residuals(values: Sequence[float]) -> list[float]:
-    logs = [math.log(value) for value in values]
-    middle = statistics.fmean(logs)
-    return [value - middle for value in logs]
+def _residuals(rows: Sequence[Sequence[float]]) -> list[list[float]]:
+    """Logarithms of readings less the mean of their configuration."""
+    logs = [[math.log(value) for value in row] for row in rows]
+    return [[value - statistics.fmean(row) for value in row] for row in logs]
 
 
-def _without_common(rows: Sequence[Sequence[float]]) -> list[list[float]]:
-    """Residuals less what the runs of one repetition have in common over the configurations."""
-    longest = max(len(row) for row in rows)
-    common = [statistics.fmean(row[rep] for row in rows if rep < len(row)) for rep in range(longest)]
-    return [[value - common[rep] for rep, value in enumerate(row)] for row in rows]
+def _own(rows: Sequence[Sequence[float]]) -> list[list[float]]:
+    """Logarithms of readings less what a configuration and what a repetition has in common.
+
+    By medians: a single slow run must not leave a trace in the values beside it.
+    """
+    logs = [[math.log(value) for value in row] for row in rows]
+    left = [[value - statistics.median(row) for value in row] for row in logs]
+    longest = max(len(row) for row in left)
+    common = [statistics.median(row[rep] for row in left if rep < len(row)) for rep in range(longest)]
+    return [[value - common[rep] for rep, value in enumerate(row)] for row in left]
 
 
 def _correlation(
