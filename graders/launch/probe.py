@@ -10,6 +10,7 @@ import contextlib
 import importlib.util
 import io
 import json
+import marshal
 import os
 import re
 import selectors
@@ -39,22 +40,31 @@ NODE = "EMULATED_NODE"
 # Variables of a record that a judge may want to see: how a process learns its place without torchrun.
 PLACES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 
+# Few and small imports: a job on two nodes starts a dozen of these.
 STAND_IN = r"""#!{python} -IS
-import json, os, socket, subprocess, sys
-end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+import _socket, marshal, os, sys
+end = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
 end.connect({socket!r})
 end.send(b"stand-in")
-order = json.loads(end.recv(1 << 20) or "{{}}")
-sys.stdout.write(order.get("say", ""))
-sys.stdout.flush()
+answer = end.recv(1 << 20)
+end.close()
+order = marshal.loads(answer) if answer else {{"status": 1}}
 def environment(changes):
     kept = {{name: value for name, value in os.environ.items() if changes.get(name, "") is not None}}
     return {{**kept, **{{name: value for name, value in changes.items() if value is not None}}}}
+def started(words, changes):
+    try:
+        return os.posix_spawnp(words[0], words, environment(changes))
+    except OSError as error:
+        print(words[0] + ": " + error.strerror, file=sys.stderr)
+        return None
+sys.stdout.write(order.get("say", ""))
+sys.stdout.flush()
 if "become" in order:
-    end.close()
     os.execvpe(order["become"][0], order["become"], environment(order.get("changes", {{}})))
-tasks = [subprocess.Popen(task["words"], env=environment(task["changes"])) for task in order.get("start", [])]
-sys.exit(max([order.get("status", 0), *(abs(task.wait()) for task in tasks)]))
+pids = [started(task["words"], task["changes"]) for task in order.get("start", [])]
+ends = [127 if pid is None else abs(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])) for pid in pids]
+os._exit(max([order.get("status", 0), *ends]) & 255)
 """
 
 # What a cluster has and this place lacks must not stop a script with `set -e` before it starts anything: files to
@@ -783,7 +793,7 @@ def _serve(bench: Bench, end: socket.socket, selector: selectors.BaseSelector) -
         message = end.recv(1 << 16)
         if message == b"stand-in":
             request = _peer(end)
-            end.send(json.dumps(bench.order(request) if request else {"status": 1}).encode())
+            end.send(marshal.dumps(bench.order(request) if request else {"status": 1}))
             return
         said = json.loads(message) if message and bench.numbers is not None else None
         if isinstance(said, dict) and len(bench.workers) < MAX_RECORDS:
