@@ -14,6 +14,7 @@ import pytest
 
 from fixtures import build, expect
 from fixtures.jsonedit import edit_json
+from fixtures.measure_reports import COMMANDS
 from graders.reports import handed_in, picture, spot
 from graders.reports import test_reports as judge
 from lockstep.check import Check, Setting
@@ -99,6 +100,13 @@ def test_the_references_reports_are_of_its_present_scripts(wanted: handed_in.Wan
     report = json.loads((REFERENCE / "reports" / wanted.name).read_text())
     script = (REFERENCE / wanted.script).read_bytes()
     assert report["attempt"]["code_sha256"] == hashlib.sha256(script).hexdigest(), "run `make reports`"
+
+
+def test_make_reports_measures_each_of_them_with_its_script() -> None:
+    scripts = {wanted.name: wanted.script for wanted in handed_in.WANTED}
+    assert COMMANDS.keys() == scripts.keys()
+    for name, commands in COMMANDS.items():
+        assert all(scripts[name] in command and f"reports/{name}" in command for command in commands)
 
 
 def test_every_rule_that_looks_at_a_report_is_put_by_one_check() -> None:

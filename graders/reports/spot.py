@@ -112,7 +112,7 @@ def run_again(check: Check, handed_in: HandedIn) -> Rerun:
             },
             data=session.data,
             ranks=session.ranks,
-            env={"ATTEMPT_NONCE": secrets.token_hex(8), "STUDENT_ID": "spot-rerun"},
+            env={"ATTEMPT_NONCE": secrets.token_hex(8)},
             limits=LIMITS,
         )
     except CheckEnded as ended:

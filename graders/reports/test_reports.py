@@ -48,6 +48,8 @@ class Told:
 
     name: str
     sentence: str
+    absent: bool = False
+    """Whether that is only that it is not there, or not of the right form."""
 
     def __str__(self) -> str:
         return f"{self.name}: {self.sentence}"
@@ -71,7 +73,7 @@ def examine(
     rest: list[tuple[str, Finding]] = []
     for item in items:
         if item.report is None:
-            found.append(Told(item.name, "nothing to look at; see `complete`."))
+            found.append(Told(item.name, "nothing to look at; see `complete`.", absent=True))
             continue
         findings = verify(item.report, facts(item), rules).findings
         costing = [finding for finding in findings if finding.judgement.costs]
@@ -80,7 +82,7 @@ def examine(
         rest += [(item.name, finding) for finding in findings if not finding.judgement.costs]
     note(check, rest)
     # What can be told in full comes first.
-    found.sort(key=lambda told: told.sentence.startswith("nothing to look at"))
+    found.sort(key=lambda told: told.absent)
     return found, free / len(items)
 
 
@@ -105,10 +107,14 @@ def note(check: Check, findings: Sequence[tuple[str, Finding]]) -> None:
             check.note(f"{word}: {name}: {finding.message}")
         if len(told) > NOTED:
             check.note(f"And {len(told) - NOTED} more like that.")
+    unknown = [(name, finding) for name, finding in findings if finding.judgement is Judgement.NOT_VERIFIED]
+    for name, finding in unknown:
+        if finding.rule.startswith("X"):
+            check.note(f"Not verified: {name}: {finding.message}")
     # That no nonce was issued is the grader's own doing.
-    open_ = {finding.rule for _, finding in findings if finding.judgement is Judgement.NOT_VERIFIED} - {"S05"}
-    if open_:
-        check.note(f"Not verified: {', '.join(sorted(open_))}; `lockstep verify-report` says why.")
+    rules = {finding.rule for _, finding in unknown if not finding.rule.startswith("X")} - {"S05"}
+    if rules:
+        check.note(f"Not verified: {', '.join(sorted(rules))}; `lockstep verify-report` says why.")
 
 
 def end(check: Check, found: Sequence[Told], share: float, hint: str) -> None:
