@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from lockstep.reports import accounting, claims, fabrication, logs, physics, provenance, reference
+from lockstep.reports import accounting, answers, claims, fabrication, logs, physics, provenance, reference
 from lockstep.reports.document import Report
 from lockstep.reports.finding import GRAVITY, Finding, Judgement
 from lockstep.reports.rule import Facts, Rule
@@ -14,6 +14,7 @@ RULES: tuple[Rule, ...] = (
     *provenance.RULES,
     *claims.RULES,
     *accounting.RULES,
+    *answers.RULES,
     *logs.RULES,
     *physics.RULES,
     *fabrication.RULES,
