@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from lockstep.reports import rerun
 from lockstep.reports.finding import Judgement
 from lockstep.reports.rule import Rule
-from lockstep.reports.verify import RULES
+from lockstep.reports.verify import RULES as ALONE
 
+RULES = (*ALONE, *rerun.RULES)
+"""Of a report alone, and of a report whose script was run again."""
 PAGE = Path(__file__).parents[2] / "docs" / "report-rules.md"
 
 PARTS = {
