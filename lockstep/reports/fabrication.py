@@ -41,7 +41,10 @@ FINE_ALONE = 1e-5
 """F01: the same for three or four equal readings of a single configuration."""
 USUAL_SPREAD = 0.003
 """F01: standard deviation over mean where no other configuration tells it; the median within public runs."""
+STEADY_SPREAD = 7e-4
+"""F01: the same where the clock is known to be coarse; 95 % of public runs scatter more."""
 COARSE = 1e-3
+"""F02: resolution over mean from which on a finer clock, or longer runs, are advised."""
 SHARED_DIGITS = 6
 SHARED_TO_FAIL = 3
 MAX_DEVIATION = 5e-5
@@ -145,6 +148,8 @@ def _identical(report: Report, facts: Facts) -> Iterator[Finding]:
         fine = [each for each in equal if each.relative_tick <= FINE]
         surest = [each for each in fine if len(each.numbers) >= 5 or each.relative_tick <= FINE_ALONE]
         spread = _spread_of_the_others(series)
+        if report_tick(report) == WINDOWS_TICK_S:
+            spread = min(spread, STEADY_SPREAD)  # the clock is at fault before the student is
         by_chance = sum(_all_equal_by_chance(each, spread) for each in series)
         first = (surest or fine or equal)[0]
         what = (
