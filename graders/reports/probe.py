@@ -12,7 +12,9 @@ import time
 from collections.abc import Iterator
 from typing import cast
 
+import matplotlib
 import numpy as np
+from matplotlib import pyplot as plt
 from PIL import Image
 from torch import nn
 from torchvision import models
@@ -29,6 +31,9 @@ MAX_NUMBERS = 5000
 SIDE = 480
 
 _now = time.perf_counter
+
+# Scripts choose windows that this machine cannot open.
+matplotlib.use = plt.switch_backend = lambda *args, **kwargs: None
 
 
 def picture(student: Student, inputs: Inputs) -> Observation:
@@ -143,6 +148,7 @@ def source(student: Student, inputs: Inputs) -> Observation:
 
 
 INTERESTING = CLOCKS | {"cuda", "Event", "Timer", "DistributedSampler", "set_epoch"}
+INTERESTING |= {".item", ".tolist", ".cpu"}
 
 
 def _names(nodes: list[ast.AST]) -> set[str]:
@@ -152,7 +158,7 @@ def _names(nodes: list[ast.AST]) -> set[str]:
         if isinstance(node, ast.Name):
             names.add(node.id)
         elif isinstance(node, ast.Attribute):
-            names.add(node.attr)
+            names.update((node.attr, f".{node.attr}"))
         elif isinstance(node, ast.alias):
             names.update(node.name.split("."))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -25,7 +25,7 @@ SHARES = {"loader.json": 0.5, "data_parallel.json": 0.25, "ddp.json": 0.25}
 """What each script's second run is worth; those of amp and lightning take too long to start for a spot check."""
 DRAWN = 64
 # A checkpoint of ResNet-18 with its momentum, while the last one is still there.
-LIMITS = Limits(disk=256 * MIB)
+LIMITS = Limits(disk=512 * MIB)
 
 
 @dataclass(frozen=True)
@@ -167,15 +167,13 @@ def _holdups(value: Json, seconds: Sequence[float]) -> list[Holdup]:
 def _unseen(seen: RankOutcome, hold_up: str) -> str:
     """Why not everything could be held up."""
     if hold_up == "batches":
-        workers = seen.values.get("workers")
-        starts = (
-            [entry[1] for entry in workers if isinstance(entry, list) and len(entry) == 2]
-            if isinstance(workers, list)
-            else []
-        )
+        workers = [entry for entry in _list(seen.values.get("workers")) if isinstance(entry, list)]
+        starts = [entry[1] for entry in workers if len(entry) == 2]
         return "" if all(way == "fork" for way in starts) else "its workers are not forked"
-    counted = seen.values.get("events")
-    if seen.values.get("by_children") is True and not counted:
+    own = [
+        entry for entry in _list(seen.values.get("events")) if isinstance(entry, list) and entry[:1] == [True]
+    ]
+    if seen.values.get("by_children") is True and not own:
         return "it measures in processes of its own"
     return ""
 
@@ -203,7 +201,10 @@ def _source(check: Check, script: str) -> Source:
         numbers=frozenset(value for value in map(number, _list(values.get("numbers"))) if value is not None),
         reads_clock=bool(names & {"perf_counter", "time", "monotonic", "default_timer"}),
         uses_gpu="cuda" in names,
-        waits_for_gpu=bool(names & {"synchronize", "Event", "elapsed_time", "Timer"}),
+        # What comes to the CPU has been waited for.
+        waits_for_gpu=bool(
+            names & {"synchronize", "Event", "elapsed_time", "Timer", ".item", ".tolist", ".cpu"}
+        ),
         shuffles_by_rank="DistributedSampler" in names,
         sets_epoch="set_epoch" in names,
         softmax_before_loss=values.get("softmax_before_loss") is True,
