@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 ALL_PASSED, SOME_FAILED, COULD_NOT_GRADE = 0, 1, 2
 INTERRUPTED = 130
 """What a shell reports for a program that Ctrl-C ended."""
+UNREAD = 141
+"""What it reports for one whose output nobody reads any more."""
 
 NO_SANDBOX = (
     "Running without a sandbox: the submission can do on this machine whatever you can. "
@@ -38,7 +41,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return ALL_PASSED
     try:
         status: int = options.command(options)
+        sys.stdout.flush()
         return status
+    except BrokenPipeError:
+        # Whoever read along, such as `head`, has enough. What Python still holds back must not raise at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return UNREAD
     except KeyboardInterrupt:
         print("lockstep: stopped before there was a result", file=sys.stderr)
         return INTERRUPTED

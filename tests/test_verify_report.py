@@ -402,3 +402,18 @@ def test_neither_torch_nor_numpy_is_imported(tmp_path: Path, option: list[str]) 
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_output_that_nobody_reads_is_no_traceback() -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "lockstep.cli",
+        "verify-report",
+        *[str(ROOT / "reference" / "reports" / "loader.json")] * 40,
+    ]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.close()
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (141, b"")
