@@ -99,7 +99,7 @@ def run_again(check: Check, handed_in: HandedIn) -> Rerun:
     report = f"reports/{wanted.name}"
     command = f"`{' '.join(['python', wanted.script, *session.arguments])}`"
     seen_in_source = _source(check, wanted.script)
-    began, start = time.time(), time.monotonic()
+    began = time.time()
     try:
         outcome = check.run(
             "rerun",
@@ -116,8 +116,8 @@ def run_again(check: Check, handed_in: HandedIn) -> Rerun:
             limits=LIMITS,
         )
     except CheckEnded as ended:
-        return _failed(command, f"did not come to its end. {ended.feedback.message}", began, start)
-    elapsed, ended_at = time.monotonic() - start, time.time()
+        return _failed(command, f"did not come to its end. {ended.feedback.message}", began)
+    ended_at = time.time()
     seen = outcome.ranks[0]
     status = integer(seen.values.get("status"))
     if status != 0:
@@ -126,11 +126,11 @@ def run_again(check: Check, handed_in: HandedIn) -> Rerun:
         )
     written = seen.arrays.get("report")
     if written is None or written.dtype != np.uint8:
-        return _failed(command, f"left no {report}.", began, start)
+        return _failed(command, f"left no {report}.", began)
     again, form = parsed(written.tobytes())
     return Rerun(
         command=command,
-        elapsed=elapsed,
+        elapsed=outcome.elapsed,
         began=began,
         ended=ended_at,
         start=number(seen.values.get("start")) or 0.0,
@@ -144,8 +144,9 @@ def run_again(check: Check, handed_in: HandedIn) -> Rerun:
     )
 
 
-def _failed(command: str, problem: str, began: float, start: float) -> Rerun:
-    return Rerun(command, time.monotonic() - start, began, time.time(), problem=problem)
+def _failed(command: str, problem: str, began: float) -> Rerun:
+    ended = time.time()
+    return Rerun(command, ended - began, began, ended, problem=problem)
 
 
 def _holdups(value: Json, seconds: Sequence[float]) -> list[Holdup]:
