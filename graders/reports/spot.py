@@ -121,9 +121,7 @@ def run_again(check: Check, handed_in: HandedIn) -> Rerun:
     seen = outcome.ranks[0]
     status = integer(seen.values.get("status"))
     if status != 0:
-        return _failed(
-            command, f"ended with status {status}. Its last lines: {_tail(seen.output)}", began, start
-        )
+        return _failed(command, f"ended with status {status}. Its last lines: {_tail(seen.output)}", began)
     written = seen.arrays.get("report")
     if written is None or written.dtype != np.uint8:
         return _failed(command, f"left no {report}.", began)
