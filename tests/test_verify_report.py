@@ -404,16 +404,13 @@ def test_neither_torch_nor_numpy_is_imported(tmp_path: Path, option: list[str]) 
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_output_that_nobody_reads_is_no_traceback() -> None:
-    command = [
-        sys.executable,
-        "-m",
-        "lockstep.cli",
-        "verify-report",
-        *[str(ROOT / "reference" / "reports" / "loader.json")] * 40,
-    ]
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_output_that_nobody_reads_is_no_traceback(options: list[str]) -> None:
+    report = str(ROOT / "reference" / "reports" / "loader.json")
+    command = [sys.executable, "-m", "lockstep.cli", "verify-report", report, *options]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.close()
     _, said = process.communicate(timeout=60)
-    assert (process.returncode, said) == (141, b"")
+    assert said == b""
+    assert process.returncode != 0
