@@ -85,11 +85,6 @@ class Check:
         return self._setting.real_gpus
 
     @property
-    def files(self) -> Mapping[str, bytes]:
-        """What was handed in, by its path: to be read as data. It runs in the sandbox, never here."""
-        return self._setting.submission.files
-
-    @property
     def submission(self) -> Submission:
         """What was handed in, as bytes that nobody has run: for files that are read, such as answers and reports."""
         return self._setting.submission

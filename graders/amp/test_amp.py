@@ -19,9 +19,9 @@ from fixtures.tree import Tree
 from graders.amp import curves, expected
 from graders.amp.curves import Series
 from graders.amp.expected import Data, Scenario, Step
-from lockstep.reports import format as perf_report
 from lockstep.check import Check
 from lockstep.compare import close, integer, number, shown
+from lockstep.reports import format as perf_report
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.verdict import CheckEnded
 from lockstep.wire import Array, Json

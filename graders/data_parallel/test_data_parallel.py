@@ -13,9 +13,9 @@ import numpy as np
 
 from graders.data_parallel import expected, timing
 from graders.data_parallel.timing import Complaint, Session
-from lockstep.reports import format as perf_report
 from lockstep.check import Check
 from lockstep.compare import difference, integer, number, shown
+from lockstep.reports import format as perf_report
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.verdict import CheckEnded, Crashed
 from lockstep.wire import Json

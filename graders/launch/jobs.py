@@ -93,7 +93,9 @@ def body_fault(check: Check, path: str, header: Header) -> Fault | None:
         # Submitted from the folder of the launch files.
         moved = {name: f"@WORK/{own}" if value == "@WORK" else value for name, value in environment.items()}
         ways.append([single_run(path, own, moved)])
-    return choose(check, lab, ways, lambda runs: job_fault(path, header, runs, lab, check.files)).fault
+    return choose(
+        check, lab, ways, lambda runs: job_fault(path, header, runs, lab, check.submission.files)
+    ).fault
 
 
 def job_fault(

@@ -69,9 +69,9 @@ class Chosen:
 
 def tree(check: Check) -> Mapping[str, bytes]:
     """What was handed in; where there is no folder `launch`, all of it is taken for that folder."""
-    if any(path.startswith("launch/") for path in check.files):
-        return check.files
-    return {f"launch/{path}": content for path, content in check.files.items()}
+    if any(path.startswith("launch/") for path in check.submission.files):
+        return check.submission.files
+    return {f"launch/{path}": content for path, content in check.submission.files.items()}
 
 
 def insist_on(check: Check, name: str) -> str:
@@ -79,7 +79,7 @@ def insist_on(check: Check, name: str) -> str:
     files, path = tree(check), f"launch/{name}"
     if path in files:
         return path
-    elsewhere = next((path for path in sorted(check.files) if path.endswith(f"/{name}")), None)
+    elsewhere = next((path for path in sorted(check.submission.files) if path.endswith(f"/{name}")), None)
     there = f" There is {elsewhere}; move it there." if elsewhere else ""
     raise Failed(
         f"There is no launch/{name} in what you handed in.{there}", "The template has a place for it."
@@ -121,8 +121,8 @@ def check_seconds(ways: Sequence[Way]) -> float:
 
 def missing_files(check: Check) -> dict[str, bytes]:
     """What is laid beside what was handed in: the folder `launch`, and a training script, which is another exercise."""
-    laid = {path: content for path, content in tree(check).items() if path not in check.files}
-    return laid if TRAINING in check.files else {**laid, TRAINING: PLACEHOLDER}
+    laid = {path: content for path, content in tree(check).items() if path not in check.submission.files}
+    return laid if TRAINING in check.submission.files else {**laid, TRAINING: PLACEHOLDER}
 
 
 def end(fault: Fault) -> None:
@@ -136,7 +136,9 @@ def run_single(check: Check, path: str) -> Chosen:
     ways = [[single_run(path, folder)] for folder in _folders(path)]
     if READS_ARGUMENTS.search(_source(check, path)):
         ways += [[single_run(path, "", arguments=[word])] for word in (str(GPUS), TRAINING)]
-    return choose(check, lab, ways, lambda runs: single_fault(path, runs, lab.hosts[0], check.files))
+    return choose(
+        check, lab, ways, lambda runs: single_fault(path, runs, lab.hosts[0], check.submission.files)
+    )
 
 
 def run_multi(check: Check, path: str) -> tuple[Chosen, Lab]:
@@ -144,7 +146,7 @@ def run_multi(check: Check, path: str) -> tuple[Chosen, Lab]:
     lab = Lab.draw(check.rng)
 
     def judge(runs: Sequence[NodeRun]) -> Fault | None:
-        return multi_fault(path, runs, lab.hosts, check.files)
+        return multi_fault(path, runs, lab.hosts, check.submission.files)
 
     plain = [_both(lab, path, folder) for folder in _folders(path)]
     ways = [*plain, _both(lab, path, "", scheduler=True)]

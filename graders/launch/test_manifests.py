@@ -19,7 +19,7 @@ from lockstep.verdict import CheckEnded, NotChecked
 
 def test_pytorchjob(check: Check) -> None:
     """`launch/pytorchjob.yaml` is a PyTorchJob that the API server, the operator and its pods can work with."""
-    conclude(check, read_pytorchjob(check.files))
+    conclude(check, read_pytorchjob(check.submission.files))
 
 
 def test_azure(check: Check) -> None:
@@ -29,7 +29,7 @@ def test_azure(check: Check) -> None:
 
 def test_consistent(check: Check) -> None:
     """All launch files start equally many processes."""
-    multi, job = claimed(f"launch/{MULTI}", multi_size(check)), read_pytorchjob(check.files)
+    multi, job = claimed(f"launch/{MULTI}", multi_size(check)), read_pytorchjob(check.submission.files)
     if multi is None:
         raise open_yet("multi_node")
     if job.claim is None or not (job.claim.worlds or job.claim.odds):
@@ -38,7 +38,7 @@ def test_consistent(check: Check) -> None:
     if job.problems and disagreements(multi, [job.claim])[0]:
         raise open_yet("pytorchjob")  # one slip, one message
     problems, notes = disagreements(multi, [job.claim, *others])
-    more, told = report_disagreements(check.files.get(REPORT), multi)
+    more, told = report_disagreements(check.submission.files.get(REPORT), multi)
     conclude(check, Reading("The launch files", problems + more, notes + told))
 
 
@@ -73,9 +73,9 @@ def azure_claim(check: Check) -> Claim | None:
 
 def azure_reading(check: Check) -> Reading:
     """What the Azure job says: the YAML file, or else the script over an SDK."""
-    reading, path = read_azure(check.files), script_path(check.files)
+    reading, path = read_azure(check.submission.files), script_path(check.submission.files)
     # Who wrote a script leaves the template of the YAML file as it was.
-    if reading is not None and (path is None or readable(check.files[reading.file])):
+    if reading is not None and (path is None or readable(check.submission.files[reading.file])):
         return reading
     if path is None:
         check.fail(
@@ -83,7 +83,7 @@ def azure_reading(check: Check) -> Reading:
             hint="Write a command job of Azure ML's CLI v2: `type: command`, `command`, `code`, `environment`, `compute`.",
         )
     seen = check.run("azure_script", values={"script": path})
-    return read_script(path, seen.ranks[0].values, check.files)
+    return read_script(path, seen.ranks[0].values, check.submission.files)
 
 
 def conclude(check: Check, reading: Reading) -> None:
