@@ -262,3 +262,24 @@ def test_nothing_on_the_way_to_a_verdict_imports_torch() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.split() == ["False", "False"]
+
+
+@pytest.mark.parametrize("name", ["mobilenet_v2", "resnext50_32x4d", "resnet18"])
+def test_a_backward_pass_costs_at_most_two_forward_passes(name: str) -> None:
+    # Grouped convolutions, too: counted too high, honest trainings of small networks would look impossible.
+    model = getattr(models, name)(weights=None)
+    figures = modelmeter.measure(model, (3, 64, 64))
+    least, training = figures["least_macs"], figures["least_training_macs"]
+    assert isinstance(least, int)
+    assert isinstance(training, int)
+    assert 2.5 * least < training <= 3 * least
+
+
+def test_a_transposed_convolution_costs_backward_twice_what_it_costs_forward() -> None:
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 4, 1), torch.nn.ConvTranspose2d(4, 6, 5, stride=2, groups=2)
+    )
+    figures = modelmeter.measure(model, (3, 8, 8))
+    first, second = 3 * 4 * 8 * 8, 4 * 8 * 8 * 3 * 25
+    # The first layer needs no gradient of its input.
+    assert (figures["macs"], figures["least_training_macs"]) == (first + second, 2 * first + 3 * second)
