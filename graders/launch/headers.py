@@ -83,8 +83,10 @@ def read_header(scheduler: Scheduler, text: str) -> Header:
     command: Line | None = None
     for number, raw in enumerate(text.splitlines(), start=1):
         line = Line(number, raw.strip())
-        # A directive begins in the first column; `# SBATCH` and `##SBATCH` are comments like any other.
-        if raw.startswith(scheduler.prefix) and raw[len(scheduler.prefix) :][:1] in ("", " ", "\t"):
+        # A directive begins in the first column; `# SBATCH` and `##SBATCH` are comments like any other. sbatch
+        # needs no blank behind its prefix: it takes `#SBATCH--nodes=2`, and refuses `#SBATCHES`.
+        rest = raw[len(scheduler.prefix) :][:1]
+        if raw.startswith(scheduler.prefix) and (scheduler is SLURM or rest in ("", " ", "\t")):
             (unread if command and scheduler.stops else directives).append(line)
         elif line.text and not line.text.startswith("#") and command is None:
             command = line
@@ -96,16 +98,19 @@ def read_header(scheduler: Scheduler, text: str) -> Header:
         shebang=text.startswith("#!"),
     )
     words: list[str] = []
+    problems: list[str] = []
+    if scheduler is SLURM and "\r\n" in text:
+        problems.append("it has the line ends of Windows, with which sbatch takes no file: save it with LF")
     for line in directives:
-        words += _words(line.text[len(scheduler.prefix) :])
-    return _READERS[scheduler.name](header, words)
-
-
-def _words(text: str) -> list[str]:
-    try:
-        return shlex.split(text, comments=True)
-    except ValueError:  # a quotation mark that is not closed
-        return text.split()
+        try:
+            # A backslash does not join lines here; sbatch drops one at the end.
+            words += shlex.split(line.text[len(scheduler.prefix) :].rstrip("\\"), comments=True)
+        except ValueError:
+            problems.append(
+                f"line {line.number}, `{line.text[:80]}`, has a quotation mark that is not closed"
+            )
+    read = _READERS[scheduler.name](header, words)
+    return replace(read, problems=(*problems, *read.problems))
 
 
 def _integer(text: str) -> int | None:
@@ -118,54 +123,113 @@ SLURM_SHORT: Mapping[str, str] = {
     "N": "nodes", "n": "ntasks", "t": "time", "G": "gpus", "J": "job-name", "o": "output", "e": "error",
     "p": "partition", "A": "account", "c": "cpus-per-task", "C": "constraint", "w": "nodelist", "x": "exclude",
     "a": "array", "d": "dependency", "D": "chdir", "i": "input", "L": "licenses", "M": "clusters", "m": "distribution",
-    "q": "qos", "S": "core-spec", "b": "begin", "B": "extra-node-info", "F": "nodefile",
+    "q": "qos", "S": "core-spec", "b": "begin", "B": "extra-node-info", "F": "nodefile", "k": "no-kill",
 }  # fmt: skip
+# Those that take no value may share a word: `-HN2` is `-H -N2`.
+SLURM_SHORT_FLAGS = "HOQVWhsv"
+# Of every version from 22.05 on; what is an option of a later one only is not refused either.
 SLURM_OPTIONS = (
-    "account acctg-freq array batch bb bbf begin chdir cluster-constraint clusters comment constraint container "
-    "container-id contiguous core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task deadline delay-boot "
-    "dependency distribution error exclude exclusive export export-file extra extra-node-info get-user-env gid "
-    "gpu-bind gpu-freq gpus gpus-per-node gpus-per-socket gpus-per-task gres gres-flags help hint hold ignore-pbs "
-    "input job-name kill-on-invalid-dep licenses mail-type mail-user mcs-label mem mem-bind mem-per-cpu "
-    "mem-per-gpu mincpus network nice no-kill no-requeue nodefile nodelist nodes ntasks ntasks-per-core "
-    "ntasks-per-gpu ntasks-per-node ntasks-per-socket open-mode output overcommit oversubscribe parsable partition "
-    "power prefer priority profile propagate qos quiet reboot requeue reservation resv-ports segment signal "
-    "sockets-per-node spread-job stepmgr switches test-only thread-spec threads-per-core time time-min tmp "
-    "tres-bind tres-per-task uid usage use-min-nodes verbose version wait wait-all-nodes wckey wrap x11"
+    "account acctg-freq array batch bb bbf begin chdir cluster cluster-constraint clusters comment constraint "
+    "container container-id context contiguous core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task "
+    "deadline delay-boot dependency distribution error exclude exclusive export export-file extra extra-node- "
+    "get-user-env gid gpu-bind gpu-freq gpus gpus-per-node gpus-per-socket gpus-per-task gres gres-flags help "
+    "hint hold ignore-pbs info input job-name kill-on-invalid-dep licenses mail-type mail-user mcs-label mem "
+    "mem-bind mem-per-cpu mem-per-gpu mincpus network nice no-kill no-requeue node nodefile nodelist nodes "
+    "ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket ntasks-per-tres open-mode output "
+    "overcommit oversubscribe parsable partition power prefer priority profile propagate qos quiet reboot "
+    "requeue reservation resv-ports segment signal sockets-per-node spread-job stepmgr switches tasks-per- "
+    "test-only thread-spec threads-per-core time time-min tmp tres-bind tres-per-task uid usage use-min- "
+    "verbose version wait wait-all-nodes wckey wrap"
 ).split()
+SLURM_OTHER_NAMES = {"tasks-per-node": "ntasks-per-node", "cluster": "clusters"}
 SLURM_FLAGS = (
-    "contiguous hold ignore-pbs no-requeue overcommit oversubscribe parsable quiet reboot requeue spread-job "
-    "stepmgr test-only use-min-nodes verbose version wait help usage exclusive nice no-kill get-user-env propagate x11"
+    "contiguous help hold ignore-pbs no-requeue overcommit oversubscribe parsable quiet reboot requeue spread-job "
+    "stepmgr test-only usage use-min-nodes verbose version wait"
 ).split()
-SLURM_TIME = re.compile(
-    r"(?P<minutes>\d+)(:(?P<seconds>\d{1,2}))?|(?P<h>\d+):(?P<m>\d{1,2}):(?P<s>\d{1,2})"
-    r"|(?P<days>\d+)-(?P<dh>\d{1,2})(:(?P<dm>\d{1,2})(:(?P<ds>\d{1,2}))?)?"
-)
+# They take a value only behind `=`.
+SLURM_WITH_OR_WITHOUT = "exclusive get-user-env nice no-kill propagate".split()
+SLURM_TIME = re.compile(r"\d+(:\d+){0,2}|\d+-(\d+(:\d+){0,2})?")
+SLURM_NO_LIMIT = re.compile(r"[0:-]+|UNLIMITED|INFINITE", re.IGNORECASE)
+_MEMORY = re.compile(r"\d+([KMGT]B?)?", re.IGNORECASE)
+SLURM_VALUES: Mapping[str, tuple[re.Pattern[str], str]] = {
+    "cpus-per-task": (re.compile(r"\+?0*[1-9]\d*"), "a number from 1"),
+    "mem": (_MEMORY, "a size such as 16G"),
+    "mem-per-cpu": (_MEMORY, "a size such as 4G"),
+    "mem-per-gpu": (_MEMORY, "a size such as 16G"),
+    "mail-type": (
+        re.compile(
+            r"((NONE|BEGIN|END|FAIL|REQUEUE|ALL|INVALID_DEPEND|STAGE_OUT|ARRAY_TASKS|TIME_LIMIT(_[589]0)?)(,|$))+",
+            re.IGNORECASE,
+        ),
+        "BEGIN, END, FAIL, ALL, or several of these with commas between",
+    ),
+    "open-mode": (re.compile(r"a|append|t|truncate", re.IGNORECASE), "append or truncate"),
+}
 
 
 def _slurm(header: Header, words: Sequence[str]) -> Header:
     options, problems = _slurm_options(words)
-    nodes = _slurm_count(options, "nodes", problems)
+    remarks: list[str] = []
+    asked = _slurm_nodes(options, problems)
     tasks = _slurm_count(options, "ntasks", problems)
     per_node = _slurm_count(options, "ntasks-per-node", problems)
-    count = nodes or (-(-tasks // per_node) if tasks and per_node else 1)
-    if per_node is None and tasks is not None:
-        per_node = -(-tasks // count)
-    gpus = _slurm_gpus(options, count, per_node or 1, tasks, problems)
+    per_gpu = _slurm_count(options, "ntasks-per-gpu", problems)
+    gpus = {name: _slurm_gpus(options, name, problems) for name in SLURM_GPU_OPTIONS}
+    each, total = gpus["gres"] if gpus["gres"] is not None else gpus["gpus-per-node"], gpus["gpus"]
+    each_task = gpus["gpus-per-task"]
+    nodes = asked or (
+        -(-tasks // per_node) if tasks and per_node else -(-total // each) if total and each else 1
+    )
+    if asked and tasks and tasks < asked:
+        nodes = tasks
+        remarks.append(
+            f"`--ntasks={tasks}` is less than `--nodes={asked}`: sbatch takes only {tasks} of them."
+        )
+    if asked and tasks and per_node and tasks > asked * per_node:
+        problems.append(f"{tasks} tasks do not fit on {asked} nodes with {per_node} on each")
+    if total and each and total != each * nodes:
+        problems.append(
+            f"`--gpus={options['gpus']}` counts the GPUs of all nodes, and {each} on each of {nodes} are {each * nodes}"
+        )
+    if per_node and per_gpu:
+        problems.append("sbatch takes --ntasks-per-node or --ntasks-per-gpu, not both")
+    if each_task and not (tasks or asked or per_node or total or each):
+        problems.append("`--gpus-per-task` needs --ntasks beside it")
+    if each and each_task and each % each_task:
+        problems.append(f"{each} GPUs on a node do not share out over tasks with {each_task} each")
+    if total is None and each is not None:
+        total = each * nodes
+    if tasks is None and per_node is None and total:
+        tasks = (total // each_task if each_task else total * (per_gpu or 0)) or None
+    started = tasks or (nodes * per_node if per_node else nodes)
+    if total is None:
+        total = started * each_task if each_task else started // per_gpu if per_gpu else None
+    elif gpus["gpus"] and each_task and total != each_task * started:
+        problems.append(
+            f"`--gpus={options['gpus']}` does not fit `--gpus-per-task={options['gpus-per-task']}` "
+            f"of {started} task{'s' * (started != 1)}"
+        )
+    if total and total % nodes:
+        problems.append(f"{total} GPUs do not share out evenly over {nodes} nodes")
+    if tasks is not None:
+        # With both, --ntasks-per-node is only the most that one node may have.
+        per_node = min(per_node or tasks, -(-tasks // nodes))
     walltime = options.get("time")
-    if walltime is not None and not SLURM_TIME.fullmatch(walltime):
+    if walltime is not None and SLURM_NO_LIMIT.fullmatch(walltime):
+        problems.append(f"`--time={walltime}` asks for no limit at all")
+    elif walltime is not None and not SLURM_TIME.fullmatch(walltime):
         problems.append(
             f"`--time={walltime}` is no time that sbatch reads; it takes minutes, minutes:seconds, "
             "hours:minutes:seconds, days-hours, and days-hours:minutes:seconds"
         )
-    elif walltime is not None and not re.search(r"[1-9]", walltime):
-        problems.append(f"`--time={walltime}` asks for no limit at all")
     return replace(
         header,
-        nodes=count,
+        nodes=nodes,
         tasks_per_node=per_node,
-        gpus_per_node=gpus,
+        gpus_per_node=total // nodes if total else None,
         walltime=walltime,
         problems=tuple(problems),
+        remarks=tuple(remarks),
     )
 
 
@@ -176,6 +240,9 @@ def _slurm_options(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     while at < len(words):
         word = words[at]
         at += 1
+        if word == "--":
+            problems += [f"`{left}` stands behind `--`, where sbatch takes no option" for left in words[at:]]
+            break
         if word.startswith("--"):
             given, equals, value = word[2:].partition("=")
             name = _slurm_name(given)
@@ -185,77 +252,99 @@ def _slurm_options(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
                     f"sbatch has no option `--{given}`" + (f"; is it --{near[0]}?" if near else "")
                 )
                 continue
+            if equals and name in SLURM_FLAGS and name not in SLURM_WITH_OR_WITHOUT:
+                problems.append(f"`--{name}` takes no value, and `{word}` gives it one")
         elif word.startswith("-") and len(word) > 1:
-            name, equals, value = SLURM_SHORT.get(word[1], ""), "", word[2:]
-            if not name:
+            letters = word[1:].lstrip(SLURM_SHORT_FLAGS)
+            if not letters:
+                continue
+            name, equals, value = SLURM_SHORT.get(letters[0]), "", letters[1:]
+            if name is None:
+                problems.append(f"sbatch has no option `-{letters[0]}`")
                 continue
         else:
             problems.append(f"`{word}` stands alone: sbatch takes it for no option")
             continue
-        if not equals and not value and name not in SLURM_FLAGS and at < len(words):
+        if not equals and not value and name not in SLURM_FLAGS and name not in SLURM_WITH_OR_WITHOUT:
+            if at == len(words):
+                problems.append(f"`{word}` is without its value")
+                break
             value = words[at]
             at += 1
         found[name] = value
+    for name, (pattern, wanted) in SLURM_VALUES.items():
+        if name in found and not pattern.fullmatch(found[name]):
+            problems.append(f"`--{name}={found[name]}` should be {wanted}")
     return found, problems
 
 
 def _slurm_name(given: str) -> str | None:
     """The option of this name, or the only one that begins like that, as getopt takes it."""
-    if given in SLURM_OPTIONS:
-        return given
-    begun = [name for name in SLURM_OPTIONS if name.startswith(given)] if given else []
-    return begun[0] if len(begun) == 1 else None
+    if given not in SLURM_OPTIONS:
+        begun = [name for name in SLURM_OPTIONS if name.startswith(given)] if given else []
+        if len(begun) != 1:
+            return None
+        given = begun[0]
+    return SLURM_OTHER_NAMES.get(given, given)
 
 
 def _slurm_count(options: Mapping[str, str], name: str, problems: list[str]) -> int | None:
     text = options.get(name)
-    if text is None:
-        return None
-    # A range of nodes: at least and at most so many.
-    value = _integer(text.rpartition("-")[2]) if name == "nodes" else _integer(text)
+    return None if text is None else _slurm_number(text, f"--{name}={text}", problems)
+
+
+def _slurm_number(text: str, option: str, problems: list[str]) -> int | None:
+    value = _integer(text.removeprefix("+"))
     if not value:
         variable = " (a variable is not filled in here: sbatch reads these lines, not the shell)"
-        problems.append(f"`--{name}={text}` is no number{variable if '$' in text else ''}")
+        problems.append(f"`{option}` is no number{variable if '$' in text else ''}")
     return value or None
 
 
-def _slurm_gpus(
-    options: Mapping[str, str], nodes: int, tasks_per_node: int, tasks: int | None, problems: list[str]
-) -> int | None:
-    if "gres" in options:
-        for item in options["gres"].split(","):
-            words = item.partition("(")[0].removeprefix("gres/").replace("=", ":").split(":")
-            if words[0] == "gpu":
-                return _slurm_gpu_count("gres", words[1:], problems)
-        if re.search(r"gpu", options["gres"], re.IGNORECASE):
-            problems.append(f"`--gres={options['gres']}` is written gpu:2 or gpu:TYPE:2")
-    for name, per_node in (
-        ("gpus-per-node", 1.0),
-        ("gpus", 1 / nodes),
-        ("gpus-per-task", float(tasks_per_node)),
-    ):
-        if name not in options:
-            continue
-        total = 0
-        for item in options[name].split(","):
-            total += _slurm_gpu_count(name, item.split(":"), problems) or 0
-        if name == "gpus-per-task" and tasks is not None:
-            return total * tasks // nodes
-        if name == "gpus" and total % nodes:
-            problems.append(f"`--gpus={options[name]}` does not share out evenly over {nodes} nodes")
-        return int(total * per_node + 1e-9) or None
-    return None
-
-
-def _slurm_gpu_count(name: str, words: Sequence[str], problems: list[str]) -> int | None:
-    """The number in `2`, `a100:2`, `a100` (one) or nothing (one)."""
-    text = words[-1] if words else ""
-    if words and (value := _integer(text)) is not None:
-        return value
-    if "$" in text:
-        problems.append(f"`--{name}` holds a variable: sbatch reads these lines, not the shell")
+def _slurm_nodes(options: Mapping[str, str], problems: list[str]) -> int | None:
+    """The most of a range: sbatch gives so many where it can."""
+    text = options.get("nodes")
+    if text is None:
         return None
-    return 1
+    least, dash, most = text.rpartition("-")
+    value = _slurm_number(most, f"--nodes={text}", problems)
+    if value and dash and least and (_integer(least) is None or int(least) > value):
+        problems.append(f"`--nodes={text}` is no range from the least to the most")
+    return value
+
+
+# What they count: the GPUs of each node, of the whole job, of each task.
+SLURM_GPU_OPTIONS = ("gres", "gpus-per-node", "gpus", "gpus-per-task")
+SLURM_GPUS = re.compile(r"(?:[A-Za-z0-9][\w.-]*:)?(?P<count>\d+)|[A-Za-z0-9][\w.-]*")
+
+
+def _slurm_gpus(options: Mapping[str, str], name: str, problems: list[str]) -> int | None:
+    """How many GPUs one option asks for; None where it does not speak of GPUs or cannot be read."""
+    text = options.get(name)
+    if text is None:
+        return None
+    if "$" in text:
+        problems.append(f"`--{name}={text}` holds a variable: sbatch reads these lines, not the shell")
+        return None
+    # `gpu:2`, `a100:2`, `a100` (one) and, as a resource, `gpu` (one). Later versions write gres/gpu=2 as well.
+    items = [
+        item.removeprefix("gres/").removeprefix("gres:").replace("=", ":") for item in text.split(",") if item
+    ]
+    if name == "gres":
+        pairs = [item.partition(":") for item in items]
+        items = [rest if colon else "1" for kind, colon, rest in pairs if kind == "gpu"]
+        wrong = not pairs or (not items and re.search("gpu", text, re.IGNORECASE))
+    else:
+        wrong = not items or any(re.match("gpu(:|$)", item) for item in items)
+    counts = [SLURM_GPUS.fullmatch(item) for item in items]
+    kinds = {":" in item or not item.isdigit() for item in items}
+    if wrong or None in counts or len(kinds) > 1:
+        written = "gpu:2 or gpu:TYPE:2" if name == "gres" else "2 or TYPE:2"
+        problems.append(f"`--{name}={text}` is written {written}")
+        return None
+    numbers = [_integer(match["count"] or "1") or 0 for match in counts if match]
+    # A resource that is named twice counts once.
+    return (numbers[0] if name == "gres" else sum(numbers)) if numbers else None
 
 
 # PBS

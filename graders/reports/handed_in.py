@@ -11,6 +11,7 @@ from pathlib import Path
 from lockstep.jsontext import Json
 from lockstep.reports import format as report_format
 from lockstep.reports.document import Report, document
+from lockstep.reports.known import known_tables
 from lockstep.reports.rule import Facts
 from lockstep.submission import Submission
 
@@ -88,13 +89,15 @@ def facts(handed_in: HandedIn, submission: Submission) -> Facts:
     """What is known of a report without running anything. No nonce was issued for it."""
     wanted = handed_in.wanted
     reference = _reference(wanted.name)
-    copied = reference is not None and not _is_the_reference(wanted.script, submission)
+    # The reference itself is no copy of its readings.
+    foreign = reference is not None and not _is_the_reference(wanted.script, submission)
+    readings = [tuple(run.wall.text for run in reference.runs)] if reference and foreign else []
     return Facts(
         code_sha256=_hashes(wanted.script, submission),
         files=Beside(submission.files, posixpath.dirname(handed_in.path)),
         least_runs=wanted.least_runs,
         reference=reference,
-        known_tables=(tuple(run.wall.text for run in reference.runs),) if reference and copied else (),
+        known_tables=(*known_tables(), *readings),
     )
 
 
