@@ -131,15 +131,15 @@ SLURM_SHORT_FLAGS = "HOQVWhsv"
 SLURM_OPTIONS = (
     "account acctg-freq array batch bb bbf begin chdir cluster cluster-constraint clusters comment constraint "
     "container container-id context contiguous core-spec cores-per-socket cpu-freq cpus-per-gpu cpus-per-task "
-    "deadline delay-boot dependency distribution error exclude exclusive export export-file extra extra-node- "
-    "get-user-env gid gpu-bind gpu-freq gpus gpus-per-node gpus-per-socket gpus-per-task gres gres-flags help "
-    "hint hold ignore-pbs info input job-name kill-on-invalid-dep licenses mail-type mail-user mcs-label mem "
-    "mem-bind mem-per-cpu mem-per-gpu mincpus network nice no-kill no-requeue node nodefile nodelist nodes "
-    "ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket ntasks-per-tres open-mode output "
-    "overcommit oversubscribe parsable partition power prefer priority profile propagate qos quiet reboot "
-    "requeue reservation resv-ports segment signal sockets-per-node spread-job stepmgr switches tasks-per- "
-    "test-only thread-spec threads-per-core time time-min tmp tres-bind tres-per-task uid usage use-min- "
-    "verbose version wait wait-all-nodes wckey wrap"
+    "deadline delay-boot dependency distribution error exclude exclusive export export-file extra "
+    "extra-node-info get-user-env gid gpu-bind gpu-freq gpus gpus-per-node gpus-per-socket gpus-per-task gres "
+    "gres-flags help hint hold ignore-pbs input job-name kill-on-invalid-dep licenses mail-type mail-user "
+    "mcs-label mem mem-bind mem-per-cpu mem-per-gpu mincpus network nice no-kill no-requeue nodefile nodelist "
+    "nodes ntasks ntasks-per-core ntasks-per-gpu ntasks-per-node ntasks-per-socket ntasks-per-tres open-mode "
+    "output overcommit oversubscribe parsable partition power prefer priority profile propagate qos quiet "
+    "reboot requeue reservation resv-ports segment signal sockets-per-node spread-job stepmgr switches "
+    "tasks-per-node test-only thread-spec threads-per-core time time-min tmp tres-bind tres-per-task uid "
+    "usage use-min-nodes verbose version wait wait-all-nodes wckey wrap"
 ).split()
 SLURM_OTHER_NAMES = {"tasks-per-node": "ntasks-per-node", "cluster": "clusters"}
 SLURM_FLAGS = (
@@ -214,20 +214,12 @@ def _slurm(header: Header, words: Sequence[str]) -> Header:
     if tasks is not None:
         # With both, --ntasks-per-node is only the most that one node may have.
         per_node = min(per_node or tasks, -(-tasks // nodes))
-    walltime = options.get("time")
-    if walltime is not None and SLURM_NO_LIMIT.fullmatch(walltime):
-        problems.append(f"`--time={walltime}` asks for no limit at all")
-    elif walltime is not None and not SLURM_TIME.fullmatch(walltime):
-        problems.append(
-            f"`--time={walltime}` is no time that sbatch reads; it takes minutes, minutes:seconds, "
-            "hours:minutes:seconds, days-hours, and days-hours:minutes:seconds"
-        )
     return replace(
         header,
         nodes=nodes,
         tasks_per_node=per_node,
         gpus_per_node=total // nodes if total else None,
-        walltime=walltime,
+        walltime=_slurm_time(options, problems),
         problems=tuple(problems),
         remarks=tuple(remarks),
     )
@@ -311,6 +303,18 @@ def _slurm_nodes(options: Mapping[str, str], problems: list[str]) -> int | None:
     if value and dash and least and (_integer(least) is None or int(least) > value):
         problems.append(f"`--nodes={text}` is no range from the least to the most")
     return value
+
+
+def _slurm_time(options: Mapping[str, str], problems: list[str]) -> str | None:
+    text = options.get("time")
+    if text is not None and SLURM_NO_LIMIT.fullmatch(text):
+        problems.append(f"`--time={text}` asks for no limit at all")
+    elif text is not None and not SLURM_TIME.fullmatch(text):
+        problems.append(
+            f"`--time={text}` is no time that sbatch reads; it takes minutes, minutes:seconds, "
+            "hours:minutes:seconds, days-hours, and days-hours:minutes:seconds"
+        )
+    return text
 
 
 # What they count: the GPUs of each node, of the whole job, of each task.
