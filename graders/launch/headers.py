@@ -177,9 +177,14 @@ def _slurm(header: Header, words: Sequence[str]) -> Header:
     gpus = {name: _slurm_gpus(options, name, problems) for name in SLURM_GPU_OPTIONS}
     each, total = gpus["gres"] if gpus["gres"] is not None else gpus["gpus-per-node"], gpus["gpus"]
     each_task = gpus["gpus-per-task"]
-    nodes = asked or (
-        -(-tasks // per_node) if tasks and per_node else -(-total // each) if total and each else 1
-    )
+    needed = total or (tasks or 0) * (each_task or 0) or (-(-tasks // per_gpu) if tasks and per_gpu else 0)
+    if asked:
+        nodes = asked
+    elif tasks and per_node:
+        nodes = -(-tasks // per_node)
+    else:
+        # How many nodes with that many GPUs each hold all that are needed.
+        nodes = -(-needed // each) if needed and each else 1
     if asked and tasks and tasks < asked:
         nodes = tasks
         remarks.append(
@@ -191,9 +196,11 @@ def _slurm(header: Header, words: Sequence[str]) -> Header:
         problems.append(
             f"`--gpus={options['gpus']}` counts the GPUs of all nodes, and {each} on each of {nodes} are {each * nodes}"
         )
-    if per_node and per_gpu:
-        problems.append("sbatch takes --ntasks-per-node or --ntasks-per-gpu, not both")
-    if each_task and not (tasks or asked or per_node or total or each):
+    if per_gpu and (per_node or each_task):
+        other = "--ntasks-per-node" if per_node else "--gpus-per-task"
+        problems.append(f"sbatch takes --ntasks-per-gpu or {other}, not both")
+    fits = bool(per_node and each_task) and each in (None, (per_node or 0) * (each_task or 0))
+    if each_task and not (tasks or asked or total or fits):
         problems.append("`--gpus-per-task` needs --ntasks beside it")
     if each and each_task and each % each_task:
         problems.append(f"{each} GPUs on a node do not share out over tasks with {each_task} each")
