@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 # Test processes at a time. Each holds a sandbox with a warm torch: about 400 MB.
 JOBS ?= 2
 
-.PHONY: help setup demo test lint format bench soak template reports rules clean
+.PHONY: help setup demo test lint format bench soak slurm template reports rules clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -31,6 +31,10 @@ bench: setup ## measure, and write docs/benchmarks.md
 
 soak: setup ## the same submission graded 50 times: 50 equal verdicts
 	@$(PYTHON) -m pytest tests -m slow
+
+slurm: setup ## launch files put to a real sbatch (installs Debian's slurm)
+	@scripts/slurm.sh
+	@$(PYTHON) -m pytest tests -m slurm
 
 template: setup ## cut student_template/ out of reference/
 	@$(PYTHON) -m lockstep.template
