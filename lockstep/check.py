@@ -57,6 +57,7 @@ class Check:
         self._notes: list[str] = []
         self._remarks: dict[str, None] = {}
         self._reviews: list[Review] = []
+        self._cpu_seconds: float | None = 0.0
         self.rng = _generator(setting.seed, exercise.id, spec.id)
 
     @property
@@ -103,6 +104,16 @@ class Check:
     def reviews(self) -> tuple[Review, ...]:
         """The answers that a person is to mark."""
         return tuple(self._reviews)
+
+    @property
+    def cpu_seconds(self) -> float | None:
+        """What the check has computed, its judge and its runs together; None where nothing counts the runs'."""
+        return self._cpu_seconds
+
+    def count_cpu(self, seconds: float | None) -> None:
+        """Add CPU time that was spent on this check; None where it is not known."""
+        before = self._cpu_seconds
+        self._cpu_seconds = None if before is None or seconds is None else before + seconds
 
     def again(self) -> None:
         """Start over with the same inputs, after a fault of the grader's own."""
@@ -160,6 +171,7 @@ class Check:
             server=self._exercise.server,
         )
         outcome = self._setting.box.run(spec)
+        self.count_cpu(outcome.cpu_seconds)
         self._remarks |= dict.fromkeys(remarks(outcome, self._setting.submission))
         problem = explain.problem(outcome, limits, self._setting.submission) if expect else None
         if problem is not None:

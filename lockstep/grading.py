@@ -42,7 +42,11 @@ def default_graders() -> Path:
 
 @dataclass(frozen=True)
 class Options:
-    """What to grade and how. `seed=None` draws a secret one; no exercises or checks means all of them."""
+    """What to grade and how. `seed=None` draws a secret one; no exercises or checks means all of them.
+
+    `done` are checks, with their exercises, that were made before, by a grading that was cut off: they are not made
+    again, count for those that build on them, and are part of the result.
+    """
 
     submission: Path
     exercises: tuple[str, ...] = ()
@@ -52,6 +56,7 @@ class Options:
     device: str = "cpu"
     self_check: bool = False
     world_sizes: tuple[int, ...] = (2, 3, 4)
+    done: tuple[tuple[str, CheckResult], ...] = ()
     graders: Path = field(default_factory=default_graders)
 
 
@@ -172,6 +177,7 @@ class Bridge:
     def __init__(self, options: Options, events: Events, box: Box | None = None) -> None:
         self.box = box
         self.self_check = options.self_check
+        self.done = options.done
         self.result: Result | None = None
         self.problem: str | None = None
         self._events = events

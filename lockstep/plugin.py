@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import secrets
 import sys
-from collections.abc import Generator, Iterator
+import time
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -112,6 +113,7 @@ class _Grading:
         self._spoiled: dict[str, str] = {}
         self._remarked: set[tuple[str, str]] = set()
         self._results: dict[tuple[str, str], CheckResult] = {}
+        self._taken_over: list[tuple[str, CheckResult]] = []
         self._result: Result | None = None
         self._started = False
         if not self._coordinates and not config.option.collectonly:
@@ -223,11 +225,32 @@ class _Grading:
         if checks := set(config.getoption("check")):
             self._insist_on_known(checks)
             kept = [entry for entry in kept if _check_id(entry[1]) in checks]
+        self._take_over(getattr(self._events, "done", ()))
+        kept = [
+            entry for entry in kept if (entry[1].path.parent.name, _check_id(entry[1])) not in self._results
+        ]
         chosen = {id(item) for _, item in kept}
         config.hook.pytest_deselected(items=[item for item in items if id(item) not in chosen])
         items[:] = [item for _, item in sorted(kept, key=lambda entry: entry[0])]
         if self._worker is None and not self._coordinates:
             self._announce(len(items))
+
+    def _take_over(self, done: Sequence[tuple[str, CheckResult]]) -> None:
+        """Count checks that were made before as if they had just ended."""
+        for name, result in done:
+            exercise = self._exercises.get(name)
+            if exercise is not None and result.id in {spec.id for spec in exercise.checks}:
+                self._results[name, result.id] = result
+                self._taken_over.append((name, result))
+                self._note_end(name, result)
+
+    def _note_end(self, exercise: str, result: CheckResult) -> None:
+        key = (exercise, result.id)
+        self._ended.add(key)
+        if result.verdict is Verdict.PASSED:
+            self._full.add(key)
+        if result.spoils:
+            self._spoiled[exercise] = result.id
 
     def _insist_on_all(
         self, kept: list[tuple[tuple[int, str, int], pytest.Item]], config: pytest.Config
@@ -301,15 +324,14 @@ class _Grading:
                 f"Not looked at, because it would only fail as {spoiler} did.", f"Mend {spoiler} first."
             )
         arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+        begun = time.process_time()
         try:
             pyfuncitem.obj(**arguments)
         except GraderFault:
             check.again()
             pyfuncitem.obj(**arguments)
-        except CheckEnded as ended:
-            if ended.spoils:
-                self._spoiled[exercise.id] = check.id
-            raise
+        finally:
+            check.count_cpu(time.process_time() - begun)
         return True
 
     @pytest.hookimpl(wrapper=True)
@@ -326,11 +348,12 @@ class _Grading:
         notes = [*check.notes, *self._new_remarks(exercise, check)] if check is not None else []
         result = _judged(_spec(item, exercise), error, " ".join(notes), call.duration)
         if check is not None:
-            result = replace(result, reviews=tuple(_harmless(review) for review in check.reviews))
-        key = (exercise.id, result.id)
-        self._ended.add(key)
-        if result.verdict is Verdict.PASSED:
-            self._full.add(key)
+            result = replace(
+                result,
+                reviews=tuple(_harmless(review) for review in check.reviews),
+                cpu_seconds=check.cpu_seconds,
+            )
+        self._note_end(exercise.id, result)
         report.user_properties.append((PROPERTY, json.dumps({"exercise": exercise.id, **_as_json(result)})))
         if isinstance(error, CheckEnded):
             text = f"{result.verdict}: {result.message}\n{result.hint}".rstrip()
@@ -342,9 +365,17 @@ class _Grading:
 
     def _new_remarks(self, exercise: Exercise, check: Check) -> list[str]:
         """What is worth saying once in an exercise, and has not been said yet."""
-        new = [text for text in check.remarks if (exercise.id, text) not in self._remarked]
+        new = [
+            text
+            for text in check.remarks
+            if (exercise.id, text) not in self._remarked and not self._taken_over_says(exercise.id, text)
+        ]
         self._remarked |= {(exercise.id, text) for text in (*new, *check.notes)}
         return [text for text in new if text not in check.notes]
+
+    def _taken_over_says(self, exercise: str, text: str) -> bool:
+        """Whether a check that was made before already told the student so."""
+        return any(name == exercise and safe(text) in result.message for name, result in self._taken_over)
 
     # Reporting
 
@@ -414,13 +445,15 @@ def _spec(item: pytest.Item, exercise: Exercise) -> CheckSpec:
 
 def _judged(spec: CheckSpec, error: BaseException | None, notes: str, seconds: float) -> CheckResult:
     if error is None:
-        return CheckResult(spec.id, Verdict.PASSED, spec.points, spec.points, notes, "", seconds)
+        return CheckResult(spec.id, Verdict.PASSED, spec.points, spec.points, safe(notes), "", seconds)
     if not isinstance(error, CheckEnded):
         return CheckResult(spec.id, Verdict.FAULT, 0.0, spec.points, FAULT_MESSAGE, FAULT_HINT, seconds)
     points = min(max(error.points, 0.0), spec.points)
     # What a student's code had a hand in is made harmless here, before it reaches a file or a terminal.
     message, hint = safe(f"{error.feedback.message} {notes}".strip()), safe(error.feedback.hint)
-    return CheckResult(spec.id, error.verdict, points, spec.points, message, hint, seconds)
+    return CheckResult(
+        spec.id, error.verdict, points, spec.points, message, hint, seconds, spoils=error.spoils
+    )
 
 
 def _harmless(review: Review) -> Review:

@@ -41,6 +41,8 @@ class CheckResult:
     """How one check ended. `seconds` is wall time; `points` of `max_points` were earned.
 
     `reviews` are answers that the check found and a person marks; their points are not among `points`.
+    `cpu_seconds` is what the check computed, judge and sandbox together, where the machine counts that.
+    `spoils` says that the exercise's other checks would only fail of the same cause and were not made.
     """
 
     id: str
@@ -51,6 +53,8 @@ class CheckResult:
     hint: str = ""
     seconds: float = 0.0
     reviews: tuple[Review, ...] = ()
+    cpu_seconds: float | None = None
+    spoils: bool = False
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ install_packages() {
     local attempt
     for attempt in 1 2 3; do
         # Without compiled files every import of torch takes 3.5 s instead of 1.4 s.
-        VIRTUAL_ENV=.venv "$uv" pip install --compile-bytecode --editable '.[dev]' && return
+        VIRTUAL_ENV=.venv "$uv" pip install --compile-bytecode --editable '.[cluster,postgresql,dev]' && return
         [ "$attempt" = 3 ] || say "the installation did not finish; trying again"
     done
     die "the packages of pyproject.toml could not be installed; what uv printed above says why."

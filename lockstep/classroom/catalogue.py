@@ -1,0 +1,56 @@
+"""The exercises and checks of a class by their titles, for pages and tables; kept with the grades they explain."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lockstep.exercise import Exercise
+
+
+@dataclass(frozen=True)
+class CheckTitle:
+    """One check: its id, the sentence that says what it asks for, and its points."""
+
+    id: str
+    title: str
+    max_points: float
+
+
+@dataclass(frozen=True)
+class ExerciseTitle:
+    """One exercise: its id, its title, and its checks in the order of its exercise.toml."""
+
+    id: str
+    title: str
+    checks: tuple[CheckTitle, ...]
+
+    @property
+    def max_points(self) -> float:
+        """Points that its checks can give."""
+        return sum(check.max_points for check in self.checks)
+
+
+def catalogue(exercises: Sequence[Exercise]) -> tuple[ExerciseTitle, ...]:
+    """Titles of these exercises. A check's is the first line of its judge's docstring, read and never run."""
+    return tuple(
+        ExerciseTitle(
+            exercise.id,
+            exercise.title,
+            tuple(CheckTitle(check.id, titles.get(check.id, ""), check.points) for check in exercise.checks),
+        )
+        for exercise in exercises
+        for titles in [_docstrings(exercise.folder)]
+    )
+
+
+def _docstrings(folder: Path) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    for path in sorted(folder.glob("test_*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
+                lines = (ast.get_docstring(node) or "").splitlines()
+                found[node.name.removeprefix("test_")] = lines[0] if lines else ""
+    return found

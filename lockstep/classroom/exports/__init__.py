@@ -1,0 +1,1 @@
+"""What leaves the gradebook for other programs: tables, learning platforms, continuous integration."""

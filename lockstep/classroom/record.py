@@ -1,0 +1,155 @@
+"""One student as gradebook, exports and pages see them: what was graded, what people said, what it comes to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from lockstep.classroom.latepolicy import LatePolicy
+from lockstep.classroom.people import Student
+from lockstep.result import CheckResult, ExerciseResult, Review
+from lockstep.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Override:
+    """What a person decided about a check, or with an empty `check` about an exercise as a whole.
+
+    `points` replace those earned; None leaves them and adds only the comment.
+    """
+
+    exercise: str
+    check: str
+    points: float | None
+    comment: str
+    by: str
+    at: str
+
+
+@dataclass(frozen=True)
+class Mark:
+    """The points a person gave for a written answer; None where they only commented."""
+
+    exercise: str
+    question: str
+    points: float | None
+    comment: str
+    by: str
+    at: str
+
+
+@dataclass(frozen=True)
+class Flag:
+    """Something that a person should look at. `kind` is a short stable word, `subject` what it is about.
+
+    `others` are ids of the students it concerns as well. A flag never costs points.
+    """
+
+    kind: str
+    subject: str
+    detail: str
+    others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One grading of one hand-in. `seed` and `versions` replay it; times are UTC in ISO 8601."""
+
+    id: int
+    digest: str
+    seed: int
+    state: str
+    versions: Mapping[str, str]
+    node: str
+    started_at: str
+    ended_at: str | None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Record:
+    """All there is to say about one student. `attempt` is None where nothing was graded, and `problem` says why.
+
+    `exercises` hold verdicts and points as the graders gave them; what people changed is in `overrides` and
+    `marks`. Every text may be the student's: untrusted.
+    """
+
+    student: Student
+    label: str = ""
+    late_days: float | None = None
+    attempt: Attempt | None = None
+    exercises: tuple[ExerciseResult, ...] = ()
+    overrides: tuple[Override, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    flags: tuple[Flag, ...] = ()
+    notes: tuple[str, ...] = ()
+    problem: str = ""
+    policy: LatePolicy = field(default_factory=LatePolicy)
+
+    @property
+    def raw_points(self) -> float:
+        """Points before the late penalty: the graders', with a person's overrides and marks laid over them."""
+        return sum(self.points_of(exercise) for exercise in self.exercises)
+
+    @property
+    def max_points(self) -> float:
+        """Points that can be earned, those of answers that a person marks among them."""
+        return sum(self.max_points_of(exercise) for exercise in self.exercises)
+
+    @property
+    def penalty(self) -> float:
+        """Points taken off for being late."""
+        return self.policy.penalty(self.raw_points, self.late_days, self.student.extra_days)
+
+    @property
+    def final_points(self) -> float:
+        """What counts: raw points less the penalty."""
+        return self.raw_points - self.penalty
+
+    @property
+    def handed_in(self) -> bool:
+        """Whether anything came in for this student."""
+        return bool(self.label)
+
+    @property
+    def waiting_reviews(self) -> int:
+        """Answers that nobody has marked yet."""
+        return sum(review.waits for exercise in self.exercises for review in self.reviews_of(exercise))
+
+    def points_of(self, exercise: ExerciseResult) -> float:
+        """Points of one exercise, what people decided included."""
+        whole = self.override_of(exercise.id)
+        if whole is not None and whole.points is not None:
+            return whole.points
+        graded = sum(self.points_of_check(exercise.id, check) for check in exercise.checks)
+        return graded + sum(review.points or 0.0 for review in self.reviews_of(exercise))
+
+    def max_points_of(self, exercise: ExerciseResult) -> float:
+        """Points that can be earned in one exercise, by checks and by answers."""
+        return exercise.max_points + sum(review.max_points for review in exercise.reviews)
+
+    def points_of_check(self, exercise: str, check: CheckResult) -> float:
+        """Points of one check, an override included."""
+        override = self.override_of(exercise, check.id)
+        return check.points if override is None or override.points is None else override.points
+
+    def override_of(self, exercise: str, check: str = "") -> Override | None:
+        """What a person decided about a check, or about the exercise as a whole."""
+        found = (item for item in self.overrides if (item.exercise, item.check) == (exercise, check))
+        return next(found, None)
+
+    def reviews_of(self, exercise: ExerciseResult) -> tuple[Review, ...]:
+        """The exercise's written answers with the points and comments that people gave."""
+        return tuple(self._marked(exercise.id, review) for review in exercise.reviews)
+
+    def verdicts(self) -> Mapping[tuple[str, str], Verdict]:
+        """How each check ended, by (exercise, check)."""
+        return {
+            (exercise.id, check.id): check.verdict for exercise in self.exercises for check in exercise.checks
+        }
+
+    def _marked(self, exercise: str, review: Review) -> Review:
+        for mark in self.marks:
+            if (mark.exercise, mark.question) == (exercise, review.question):
+                return replace(review, points=mark.points, comment=mark.comment)
+        return review
