@@ -1,0 +1,24 @@
+"""Writes a file whole or not at all: whoever reads it never sees half of it, whatever is killed meanwhile."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write `content` to `path`, replacing what was there. Raises OSError where that cannot be done."""
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)  # /dev/stdout, a named pipe: written into, never replaced
+        return
+    target = path.resolve()  # a link stays a link
+    handle, unfinished = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.chmod(unfinished, 0o644)
+        os.replace(unfinished, target)
+    except BaseException:
+        Path(unfinished).unlink(missing_ok=True)
+        raise
