@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.hostile import HOSTILE, Hostile, laced
 from lockstep.sandbox.box import Box
 from lockstep.verdict import Verdict
 from tests.attack_corpus import FOLDER, grade
@@ -20,74 +21,23 @@ EXERCISE = "lfw_dataset"
 # In this order; only `length` calls `__len__`, which is where the hostile code stands.
 CHECKS = ["constructs", "length", "transform_applied"]
 
-IGNORE_SIGNALS = """
-import signal, time
-for number in set(range(1, 65)) - {9, 19, 32, 33}:
-    signal.signal(number, signal.SIG_IGN)
-while True:
-    time.sleep(1)
-"""
-DAEMON = """
-import os, time
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:
-        time.sleep(600)
-    os._exit(0)
-"""
-FORK_BOMB = """
-import os
-while True:
-    try:
-        os.fork()
-    except OSError:
-        pass
-"""
-FULL_DISK = """
-with open("big", "wb") as file:
-    while True:
-        file.write(bytes(1 << 20))
-"""
 
-
-@pytest.mark.parametrize(
-    ("code", "verdict", "words"),
-    [
-        ("import os; os._exit(0)", Verdict.CRASHED, "exit status 0"),
-        ("import ctypes; ctypes.string_at(0)", Verdict.CRASHED, "segmentation fault"),
-        ("import os; os.abort()", Verdict.CRASHED, "abort"),
-        ("import os; os.kill(-1, 15); os.kill(os.getppid(), 9); os.kill(0, 9)", Verdict.CRASHED, "lfw_dataset|kill"),
-        (FORK_BOMB, Verdict.LIMIT, "processes"),
-        ("kept = bytes(40 << 30)", Verdict.LIMIT, "memory"),
-        ("import torch; torch.ones(40 << 28)", Verdict.LIMIT, "memory"),
-        (FULL_DISK, Verdict.LIMIT, "disk"),
-        ("while True: print('x' * 1000)", Verdict.LIMIT, "printed output"),
-        (IGNORE_SIGNALS, Verdict.HUNG, "No answer within"),
-        ("import os; os.kill(os.getpid(), 19)", Verdict.HUNG, "stopped itself"),
-        (DAEMON, Verdict.PASSED, ""),
-    ],
-    ids=[
-        "exit", "segfault", "abort", "kill", "fork-bomb", "bytes-40GB", "torch-40GB", "full-disk", "endless-print",
-        "ignored-signals", "SIGSTOP", "daemon",
-    ],
-)  # fmt: skip
-def test_it_costs_only_its_check(code: str, verdict: Verdict, words: str, box: Box, tmp_path: Path) -> None:
+@pytest.mark.parametrize("hostile", HOSTILE, ids=lambda hostile: hostile.name)
+def test_it_costs_only_its_check(hostile: Hostile, box: Box, tmp_path: Path) -> None:
     source = (ROOT / "reference" / "lfw_dataset.py").read_text()
-    honest = "        return len(self.paths)\n"
-    assert source.count(honest) == 1
-    hostile = "".join(f"        {line}\n" for line in code.strip().splitlines())
-    (tmp_path / "lfw_dataset.py").write_text(source.replace(honest, hostile + honest))
+    (tmp_path / "lfw_dataset.py").write_text(laced(source, "        return len(self.paths)\n", hostile))
     before, server = traces(box), box.server_pid()
 
-    results = grade(tmp_path, EXERCISE, CHECKS, box, slow=verdict is Verdict.LIMIT)
+    results = grade(tmp_path, EXERCISE, CHECKS, box, slow=hostile.verdict is Verdict.LIMIT)
 
     for name in ("constructs", "transform_applied"):
         assert results[name].verdict is Verdict.PASSED
         assert results[name].points == results[name].max_points > 0
     length = results["length"]
-    assert length.verdict is verdict, length
-    assert length.points == (length.max_points if verdict is Verdict.PASSED else 0)
-    assert any(word in length.message for word in words.split("|"))
+    passed = hostile.verdict is Verdict.PASSED
+    assert length.verdict is hostile.verdict, length
+    assert length.points == (length.max_points if passed else 0)
+    assert passed or any(word in length.message for word in hostile.words)
     assert box.server_pid() == server
     assert traces(box) == before
 
