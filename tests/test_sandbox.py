@@ -880,6 +880,19 @@ def test_a_run_leaves_nothing_running(box: Box) -> None:
     assert traces(box) == before
 
 
+def test_what_is_about_to_end_is_not_left_running(box: Box) -> None:
+    source = """
+        import os, time
+
+        def main():
+            if os.fork() == 0:
+                time.sleep(0.3)
+                os._exit(0)
+            return 1
+    """
+    assert run(box, source).left_running == 0
+
+
 def test_a_closed_box_leaves_nothing(own_box: Box) -> None:
     _, _, before = traces(own_box)
     seen(own_box, "def main(): return 1")

@@ -25,6 +25,8 @@ from lockstep.wire import Json
 
 FDS_PER_RANK = 5
 MIB = 1 << 20
+# Processes that are given time to end before what is left is counted; a fork bomb's thousands are not.
+PATIENT_WITH = 64
 
 
 @dataclass(frozen=True)
@@ -197,7 +199,8 @@ def _run(job: Job, place: Place) -> None:
             if message.fields["op"] == "stacks":
                 _ask_for_stacks(job, pids, workers)
             elif message.fields["op"] == "report":
-                left = _others_alive(set(pids)) if job.isolated else None
+                patience = cast(float, message.fields["patience"])
+                left = _others_left(set(pids), patience) if job.isolated else None
                 channel.send(job.status, {"op": "report", "left": left})
 
 
@@ -276,10 +279,28 @@ def _state(pid: int) -> str:
         return "X"
 
 
-def _others_alive(ranks: set[int]) -> int:
-    """Live processes of this pid namespace other than this one and the ranks themselves."""
+def _others_left(ranks: set[int], patience: float) -> int:
+    """Live processes of this pid namespace other than this one and the ranks themselves.
+
+    Those that are about to end may do so first: on a busy machine that takes a moment, at most `patience` seconds.
+    """
+    deadline = time.monotonic() + patience
+    others = _others_alive(ranks)
+    if not others:
+        return 0
+    for pid in sorted(others)[:PATIENT_WITH]:
+        with contextlib.suppress(OSError):
+            pidfd = os.pidfd_open(pid)
+            try:
+                select.select([pidfd], [], [], max(0.0, deadline - time.monotonic()))
+            finally:
+                os.close(pidfd)
+    return len(_others_alive(ranks))
+
+
+def _others_alive(ranks: set[int]) -> set[int]:
     others = {int(name) for name in os.listdir("/proc") if name.isdigit()} - ranks - {os.getpid()}
-    return sum(_state(pid) not in "ZX" for pid in others)
+    return {pid for pid in others if _state(pid) not in "ZX"}
 
 
 def _end_descendants() -> None:

@@ -27,6 +27,8 @@ KEPT_OUTPUT = 64 << 10
 STACK_SECONDS = 1.0
 LOOK_SECONDS = 0.2
 END_SECONDS = 10.0
+# How long processes that are about to end may take to do so before they count as left running.
+PATIENCE_SECONDS = 1.0
 
 
 @dataclass
@@ -165,7 +167,8 @@ class Watching:
 
     def _ask_for_report(self) -> None:
         with contextlib.suppress(OSError):
-            channel.send(self._status, {"op": "report"})
+            patience = 0.0 if self._timed_out else PATIENCE_SECONDS
+            channel.send(self._status, {"op": "report", "patience": patience})
         until = time.monotonic() + END_SECONDS
         while self._report is None and self._limit is None and time.monotonic() < until:
             self._read(max(0.0, until - time.monotonic()))
