@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 # Test processes at a time. Each holds a sandbox with a warm torch: about 400 MB.
 JOBS ?= 2
 
-.PHONY: help setup demo test lint format bench soak slurm template reports rules clean
+.PHONY: help setup demo test lint format bench soak slurm postgres template reports rules clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -35,6 +35,10 @@ soak: setup ## the same submission graded 50 times: 50 equal verdicts
 slurm: setup ## launch files put to a real sbatch (installs Debian's slurm)
 	@scripts/slurm.sh
 	@$(PYTHON) -m pytest tests -m slurm
+
+postgres: setup ## the gradebook in a real PostgreSQL (installs Debian's postgresql)
+	@scripts/postgres.sh
+	@$(PYTHON) -m pytest tests -m postgres
 
 template: setup ## cut student_template/ out of reference/
 	@$(PYTHON) -m lockstep.template
