@@ -33,7 +33,7 @@ from lockstep.members import (
 from lockstep.notebook import NotebookSource, read_notebook
 from lockstep.source import direction_marks, source_problem
 
-__all__ = ["Submission", "SubmissionError", "open_submission", "source_problem"]
+__all__ = ["Submission", "SubmissionError", "open_submission", "orderly_files", "source_problem"]
 
 _ARCHIVES = (".zip", ".tar.gz", ".tgz", ".tar")
 _SOURCES = (".py", ".ipynb")
@@ -78,7 +78,7 @@ def open_submission(path: Path) -> Submission:
     """
     given = os.path.basename(os.path.abspath(path))
     listed, skipped = _list(path, given)
-    files, wrapper = _unwrapped(_orderly_files(listed))
+    files, wrapper = _unwrapped(orderly_files(listed))
     kept, too_much = trim(files)
     notes = [f"the submission was read from the folder {shown(wrapper)} inside"] if wrapper else []
     notes += skip_notes([*skipped, *too_much])
@@ -160,8 +160,8 @@ def _list(path: Path, given: str) -> tuple[list[Member], list[Skipped]]:
     return listed, skipped
 
 
-def _orderly_files(listed: Sequence[Member]) -> list[Member]:
-    """The plain files among `listed`; refuses odd names, twins, and what is neither file nor folder."""
+def orderly_files(listed: Sequence[Member]) -> list[Member]:
+    """The plain files among `listed`. Raises SubmissionError for odd names, twins, links and devices."""
     files = [member for member in listed if member.kind is not Kind.FOLDER]
     for member in files:
         if member.kind is not Kind.FILE:
