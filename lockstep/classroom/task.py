@@ -22,9 +22,8 @@ class Setup:
 class Task:
     """One hand-in to grade. `attempt` is its number in the gradebook.
 
-    `path` is where the hand-in lies; with `archive` it is carried along as the bytes of a file of that name, for
-    a worker that does not see this machine's files. `checks` empty means all of these `exercises`; those in `done`
-    are not made again.
+    `path` is where the hand-in lies on the machine of the worker; with a `digest`, files that have another are not
+    graded. Of the checks of these `exercises` those in `done` are not made again.
     """
 
     attempt: int
@@ -32,9 +31,8 @@ class Task:
     exercises: tuple[str, ...]
     seed: int
     setup: Setup
-    checks: tuple[str, ...] = ()
+    digest: str = ""
     done: tuple[tuple[str, CheckResult], ...] = ()
-    archive: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -73,3 +71,6 @@ class Lost:
 
 
 Event = Began | CheckEnded | Ended | Lost
+
+STOP = "stop"
+"""What a worker is sent instead of a task to have it end its present check and begin no other."""
