@@ -49,6 +49,12 @@ def _grade(
     return attempt.id
 
 
+def _fingerprints(book: Gradebook) -> dict[str, str]:
+    """Of the exercises that need not be graded again."""
+    graded = book.received()[ADA.id].graded
+    return {name: grading.fingerprint for name, grading in graded.items() if not grading.faulty}
+
+
 def test_what_was_graded_is_read_back(book: Gradebook) -> None:
     _grade(book, _handin(book), _passed("one"), _failed("two"))
     (record,) = book.records()
@@ -66,6 +72,31 @@ def test_a_cut_off_attempt_goes_on_with_its_seed_and_its_checks(book: Gradebook)
     book.write_check(first.id, "ex", 0, _failed("one"))
     again = book.begin(handin, {"ex": "f"}, seed=8)
     assert (again.id, again.seed, again.done) == (first.id, 7, (("ex", _failed("one")),))
+
+
+def test_an_attempt_that_ended_with_a_problem_goes_on_with_its_checks(book: Gradebook) -> None:
+    handin = _handin(book)
+    first = book.begin(handin, {"ex": "f"}, seed=7)
+    book.write_check(first.id, "ex", 0, _failed("one"))
+    book.end(first.id, "It took too long.")
+    assert book.records()[0].exercises == ()
+    again = book.begin(handin, {"ex": "f"}, seed=8)
+    assert (again.id, again.seed, again.done) == (first.id, 7, (("ex", _failed("one")),))
+    assert [attempt.state for attempt in book.attempts("a1")] == ["running"]
+
+
+def test_an_attempt_that_takes_other_checks_over_is_another(book: Gradebook) -> None:
+    handin = _handin(book)
+    over = [("ex", 0, _passed("one")), ("ex", 2, _passed("three"))]
+    first = book.begin(handin, {"ex": "f"}, seed=7, taken_over=over)
+    assert first.done == (("ex", _passed("one")), ("ex", _passed("three")))
+    assert book.begin(handin, {"ex": "f"}, seed=7, taken_over=over).id == first.id
+    book.write_check(first.id, "ex", 1, _failed("two"))
+    book.end(first.id)
+    assert book.records()[0].exercises[0].checks == (_passed("one"), _failed("two"), _passed("three"))
+    assert book.checks_of(first.id, "ex") == ((0, _passed("one")), (1, _failed("two")), (2, _passed("three")))
+    cut_off = book.begin(handin, {"ex": "f"}, seed=7, taken_over=over[:1])
+    assert book.begin(handin, {"ex": "f"}, seed=7).id not in (first.id, cut_off.id)
 
 
 def test_a_cut_off_attempt_with_other_graders_is_dropped(book: Gradebook) -> None:
@@ -88,14 +119,14 @@ def test_unchanged_work_is_known_by_its_fingerprints(book: Gradebook) -> None:
     handin = _handin(book)
     _grade(book, handin, _passed("one"), exercise="ex", fingerprint="f1")
     _grade(book, handin, _passed("two"), exercise="other", fingerprint="f2")
-    assert book.graded(handin) == {"ex": "f1", "other": "f2"}
+    assert _fingerprints(book) == {"ex": "f1", "other": "f2"}
     assert [exercise.id for exercise in book.records()[0].exercises] == ["ex", "other"]
 
 
 def test_a_graders_fault_is_no_grade(book: Gradebook) -> None:
     handin = _handin(book)
     _grade(book, handin, CheckResult("one", Verdict.FAULT, 0.0, 2.0))
-    assert book.graded(handin) == {}
+    assert _fingerprints(book) == {}
 
 
 def test_what_could_not_be_graded_says_why_and_is_tried_again(book: Gradebook) -> None:
@@ -103,7 +134,7 @@ def test_what_could_not_be_graded_says_why_and_is_tried_again(book: Gradebook) -
     attempt = book.begin(handin, {"ex": "f"}, seed=1)
     book.end(attempt.id, "It is empty.")
     assert book.records()[0].problem == "It is empty."
-    assert book.graded(handin) == {}
+    assert _fingerprints(book) == {}
 
 
 def test_the_newest_work_counts_and_work_handed_in_again_keeps_its_grade(book: Gradebook) -> None:
@@ -112,8 +143,8 @@ def test_the_newest_work_counts_and_work_handed_in_again_keeps_its_grade(book: G
     assert book.records()[0].exercises == ()
     _grade(book, newer, _failed("one"))
     assert book.records()[0].raw_points == 0.0
-    back = _handin(book, "d1")
-    assert book.graded(back) == {"ex": "f"}
+    _handin(book, "d1")
+    assert _fingerprints(book) == {"ex": "f"}
     assert book.records()[0].raw_points == 2.0
     assert len(book.attempts("a1")) == 2
 

@@ -33,14 +33,14 @@ from lockstep.classroom.catalogue import CheckTitle, ExerciseTitle
 from lockstep.classroom.handin import HandIn, Unmatched
 from lockstep.classroom.latepolicy import LatePolicy
 from lockstep.classroom.people import Student
+from lockstep.classroom.received import Received, received
 from lockstep.classroom.record import Attempt, Flag, Mark, Override, Record
+from lockstep.classroom.tables import DONE, DROPPED, RUNNING
 from lockstep.result import CheckResult, ExerciseResult, Review
 from lockstep.verdict import Verdict
 
 BUSY_SECONDS = 60
 """How long a write waits for another process's: a person's override never fails because a class is graded."""
-
-RUNNING, DONE, DROPPED = "running", "done", "dropped"
 
 
 class GradebookError(Exception):
@@ -134,25 +134,18 @@ class Gradebook:
 
     # Grading
 
-    def graded(self, handin: int) -> Mapping[str, str]:
-        """The exercises of a hand-in that are graded, with their fingerprints; a grader's fault is no grade."""
+    def received(self) -> Mapping[str, Received]:
+        """By student the newest hand-in, and how its exercises were last graded."""
         with self._engine.connect() as connection:
-            latest = _latest(connection, handin)
-            faulty = {
-                (row.attempt, row.exercise)
-                for row in connection.execute(
-                    select(tables.checks.c.attempt, tables.checks.c.exercise)
-                    .where(tables.checks.c.attempt.in_(set(latest.values())))
-                    .where(tables.checks.c.verdict == str(Verdict.FAULT))
-                )
-            }
-            return {
-                row.exercise: row.fingerprint
-                for row in connection.execute(
-                    select(tables.gradings).where(tables.gradings.c.attempt.in_(set(latest.values())))
-                )
-                if latest.get(row.exercise) == row.attempt and (row.attempt, row.exercise) not in faulty
-            }
+            return received(connection)
+
+    def checks_of(self, attempt: int, exercise: str) -> tuple[tuple[int, CheckResult], ...]:
+        """How the checks of one exercise ended in an attempt, each with its position."""
+        with self._engine.connect() as connection:
+            table = tables.checks
+            same = and_(table.c.attempt == attempt, table.c.exercise == exercise)
+            rows = connection.execute(_ordered(table).where(same))
+            return tuple((row.position, _result(row)) for row in rows)
 
     def begin(
         self,
@@ -161,59 +154,51 @@ class Gradebook:
         seed: int,
         *,
         versions: Mapping[str, str] | None = None,
-        node: str = "",
-        taken_over: Iterable[tuple[str, CheckResult]] = (),
-        resume: bool = True,
+        taken_over: Sequence[tuple[str, int, CheckResult]] = (),
     ) -> Begun:
-        """Begin an attempt at a hand-in, or go on with the one that was cut off.
+        """Begin an attempt at a hand-in, or go on with the one that was cut off or ended with a problem.
 
-        `fingerprints` are those of the exercises to grade, in order. An attempt that grades exactly these is gone
-        on with, its own seed and its checks kept; any other that still runs is dropped. `taken_over` are checks
-        that need not be made again.
+        `fingerprints` are those of the exercises to grade, in order. `taken_over` are checks, by exercise and
+        position, that need not be made again. An attempt that was to do exactly this is gone on with, its own seed
+        and its checks kept; any other that still runs is dropped.
         """
         with self._write() as connection:
-            attempts, gradings = tables.attempts, tables.gradings
-            running = connection.execute(
-                select(attempts)
-                .where(attempts.c.handin == handin, attempts.c.state == RUNNING)
-                .order_by(attempts.c.id.desc())
-            ).all()
-            chosen: Begun | None = None
-            for row in running:
-                grades = connection.execute(select(gradings).where(gradings.c.attempt == row.id))
-                same = {item.exercise: item.fingerprint for item in grades} == dict(fingerprints)
-                if same and resume and chosen is None:
-                    chosen = Begun(row.id, row.seed, _checks_done(connection, row.id))
-                else:
-                    connection.execute(
-                        update(attempts).where(attempts.c.id == row.id).values(state=DROPPED, ended_at=_now())
-                    )
+            chosen = _drop_all_but(connection, handin, fingerprints, taken_over)
             if chosen is not None:
-                return chosen
+                row = {"state": RUNNING, "problem": "", "ended_at": None}
+                table = tables.attempts
+                connection.execute(update(table).where(table.c.id == chosen.id).values(row))
+                return Begun(chosen.id, chosen.seed, _checks_done(connection, chosen.id))
             new = _inserted(
                 connection,
-                attempts,
+                tables.attempts,
                 {
                     "handin": handin,
                     "seed": seed,
                     "state": RUNNING,
                     "versions": dict(versions or {}),
-                    "node": node,
+                    "node": "",
                     "started_at": _now(),
                     "problem": "",
                 },
             )
-            for position, (exercise, fingerprint) in enumerate(fingerprints.items()):
+            for place, (exercise, fingerprint) in enumerate(fingerprints.items()):
                 connection.execute(
-                    insert(gradings).values(
-                        attempt=new, exercise=exercise, position=position, fingerprint=fingerprint
+                    insert(tables.gradings).values(
+                        attempt=new, exercise=exercise, position=place, fingerprint=fingerprint
                     )
                 )
-            for position, (exercise, result) in enumerate(taken_over):
+            for exercise, position, result in taken_over:
                 connection.execute(
                     insert(tables.checks).values(_check_row(new, exercise, position, result, True))
                 )
             return Begun(new, seed, _checks_done(connection, new))
+
+    def took_up(self, attempt: int, node: str) -> None:
+        """Write down which machine grades an attempt."""
+        with self._write() as connection:
+            table = tables.attempts
+            connection.execute(update(table).where(table.c.id == attempt).values(node=node))
 
     def write_check(self, attempt: int, exercise: str, position: int, result: CheckResult) -> None:
         """Write how one check ended; `position` is its place in the order of its exercise."""
@@ -222,7 +207,7 @@ class Gradebook:
             _put(connection, tables.checks, row, ("attempt", "exercise", "check"))
 
     def end(self, attempt: int, problem: str = "") -> None:
-        """End an attempt. With a `problem` nothing of it could be graded, and that sentence says why."""
+        """End an attempt. With a `problem` it is no grade, and that sentence says why; its checks stay for later."""
         with self._write() as connection:
             table = tables.attempts
             row = {"state": DONE, "ended_at": _now(), "problem": problem}
@@ -414,16 +399,32 @@ class _Reader:
                 yield ExerciseResult(exercise, tuple(_result(row) for row in rows))
 
 
-def _latest(connection: Connection, handin: int) -> Mapping[str, int]:
-    """For each exercise of a hand-in, the last attempt at it that reached its end."""
-    attempts, gradings = tables.attempts, tables.gradings
+def _drop_all_but(
+    connection: Connection,
+    handin: int,
+    fingerprints: Mapping[str, str],
+    taken_over: Sequence[tuple[str, int, CheckResult]],
+) -> Row[Any] | None:
+    """The newest attempt, where it was to grade exactly this and has not; others that still run are dropped."""
+    attempts, gradings, checks = tables.attempts, tables.gradings, tables.checks
     rows = connection.execute(
-        select(gradings.c.exercise, func.max(attempts.c.id).label("attempt"))
-        .join(attempts, attempts.c.id == gradings.c.attempt)
-        .where(attempts.c.handin == handin, attempts.c.state == DONE, attempts.c.problem == "")
-        .group_by(gradings.c.exercise)
-    )
-    return {row.exercise: row.attempt for row in rows}
+        select(attempts).where(attempts.c.handin == handin).order_by(attempts.c.id.desc())
+    ).all()
+    chosen = None
+    for row in rows[:1]:
+        if row.state == RUNNING or (row.state == DONE and row.problem):
+            grades = connection.execute(select(gradings).where(gradings.c.attempt == row.id))
+            over = select(checks).where(checks.c.attempt == row.id, checks.c.taken_over)
+            taken = {(item.exercise, item.check) for item in connection.execute(over)}
+            same = {item.exercise: item.fingerprint for item in grades} == dict(fingerprints)
+            if same and taken == {(exercise, result.id) for exercise, _, result in taken_over}:
+                chosen = row
+    for row in rows:
+        if row.state == RUNNING and row is not chosen:
+            connection.execute(
+                update(attempts).where(attempts.c.id == row.id).values(state=DROPPED, ended_at=_now())
+            )
+    return chosen
 
 
 def _checks_done(connection: Connection, attempt: int) -> tuple[tuple[str, CheckResult], ...]:

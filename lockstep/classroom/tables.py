@@ -23,6 +23,9 @@ from sqlalchemy import (
 FORMAT = 1
 """Raised when a reader of an older gradebook would misread a newer one."""
 
+RUNNING, DONE, DROPPED = "running", "done", "dropped"
+"""The states of an attempt."""
+
 metadata = MetaData()
 
 about = Table(
@@ -56,7 +59,7 @@ handins = Table(
     UniqueConstraint("student", "digest"),
 )
 
-# One row for each grading of a hand-in: `state` is running, done, or dropped (it stopped and cannot go on).
+# One row for each grading of a hand-in: `state` is running, done, or dropped (it stopped and will not go on).
 attempts = Table(
     "attempts",
     metadata,
