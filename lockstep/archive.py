@@ -18,6 +18,8 @@ import zipfile
 from collections.abc import Iterator
 from functools import partial
 from io import BytesIO
+from mmap import mmap
+from typing import IO
 
 from lockstep.leftovers import READ_BYTES
 from lockstep.members import Kind, Member, SubmissionError, relative_path, shown, size_text
@@ -98,26 +100,40 @@ def list_archive(data: bytes, name: str) -> list[Member]:
 
 
 def _list_zip(data: bytes, name: str) -> Iterator[Member]:
-    entries = _announced_entries(data, name)
+    archive = open_zip(data, BytesIO(data), name)
+    for info in archive.infolist():
+        path = relative_path(zip_name(info))
+        if path:
+            yield zip_member(archive, info, path)
+
+
+def open_zip(data: bytes | mmap, file: IO[bytes], name: str, limit: int = ENTRIES) -> zipfile.ZipFile:
+    """The zip `data`, which `file` reads as well, with its entries listed and none of them in another's place.
+
+    Raises `SubmissionError` for a damaged one, and for one of more than `limit` entries before they are listed.
+    """
+    entries = _announced_entries(data, name, limit)
     try:
-        archive = zipfile.ZipFile(BytesIO(data))
+        archive = zipfile.ZipFile(file)
         infos = archive.infolist()
     except Exception as error:  # struct.error, UnicodeDecodeError, NotImplementedError, OverflowError ...
         raise _damaged(name) from error
     if len(infos) != entries:
         raise _damaged(name)
     _refuse_overlaps(infos, archive.start_dir, name)
-    for info in infos:
-        path = relative_path(_zip_name(info))
-        kind = _MODE_KINDS.get(stat.S_IFMT(info.external_attr >> 16), Kind.FILE)
-        if info.orig_filename.endswith(("/", "\\")):
-            kind = Kind.FOLDER
-        if path:
-            read = partial(_read_zipped, archive, info, path)
-            yield Member(path, info.file_size, read, kind, bool(info.external_attr >> 16 & stat.S_IXUSR))
+    return archive
 
 
-def _announced_entries(data: bytes, name: str) -> int:
+def zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str) -> Member:
+    """The entry `info` as a member that is called `path`."""
+    kind = _MODE_KINDS.get(stat.S_IFMT(info.external_attr >> 16), Kind.FILE)
+    if info.orig_filename.endswith(("/", "\\")):
+        kind = Kind.FOLDER
+    read = partial(_read_zipped, archive, info, path)
+    return Member(path, info.file_size, read, kind, bool(info.external_attr >> 16 & stat.S_IXUSR))
+
+
+def _announced_entries(data: bytes | mmap, name: str, limit: int) -> int:
     """The number of entries in the end record, before `ZipFile` would list them all.
 
     Follows zipfile's own search, or it would check one directory here and read another there. `ZipFile`
@@ -136,8 +152,8 @@ def _announced_entries(data: bytes, name: str) -> int:
         and data[before + _END64.size :][:4] == b"PK\6\7"
     ):
         *_, entries, size, _ = _END64.unpack_from(data, before)
-    if entries > ENTRIES or size > ENTRIES * 1024:
-        raise _too_many(name)
+    if entries > limit or size > limit * 1024:
+        raise _too_many(name, limit)
     return int(entries)
 
 
@@ -150,7 +166,8 @@ def _refuse_overlaps(infos: list[zipfile.ZipInfo], directory: int, name: str) ->
         end = info.header_offset
 
 
-def _zip_name(info: zipfile.ZipInfo) -> str:
+def zip_name(info: zipfile.ZipInfo) -> str:
+    """The name of an entry as the tool that packed it meant it."""
     # `filename` is cut off at a NUL. macOS writes UTF-8 without saying so, which zipfile reads as cp437.
     name = info.orig_filename
     if not info.flag_bits & 0x800 and not name.isascii():
@@ -212,7 +229,7 @@ def _list_tar(data: bytes, name: str) -> Iterator[Member]:
     while offset < len(data) and any(data[offset : offset + _BLOCK]):
         entries += 1
         if entries > ENTRIES:
-            raise _too_many(name)
+            raise _too_many(name, ENTRIES)
         try:
             info = tarfile.TarInfo.frombuf(data[offset : offset + _BLOCK], "utf-8", "surrogateescape")
             size = int(pax.get(b"size", b"%d" % info.size))
@@ -284,9 +301,9 @@ def _bomb(name: str) -> SubmissionError:
     )
 
 
-def _too_many(name: str) -> SubmissionError:
+def _too_many(name: str, limit: int) -> SubmissionError:
     return SubmissionError(
-        f"{shown(name)} holds more than {ENTRIES} entries. "
+        f"{shown(name)} holds more than {limit} entries. "
         "Leave data sets, .git and virtual environments out."
     )
 

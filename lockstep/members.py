@@ -120,8 +120,13 @@ def check_name(path: str) -> None:
             raise SubmissionError(f"The name {shown(path)} is longer than {NAME_BYTES} bytes. Shorten it.")
         if not part.strip(" ."):
             raise SubmissionError(f"{shown(path)} has a name of nothing but dots and spaces. Rename it.")
-        if _RESERVED.match(part):
+        if is_reserved(part):
             raise SubmissionError(f"{shown(path)} has a name that Windows keeps for a device. Rename it.")
+
+
+def is_reserved(name: str) -> bool:
+    """Whether Windows keeps `name` for a device."""
+    return _RESERVED.match(name) is not None
 
 
 def twin_key(path: str) -> str:

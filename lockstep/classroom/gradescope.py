@@ -1,0 +1,89 @@
+"""Reads the `submission_metadata.yml` of a Gradescope export: whose each `submission_123456/` is, and since when."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+from lockstep.classroom.arrival import Person
+from lockstep.wire import Json
+from lockstep.yamlfile import YamlError, read_yaml
+
+METADATA = "submission_metadata.yml"
+
+_FOLDER = re.compile(r"submission_([0-9]+)")
+_BLOCK = re.compile(r"^['\"]?(submission_[0-9]+)['\"]?[ \t]*:", re.MULTILINE)
+# A submission's results and history stand in the same place; they are long, and not about who it is.
+_SECTION = re.compile(r"^  :?['\"]?(submitters|created_at)['\"]?:.*\n(?:(?:  - |   ).*\n|\n)*", re.MULTILINE)
+_TIME = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.\d+)?\s*(Z|UTC|[-+]\d\d:?\d\d)?")
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """What is known of one submission; `problem` is a sentence where that cannot be read."""
+
+    people: tuple[Person, ...] = ()
+    at: datetime | None = None
+    problem: str = ""
+
+
+def number_of(folder: str) -> str:
+    """The number of the submission that lies in `folder`; empty for any other folder."""
+    match = _FOLDER.fullmatch(folder)
+    return match[1] if match else ""
+
+
+def read_metadata(data: bytes) -> Mapping[str, Submitted]:
+    """Who submitted, by the name of the folder. Never raises: what cannot be read is a problem of its submission."""
+    text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n") + "\n"
+    return {folder: _submitted(folder, block) for folder, block in _blocks(text)}
+
+
+def _blocks(text: str) -> Iterator[tuple[str, str]]:
+    """Each submission's part of the file, which as a whole may be far larger than any file that is read at once."""
+    starts = list(_BLOCK.finditer(text))
+    for index, start in enumerate(starts):
+        end = starts[index + 1].start() if index + 1 < len(starts) else len(text)
+        yield start[1], text[start.start() : end]
+
+
+def _submitted(folder: str, block: str) -> Submitted:
+    sections = "".join(match[0] for match in _SECTION.finditer(block))
+    try:
+        documents = read_yaml((f"{folder}:\n{sections}" if sections else block).encode())
+    except YamlError as error:
+        return Submitted(problem=f"{METADATA} cannot be read where it says whose it is: {error}")
+    content = _get(documents[0].value, folder) if documents else None
+    listed = _get(content, "submitters")
+    people = tuple(
+        Person("gradescope", number_of(folder), _text(item, "sid"), _text(item, "name"), _text(item, "email"))
+        for item in (listed if isinstance(listed, list) else [])
+    )
+    return Submitted(
+        tuple(person for person in people if person.id or person.name or person.email), _at(content)
+    )
+
+
+def _get(value: Json, key: str) -> Json:
+    """Gradescope writes its keys as Ruby does, with a colon in front."""
+    if not isinstance(value, dict):
+        return None
+    return value.get(f":{key}", value.get(key))
+
+
+def _text(value: Json, key: str) -> str:
+    found = _get(value, key)
+    return str(found).strip() if isinstance(found, str | int) and not isinstance(found, bool) else ""
+
+
+def _at(content: Json) -> datetime | None:
+    match = _TIME.match(_text(content, "created_at"))
+    if match is None:
+        return None
+    zone = (match[3] or "").replace("UTC", "Z")
+    try:
+        return datetime.fromisoformat(f"{match[1]}T{match[2]}{zone}")
+    except ValueError:
+        return None

@@ -1,0 +1,224 @@
+"""Finds a hand-in's student on the roster: by ids first, by names only where they leave no doubt.
+
+To give somebody another one's grade is worse than to ask. Whatever fits two students, or fits one by name and
+contradicts the same student's id, fits nobody, and the reason names those it could be.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from lockstep.classroom.arrival import Person
+from lockstep.classroom.names import exact, folded, rotations, share_a_word, spellings, words_of
+from lockstep.classroom.roster import Entry, Roster
+from lockstep.text import safe_line
+
+ID_IN_NAME = 4
+"""Characters of an id, digits among them, that is looked for inside of a longer name such as `lab3_1234567`."""
+
+_SYSTEMS = {"canvas": "Canvas id", "moodle": "Moodle id", "github": "GitHub name", "login": "login"}
+_COLUMNS = {"canvas": "canvas id", "moodle": "moodle id", "github": "github"}
+
+
+@dataclass(frozen=True)
+class Found:
+    """The students of a hand-in: one, or all of a team. `by_name` says that nothing but a name led to them."""
+
+    entries: tuple[Entry, ...]
+    by_name: bool = False
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Nobody:
+    """No student, and why; a sentence or two."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class _Criterion:
+    of_entry: Callable[[Entry], Iterable[str]]
+    of_person: Callable[[Person], Iterable[str]]
+    by_name: bool = False
+    note: str = ""
+
+
+class Register:
+    """A roster that can be searched."""
+
+    def __init__(self, roster: Roster) -> None:
+        self._roster = roster
+        self._indexes = [self._index(criterion.of_entry) for criterion in _CRITERIA]
+        self._teams = self._index(lambda entry: spellings(entry.student.team))
+
+    def _index(self, keys: Callable[[Entry], Iterable[str]]) -> dict[str, list[Entry]]:
+        index: dict[str, list[Entry]] = defaultdict(list)
+        for entry in self._roster.entries:
+            for key in set(keys(entry)):
+                if key:
+                    index[key].append(entry)
+        return dict(index)
+
+    def find(self, person: Person) -> Found | Nobody:
+        """The one student whom everything that is known of `person` fits, or the team that has its name."""
+        suspects: list[Entry] = []
+        turned_away: list[Entry] = []
+        for criterion, index in zip(_CRITERIA, self._indexes, strict=True):
+            fitting = _unique(
+                entry for key in criterion.of_person(person) if key for entry in index.get(key, ())
+            )
+            agreeing = [entry for entry in fitting if not _contradicts(entry, person, criterion)]
+            turned_away += [entry for entry in fitting if entry not in agreeing]
+            if suspects:
+                agreeing = [entry for entry in agreeing if entry in suspects]
+            if len(agreeing) == 1:
+                return self._with_team(agreeing[0], person, criterion)
+            suspects = agreeing or suspects
+        if not suspects and not turned_away and (team := self._team(person)):
+            return Found(tuple(team), note=f"handed in for the team {safe_line(team[0].student.team)}")
+        return Nobody(self._reason(person, suspects, _unique(turned_away)))
+
+    def knows(self, name: str) -> bool:
+        """Whether a file or folder called `name` is a student's."""
+        return isinstance(self.find(Person(id=name, name=name, email=name)), Found)
+
+    def _with_team(self, entry: Entry, person: Person, criterion: _Criterion) -> Found:
+        # Canvas names a group's hand-in by the group, and numbers it by one of its members.
+        team = self._team(person)
+        if person.system == "canvas" and entry in team and not share_a_word(entry.student.name, person.name):
+            return Found(tuple(team), note=f"handed in for the team {safe_line(entry.student.team)}")
+        return Found((entry,), criterion.by_name, criterion.note)
+
+    def _team(self, person: Person) -> list[Entry]:
+        teams = _unique(entry for key in spellings(person.name) for entry in self._teams.get(key, ()))
+        return teams if len({entry.student.team for entry in teams}) == 1 else []
+
+    def _reason(self, person: Person, suspects: Sequence[Entry], turned_away: Sequence[Entry]) -> str:
+        column = _COLUMNS.get(person.system)
+        remedy = f" Give the roster a column `{column}`." if column else " Rename it to the student's id."
+        if suspects:
+            return f"It fits more than one on the roster: {_listed(suspects)}.{remedy}"
+        if turned_away:
+            return (
+                f"Its name is like that of {_listed(turned_away)}, but its {_SYSTEMS.get(person.system, 'id')} "
+                f"`{safe_line(person.number, 60)}` is another one's."
+            )
+        about = [
+            f"the {_SYSTEMS[person.system]} `{safe_line(person.number, 60)}`"
+            if person.system in _SYSTEMS
+            else "",
+            f"the id `{safe_line(person.id, 60)}`" if person.id else "",
+            f"the address `{safe_line(person.email, 60)}`" if "@" in person.email else "",
+            f"the name `{safe_line(person.name, 60)}`" if person.name and person.name != person.id else "",
+        ]
+        near = [entry for entry in self._roster.entries if _is_near(entry, person)]
+        hint = f" Perhaps it is {_listed(near)}'s." if near else ""
+        return f"Nobody on the roster has {' or '.join(filter(None, about)) or 'its name'}.{hint}"
+
+
+def _contradicts(entry: Entry, person: Person, criterion: _Criterion) -> bool:
+    """Whether something that is known of both says that they are two people."""
+    if criterion is _NUMBER:
+        # Moodle numbers participants anew in every assignment: the roster's may be another one's.
+        named = person.system == "moodle" and person.name and entry.student.name
+        return bool(named) and not share_a_word(entry.student.name, person.name)
+    if criterion is _NUMBER_AS_ID:
+        return bool(entry.student.name) and not share_a_word(entry.student.name, person.name)
+    number = entry.numbers.get(person.system)
+    if number is not None and folded(number) != folded(person.number):
+        return True
+    if person.system != "gradescope" or not criterion.by_name:
+        return False
+    differs = [
+        (folded(person.id), folded(entry.student.id)),
+        (folded(person.email), folded(entry.student.email)),
+    ]
+    return all(theirs and ours and theirs != ours for theirs, ours in differs)
+
+
+def _numbers(person: Person) -> Iterable[str]:
+    if person.system in _COLUMNS:
+        yield f"{person.system} {folded(person.number)}"
+    elif person.id:
+        systems = ("login",) if person.system else ("login", "canvas", "github")
+        yield from (f"{system} {folded(person.id)}" for system in systems)
+
+
+def _without_zeros(number: str) -> Iterable[str]:
+    """Spreadsheets take the zeros in front of a number for nothing."""
+    plain = folded(number)
+    return [plain.lstrip("0")] if plain.isdecimal() and plain.isascii() else []
+
+
+def _beginning(address: str) -> Iterable[str]:
+    return [folded(address).partition("@")[0]]
+
+
+def _ids_inside(person: Person) -> Iterable[str]:
+    if person.system:
+        return
+    for word in re.split(r"[^\w]+|_", folded(person.id)):
+        if len(word) >= ID_IN_NAME and any(character.isdigit() for character in word):
+            yield word
+
+
+_NUMBER = _Criterion(
+    lambda entry: (f"{system} {folded(number)}" for system, number in entry.numbers.items()), _numbers
+)
+_NUMBER_AS_ID = _Criterion(
+    lambda entry: [folded(entry.student.id)],
+    lambda person: [folded(person.number)] if person.system == "canvas" else [],
+)
+_CRITERIA = (
+    _Criterion(lambda entry: [folded(entry.student.id)], lambda person: [folded(person.id)]),
+    _NUMBER,
+    _NUMBER_AS_ID,
+    _Criterion(lambda entry: _without_zeros(entry.student.id), lambda person: _without_zeros(person.id)),
+    _Criterion(lambda entry: [folded(entry.student.email)], lambda person: [folded(person.email)]),
+    _Criterion(lambda entry: _beginning(entry.student.email), lambda person: _beginning(person.email)),
+    _Criterion(lambda entry: [exact(entry.student.name)], lambda person: [exact(person.name)], by_name=True),
+    _Criterion(
+        lambda entry: spellings(entry.student.name), lambda person: spellings(person.name), by_name=True
+    ),
+    _Criterion(
+        lambda entry: rotations(entry.student.name), lambda person: rotations(person.name), by_name=True
+    ),
+    _Criterion(
+        lambda entry: words_of(entry.student.name), lambda person: words_of(person.name), by_name=True
+    ),
+    _Criterion(
+        lambda entry: [folded(entry.student.id)],
+        _ids_inside,
+        by_name=True,
+        note="the student is known by the id inside the name",
+    ),
+)
+"""What a person is known by, the surest first."""
+
+
+def _is_near(entry: Entry, person: Person) -> bool:
+    """Whether one has all words of the other's name: a middle name makes the difference."""
+    for ours in words_of(entry.student.name):
+        for theirs in words_of(person.name):
+            shorter, longer = sorted((set(ours.split()), set(theirs.split())), key=len)
+            if len(shorter) >= 2 and shorter <= longer:
+                return True
+    return False
+
+
+def _listed(entries: Sequence[Entry]) -> str:
+    names = [
+        f"{safe_line(entry.student.name, 60)} ({safe_line(entry.student.id, 60)})"
+        if entry.student.name
+        else safe_line(entry.student.id, 60)
+        for entry in entries[:4]
+    ]
+    return ", ".join([*names, f"{len(entries) - 4} more"] if len(entries) > 4 else names)
+
+
+def _unique(entries: Iterable[Entry]) -> list[Entry]:
+    return list({entry.student.id: entry for entry in entries}.values())
