@@ -137,7 +137,9 @@ def _refuse_early(options: Options) -> None:
 def _arguments(options: Options) -> list[str]:
     """Pytest's command line. Nothing in it depends on the folder we happen to stand in."""
     graders = str(options.graders)
-    arguments = [graders, "--rootdir", graders, "--confcutdir", graders, "-c", os.devnull]
+    # Judges of exercises that nobody asked for need not be read.
+    arguments = [str(options.graders / name) for name in options.exercises] or [graders]
+    arguments += ["--rootdir", graders, "--confcutdir", graders, "-c", os.devnull]
     # Of the plugins installed on this machine only ours has a say.
     arguments += ["--disable-plugin-autoload", "-p", "lockstep.plugin"]
     # The last looks for unraised exceptions by collecting garbage: 0.4 s once torch is loaded.

@@ -137,7 +137,8 @@ class _Grading:
                 "--device cuda, but this machine has no NVIDIA GPU that a process can open (no /dev/nvidia0); without "
                 "the option every check runs, on emulated GPUs where it needs one"
             )
-        box = getattr(self._events, "box", None) or self._own_box(isolated, real_gpus)
+        exercises = self._chosen(self._graders())
+        box = getattr(self._events, "box", None) or self._own_box(exercises, isolated, real_gpus)
         # Imported while the sandbox warms up; it brings in NumPy.
         from lockstep.check import Setting
 
@@ -150,10 +151,10 @@ class _Grading:
             real_gpus=real_gpus,
         )
 
-    def _own_box(self, isolated: bool, real_gpus: int) -> Box:
+    def _own_box(self, exercises: tuple[Exercise, ...], isolated: bool, real_gpus: int) -> Box:
         from lockstep.sandbox.box import open_box
 
-        box = open_box(self._chosen(self._graders()), isolated=isolated, real_gpus=real_gpus)
+        box = open_box(exercises, isolated=isolated, real_gpus=real_gpus)
         self._config.add_cleanup(box.close)
         return box
 
