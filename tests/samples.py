@@ -12,7 +12,7 @@ from lockstep.result import Result
 from lockstep.sandbox.box import Box
 
 # Besides its own, a mistake is put to so many checks here; `make demo` puts every sample to all of them.
-OTHERS = 2
+OTHERS = 1
 
 
 def graded(
@@ -24,9 +24,9 @@ def graded(
 
 
 def checks_for(sample: build.Sample) -> tuple[str, ...]:
-    """The checks that a sample is put to in the tests: its own and a few others; none stands for all.
+    """The checks that a sample is put to in the tests: its own and one other; none stands for all.
 
-    The others differ from mistake to mistake, so that each check meets many mistakes that are not its own.
+    The other differs from mistake to mistake, so that each check meets mistakes that are not its own.
     """
     if sample.kind == "correct":
         return ()

@@ -116,8 +116,6 @@ probing.Observation.__init__ = forging
 @pytest.mark.parametrize(
     ("odd", "odd_array"),
     [
-        ("None", "torch.zeros(0)"),
-        ("0", "torch.zeros(8, 10, dtype=torch.float64)"),
         (
             "[['loss'], ['backward', 1, 2], ['optimizer', True, 'x'], ['call'], 7]",
             "torch.full((4, 108), torch.nan)",

@@ -119,9 +119,7 @@ probing.Observation.__init__ = forging
 @pytest.mark.parametrize(
     ("odd", "odd_array"),
     [
-        ("None", "torch.zeros(0)"),
         ("True", "torch.zeros(3, 3)"),
-        ("-1", "torch.full((5, 10), float('nan'))"),
         ("[-1, None, 'x', {'kind': 3}]", "torch.tensor(3)"),
         ("[[0, 0, True, True, 1]] * 9", "torch.ones(3, dtype=torch.uint8)"),
         ("{'parallel': True, 'inner': 'the model', 'device_ids': [0, 0, 'x']}", "torch.ones(3, 3).bool()"),

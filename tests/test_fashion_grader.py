@@ -187,11 +187,8 @@ probing.Observation.__init__ = forging
 @pytest.mark.parametrize(
     ("odd", "odd_array"),
     [
-        ("None", "torch.zeros(0)"),
         ("-1", "torch.zeros(20, 784)"),
         ("0", "torch.zeros(20, 10)"),
-        ("[-1, None, 'x']", "torch.full((20, 784), float('nan'))"),
-        ("[[0]]", "torch.ones(3, 3, 3, dtype=torch.int64)"),
         (
             "[{'size': 20, 'device': 'cuda:0', 'training': False, 'grad': False, 'trained': True}]",
             "torch.zeros(20, 784)",
