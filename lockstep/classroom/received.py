@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, select
 
 from lockstep.classroom import tables
+from lockstep.classroom.latest import latest_gradings, newest_handins, on_latest
 from lockstep.verdict import Verdict
 
 
@@ -36,32 +38,9 @@ class Received:
 
 def received(connection: Connection) -> Mapping[str, Received]:
     """By student."""
-    handins, attempts, gradings, checks = (
-        tables.handins,
-        tables.attempts,
-        tables.gradings,
-        tables.checks,
-    )
-    latest: dict[int, dict[str, Graded]] = {}
-    faults = {
-        (row.attempt, row.exercise)
-        for row in connection.execute(
-            select(checks.c.attempt, checks.c.exercise)
-            .where(checks.c.verdict == str(Verdict.FAULT))
-            .distinct()
-        )
-    }
-    ended = (
-        select(attempts.c.handin, attempts.c.seed, gradings)
-        .join(gradings, gradings.c.attempt == attempts.c.id)
-        .where(attempts.c.state == tables.DONE, attempts.c.problem == "")
-        .order_by(attempts.c.id)
-    )
-    for row in connection.execute(ended):
-        faulty = (row.attempt, row.exercise) in faults
-        own = latest.setdefault(row.handin, {})
-        own[row.exercise] = Graded(row.attempt, row.seed, row.fingerprint, faulty)
-    newest = select(func.max(handins.c.id)).group_by(handins.c.student)
+    handins = tables.handins
+    newest = newest_handins()
+    graded = _graded(connection, newest)
     return {
         row.student: Received(
             id=row.id,
@@ -70,7 +49,25 @@ def received(connection: Connection) -> Mapping[str, Received]:
             late_days=row.late_days,
             problem=row.problem,
             notes=tuple(row.notes),
-            graded=latest.get(row.id, {}),
+            graded=graded.get(row.id, {}),
         )
         for row in connection.execute(select(handins).where(handins.c.id.in_(newest)))
     }
+
+
+def _graded(connection: Connection, newest: object) -> Mapping[int, Mapping[str, Graded]]:
+    """By hand-in and exercise."""
+    attempts, gradings, checks = tables.attempts, tables.gradings, tables.checks
+    latest = latest_gradings(newest)
+    faults = select(checks.c.attempt, checks.c.exercise).join(latest, on_latest(checks, latest))
+    faulty = {tuple(row) for row in connection.execute(faults.where(checks.c.verdict == str(Verdict.FAULT)))}
+    query = (
+        select(latest.c.handin, attempts.c.seed, gradings)
+        .join(latest, on_latest(gradings, latest))
+        .join(attempts, attempts.c.id == gradings.c.attempt)
+    )
+    found: dict[int, dict[str, Graded]] = defaultdict(dict)
+    for row in connection.execute(query):
+        is_faulty = (row.attempt, row.exercise) in faulty
+        found[row.handin][row.exercise] = Graded(row.attempt, row.seed, row.fingerprint, is_faulty)
+    return found

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from lockstep.classroom.latepolicy import LatePolicy
 from lockstep.classroom.people import Student
@@ -28,7 +31,11 @@ class Override:
 
 @dataclass(frozen=True)
 class Mark:
-    """The points a person gave for a written answer; None where they only commented."""
+    """The points a person gave for a written answer; None where they only commented.
+
+    `answer` is the `answer_key` of what they read: the mark says nothing about an answer that was written later.
+    Empty, it holds for any.
+    """
 
     exercise: str
     question: str
@@ -36,6 +43,7 @@ class Mark:
     comment: str
     by: str
     at: str
+    answer: str = ""
 
 
 @dataclass(frozen=True)
@@ -71,7 +79,9 @@ class Record:
     """All there is to say about one student. `attempt` is None where nothing was graded, and `problem` says why.
 
     `exercises` hold verdicts and points as the graders gave them; what people changed is in `overrides` and
-    `marks`. Every text may be the student's: untrusted.
+    `marks`. An exercise that was not graded is among them, its checks not checked, where a person decided about it.
+    `fingerprints` say by exercise what it was graded with: see `lockstep.classroom.fingerprint`. Every text may be
+    the student's: untrusted.
     """
 
     student: Student
@@ -85,26 +95,27 @@ class Record:
     notes: tuple[str, ...] = ()
     problem: str = ""
     policy: LatePolicy = field(default_factory=LatePolicy)
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def raw_points(self) -> float:
         """Points before the late penalty: the graders', with a person's overrides and marks laid over them."""
-        return sum(self.points_of(exercise) for exercise in self.exercises)
+        return _exact(sum(self.points_of(exercise) for exercise in self.exercises))
 
     @property
     def max_points(self) -> float:
         """Points that can be earned, those of answers that a person marks among them."""
-        return sum(self.max_points_of(exercise) for exercise in self.exercises)
+        return _exact(sum(self.max_points_of(exercise) for exercise in self.exercises))
 
     @property
     def penalty(self) -> float:
         """Points taken off for being late."""
-        return self.policy.penalty(self.raw_points, self.late_days, self.student.extra_days)
+        return _exact(self.policy.penalty(self.raw_points, self.late_days, self.student.extra_days))
 
     @property
     def final_points(self) -> float:
         """What counts: raw points less the penalty."""
-        return self.raw_points - self.penalty
+        return _exact(self.raw_points - self.penalty)
 
     @property
     def handed_in(self) -> bool:
@@ -121,12 +132,14 @@ class Record:
         whole = self.override_of(exercise.id)
         if whole is not None and whole.points is not None:
             return whole.points
+        if not self.overrides and not exercise.reviews:
+            return _exact(exercise.points)
         graded = sum(self.points_of_check(exercise.id, check) for check in exercise.checks)
-        return graded + sum(review.points or 0.0 for review in self.reviews_of(exercise))
+        return _exact(graded + sum(review.points or 0.0 for review in self.reviews_of(exercise)))
 
     def max_points_of(self, exercise: ExerciseResult) -> float:
         """Points that can be earned in one exercise, by checks and by answers."""
-        return exercise.max_points + sum(review.max_points for review in exercise.reviews)
+        return _exact(exercise.max_points + sum(review.max_points for review in exercise.reviews))
 
     def points_of_check(self, exercise: str, check: CheckResult) -> float:
         """Points of one check, an override included."""
@@ -135,8 +148,7 @@ class Record:
 
     def override_of(self, exercise: str, check: str = "") -> Override | None:
         """What a person decided about a check, or about the exercise as a whole."""
-        found = (item for item in self.overrides if (item.exercise, item.check) == (exercise, check))
-        return next(found, None)
+        return self._by_subject.get((exercise, check))
 
     def reviews_of(self, exercise: ExerciseResult) -> tuple[Review, ...]:
         """The exercise's written answers with the points and comments that people gave."""
@@ -148,8 +160,26 @@ class Record:
             (exercise.id, check.id): check.verdict for exercise in self.exercises for check in exercise.checks
         }
 
+    @cached_property
+    def _by_subject(self) -> Mapping[tuple[str, str], Override]:
+        return {(override.exercise, override.check): override for override in self.overrides}
+
     def _marked(self, exercise: str, review: Review) -> Review:
         for mark in self.marks:
-            if (mark.exercise, mark.question) == (exercise, review.question):
+            if (mark.exercise, mark.question) == (exercise, review.question) and (
+                not mark.answer or mark.answer == answer_key(self.student.id, exercise, review)
+            ):
                 return replace(review, points=mark.points, comment=mark.comment)
         return review
+
+
+def answer_key(student: str, exercise: str, review: Review) -> str:
+    """A name for what a student answered to a question; another answer has another one."""
+    text = json.dumps([student, exercise, review.question, review.answer])
+    # A letter in front: a spreadsheet takes 12e34567 for a number.
+    return f"a{hashlib.sha256(text.encode()).hexdigest()[:15]}"
+
+
+def _exact(points: float) -> float:
+    """Points without what adding tenths in binary leaves behind: equal grades shall be equal numbers."""
+    return round(points, 6)

@@ -5,9 +5,12 @@ Times are UTC in ISO 8601, durations in seconds, points as they stand in results
 
 from __future__ import annotations
 
+import math
+import re
+from typing import Any
+
 from sqlalchemy import (
     JSON,
-    BigInteger,
     Boolean,
     Column,
     Float,
@@ -17,6 +20,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    TypeDecorator,
     UniqueConstraint,
 )
 
@@ -25,6 +29,69 @@ FORMAT = 1
 
 RUNNING, DONE, DROPPED = "running", "done", "dropped"
 """The states of an attempt."""
+
+# PostgreSQL refuses NUL, no database takes half of a surrogate pair, which is what Python makes of a file name that is
+# no UTF-8. U+FDD0 is a code point that Unicode gives to no character, ever.
+_UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_ESCAPED = re.compile("\ufdd0([0-9a-f]{4})")
+_TO_ESCAPE = re.compile("[\x00\ud800-\udfff\ufdd0]")
+
+
+class Words(TypeDecorator[str]):
+    """Text of any length; what no database takes in it becomes U+FFFD."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Any) -> str | None:
+        """What is stored."""
+        return value and _UNSTORABLE.sub("\ufffd", value)
+
+
+class Name(TypeDecorator[str]):
+    """Text by which something is found again: whatever is in it comes back as it was."""
+
+    impl = String
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: Any) -> str | None:
+        """What is stored."""
+        return value and _TO_ESCAPE.sub(lambda found: f"\ufdd0{ord(found[0]):04x}", value)
+
+    def process_result_value(self, value: str | None, dialect: Any) -> str | None:
+        """What was given."""
+        if value is None or "\ufdd0" not in value:
+            return value
+        return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), value)
+
+
+class Number(TypeDecorator[float]):
+    """A finite number: SQLite keeps NaN as NULL, PostgreSQL as NaN, and no sum survives either."""
+
+    impl = Float
+    cache_ok = True
+
+    def process_bind_param(self, value: float | None, dialect: Any) -> float | None:
+        """What is stored. Raises ValueError."""
+        if value is not None and not math.isfinite(value):
+            raise ValueError(f"{value} is no finite number")
+        return value
+
+
+class WholeNumber(TypeDecorator[int]):
+    """A whole number of any size, such as a seed that a person chose: databases stop at 2**63."""
+
+    impl = String
+    cache_ok = True
+
+    def process_bind_param(self, value: int | None, dialect: Any) -> str | None:
+        """What is stored."""
+        return None if value is None else str(value)
+
+    def process_result_value(self, value: str | None, dialect: Any) -> int | None:
+        """What was given."""
+        return None if value is None else int(value)
+
 
 metadata = MetaData()
 
@@ -35,11 +102,11 @@ about = Table(
 students = Table(
     "students",
     metadata,
-    Column("id", String(200), primary_key=True),
-    Column("name", Text, nullable=False),
-    Column("email", Text, nullable=False),
-    Column("team", Text, nullable=False),
-    Column("extra_days", Float, nullable=False),
+    Column("id", Name, primary_key=True),
+    Column("name", Words, nullable=False),
+    Column("email", Words, nullable=False),
+    Column("team", Name, nullable=False),
+    Column("extra_days", Number, nullable=False),
     Column("columns", JSON, nullable=False),
     Column("enrolled", Boolean, nullable=False),
 )
@@ -49,11 +116,11 @@ handins = Table(
     "handins",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("student", String(200), ForeignKey("students.id"), nullable=False, index=True),
+    Column("student", Name, ForeignKey("students.id"), nullable=False, index=True),
     Column("digest", String(64), nullable=False),
-    Column("label", Text, nullable=False),
-    Column("late_days", Float),
-    Column("problem", Text, nullable=False),
+    Column("label", Name, nullable=False),
+    Column("late_days", Number),
+    Column("problem", Words, nullable=False),
     Column("notes", JSON, nullable=False),
     Column("seen_at", String(32), nullable=False),
     UniqueConstraint("student", "digest"),
@@ -65,13 +132,13 @@ attempts = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("handin", Integer, ForeignKey("handins.id"), nullable=False, index=True),
-    Column("seed", BigInteger, nullable=False),
+    Column("seed", WholeNumber, nullable=False),
     Column("state", String(16), nullable=False),
     Column("versions", JSON, nullable=False),
-    Column("node", Text, nullable=False),
+    Column("node", Words, nullable=False),
     Column("started_at", String(32), nullable=False),
     Column("ended_at", String(32)),
-    Column("problem", Text, nullable=False),
+    Column("problem", Words, nullable=False),
 )
 
 # Which exercises an attempt grades; an equal fingerprint would reach the same verdicts on the same hand-in.
@@ -92,14 +159,14 @@ checks = Table(
     Column("check", String(100), primary_key=True),
     Column("position", Integer, nullable=False),
     Column("verdict", String(32), nullable=False),
-    Column("points", Float, nullable=False),
-    Column("max_points", Float, nullable=False),
-    Column("message", Text, nullable=False),
-    Column("hint", Text, nullable=False),
-    Column("seconds", Float, nullable=False),
-    Column("cpu_seconds", Float),
+    Column("points", Number, nullable=False),
+    Column("max_points", Number, nullable=False),
+    Column("message", Words, nullable=False),
+    Column("hint", Words, nullable=False),
+    Column("seconds", Number, nullable=False),
+    Column("cpu_seconds", Number),
     Column("spoils", Boolean, nullable=False),
-    Column("reviews", JSON, nullable=False),
+    Column("reviews", JSON(none_as_null=True)),  # null for none, as most checks have
     # An attempt at one check alone takes the others over from the attempt before it.
     Column("taken_over", Boolean, nullable=False),
     Column("ended_at", String(32), nullable=False),
@@ -109,25 +176,26 @@ checks = Table(
 overrides = Table(
     "overrides",
     metadata,
-    Column("student", String(200), ForeignKey("students.id"), primary_key=True),
+    Column("student", Name, ForeignKey("students.id"), primary_key=True),
     Column("exercise", String(100), primary_key=True),
     Column("check", String(100), primary_key=True),  # empty: the exercise as a whole
-    Column("points", Float),  # null: a comment only
-    Column("comment", Text, nullable=False),
-    Column("by", Text, nullable=False),
+    Column("points", Number),  # null: a comment only
+    Column("comment", Words, nullable=False),
+    Column("by", Words, nullable=False),
     Column("at", String(32), nullable=False),
 )
 
 marks = Table(
     "marks",
     metadata,
-    Column("student", String(200), ForeignKey("students.id"), primary_key=True),
+    Column("student", Name, ForeignKey("students.id"), primary_key=True),
     Column("exercise", String(100), primary_key=True),
-    Column("question", String(100), primary_key=True),
-    Column("points", Float),
-    Column("comment", Text, nullable=False),
-    Column("by", Text, nullable=False),
+    Column("question", Name, primary_key=True),
+    Column("points", Number),
+    Column("comment", Words, nullable=False),
+    Column("by", Words, nullable=False),
     Column("at", String(32), nullable=False),
+    Column("answer", String(64), nullable=False),  # key of the answer that was read; empty: of any
 )
 
 # What a person should look at. Made anew by every grading of the class.
@@ -135,10 +203,10 @@ flags = Table(
     "flags",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("student", String(200), ForeignKey("students.id"), nullable=False, index=True),
+    Column("student", Name, ForeignKey("students.id"), nullable=False, index=True),
     Column("kind", String(32), nullable=False),
-    Column("subject", Text, nullable=False),
-    Column("detail", Text, nullable=False),
+    Column("subject", Words, nullable=False),
+    Column("detail", Words, nullable=False),
     Column("others", JSON, nullable=False),  # ids of the students it concerns as well
 )
 
@@ -147,6 +215,6 @@ unmatched = Table(
     "unmatched",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("label", Text, nullable=False),
-    Column("reason", Text, nullable=False),
+    Column("label", Name, nullable=False),
+    Column("reason", Words, nullable=False),
 )
