@@ -25,11 +25,13 @@ import runpy
 import shutil
 import tomllib
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fixtures.works import Work
 from lockstep import grading, plugin
 from lockstep.exercise import Exercise, find_exercises
 from lockstep.grading import Bridge, Options, Silent
@@ -43,6 +45,9 @@ FOLDER = Path(__file__).with_name("attacks")
 SEED = 7_306_218_954_371_206
 SHORT_SECONDS = 2.5
 """How long a check waits for an attack that never answers; `slow` attacks get their check's own limit."""
+
+FOLDERS = {"M08_huge_notebook", "M23_nothing_at_all", "R17_huge_source"}
+"""Uploads that are folders; all others are one file."""
 
 _KEYS = {"title", "exercise", "checks", "verdict", "says", "base", "edit", "refused", "slow"}
 
@@ -65,14 +70,15 @@ class Attack:
         return "refused" in self.about
 
     def build(self, folder: Path, canary: Path) -> Path:
-        """Write the submission below `folder` and return its path."""
+        """Write the submission below `folder`, where nothing lies yet, and return its path."""
+        folder.mkdir(parents=True, exist_ok=True)
         if self.is_upload:
-            folder.mkdir(parents=True)
             made = self._make(folder)
             assert isinstance(made, Path)
             return made
         if self.about.get("base") == "reference":
-            shutil.copytree(ROOT / "reference", folder, ignore=shutil.ignore_patterns("__pycache__"))
+            unwanted = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(ROOT / "reference", folder, ignore=unwanted, dirs_exist_ok=True)
         ours = shutil.ignore_patterns("attack.toml", "make.py", "__pycache__")
         shutil.copytree(self.folder, folder, ignore=ours, dirs_exist_ok=True)
         if (self.folder / "make.py").exists():
@@ -98,6 +104,15 @@ def all_attacks() -> list[Attack]:
         assert set(about) <= _KEYS, f"{path}: unknown {set(about) - _KEYS}"
         attacks.append(Attack(path.parent.name, about))
     return attacks
+
+
+def refused_works() -> list[Work]:
+    """The attacks that are one file which is refused when it is handed in, as works for a class."""
+    return [
+        Work(attack.name, partial(attack.build, canary=Path()), refused=attack.about["refused"], upload=True)
+        for attack in all_attacks()
+        if attack.is_upload and attack.name not in FOLDERS
+    ]
 
 
 def grade(
