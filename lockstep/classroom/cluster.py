@@ -1,0 +1,396 @@
+"""More than one machine: a pool whose processes run on the workers of a Dask cluster.
+
+Dask starts workers, finds them and carries messages. Which hand-in is graded where is decided here, so that every
+assignment has a number and nothing is graded twice: what a worker that was given up still says belongs to a number
+that nobody knows any more. Dask's own scheduling, which repeats a task by itself, is not used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+import pickle
+import queue
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lockstep.classroom.jobqueue import CLUSTERS, JobQueue, Jobs, read_jobs
+from lockstep.classroom.parcel import Parcel, pack
+from lockstep.classroom.task import Began, CheckEnded, Ended, Event, Lost, Setup, Task
+from lockstep.grading import CouldNotGrade
+from lockstep.members import SubmissionError
+from lockstep.text import safe_line
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+    from lockstep.classroom.node import Look, Told
+
+LOOK_SECONDS = 0.5
+"""How often it is looked which workers there are."""
+
+CONNECT_SECONDS = 15
+"""How long a scheduler may take to answer."""
+
+WAIT_MINUTES = 1.0
+"""How long no worker may be there, unless `wait_minutes` says otherwise; jobs of a queue take longer to start."""
+
+QUEUE_WAIT_MINUTES = 60.0
+
+
+def open_pool(
+    where: str, config: Path | None, setup: Setup, timeout: float, folder: Path, say: Callable[[str], None]
+) -> DaskPool:
+    """A pool on other machines, as `--cluster` names them; a hand-in may take `timeout` seconds there.
+
+    Keys and logs of jobs lie in `folder`. `say` hears sentences about nodes while the class is graded.
+    Raises CouldNotGrade with a sentence.
+    """
+    if where not in CLUSTERS and not where.startswith(("tcp://", "tls://")):
+        raise CouldNotGrade(
+            f"--cluster takes the address of a Dask scheduler, tcp://host:8786 or tls://host:8786, or one of "
+            f"{', '.join(CLUSTERS)}; not {safe_line(where)}"
+        )
+    jobs = read_jobs(config)
+    wanted = {"distributed", *({"dask_jobqueue", "cryptography"} if where in CLUSTERS else ())}
+    if any(importlib.util.find_spec(name) is None for name in wanted):
+        raise CouldNotGrade(
+            "--cluster needs packages that are not installed: run `pip install 'lockstep[cluster]'`, "
+            "or in a checkout `pip install -e '.[cluster]'`"
+        )
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_quiet())
+        queued = (
+            stack.enter_context(JobQueue(where, jobs, Path(jobs.folder) if jobs.folder else folder))
+            if where in CLUSTERS
+            else None
+        )
+        client = stack.enter_context(_connected(where, jobs, queued))
+        minutes = jobs.wait_minutes or (QUEUE_WAIT_MINUTES if queued else WAIT_MINUTES)
+        pool = DaskPool(where, client, queued, setup, timeout, 60 * minutes, say)
+        pool.keep(stack.pop_all())
+        return pool
+
+
+def _connected(where: str, jobs: Jobs, queued: JobQueue | None) -> Client:
+    from distributed import Client
+    from distributed.security import Security
+
+    if queued is not None:
+        return Client(queued.cluster, set_as_default=False)
+    files = {
+        "tls_ca_file": jobs.tls_ca_file,
+        "tls_client_cert": jobs.tls_cert,
+        "tls_client_key": jobs.tls_key,
+    }
+    # What is not given here, Dask's own settings may say.
+    security = Security(**{name: path for name, path in files.items() if path})
+    try:
+        return Client(where, security=security, timeout=CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        raise CouldNotGrade(f"no Dask scheduler answers at {where}: {safe_line(str(error))}") from error
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Dask's own log, tracebacks and all, off the terminal: what matters becomes a sentence."""
+    names = ("distributed", "tornado.application")
+    before = {name: logging.getLogger(name).level for name in names}
+    for name in names:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for name, level in before.items():
+            logging.getLogger(name).setLevel(level)
+
+
+@dataclass
+class _Node:
+    """A Dask worker. `fit` is None until it was looked at."""
+
+    address: str
+    shown: str
+    slots: int
+    fit: bool | None = None
+    running: set[int] = field(default_factory=set)
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """A worker said what it has, or nothing of use."""
+
+    key: tuple[str, str]
+    answer: Look | Exception
+
+
+@dataclass(frozen=True)
+class _NotBegun:
+    """A worker did not take an assignment."""
+
+    number: int
+    reason: str
+
+
+class DaskPool:
+    """Processes that grade on the workers of a Dask cluster; see Pool."""
+
+    def __init__(
+        self,
+        where: str,
+        client: Client,
+        jobs: JobQueue | None,
+        setup: Setup,
+        timeout: float,
+        wait_seconds: float,
+        say: Callable[[str], None],
+    ) -> None:
+        """Grade on what reports to this client's scheduler. `open_pool` makes one."""
+        from lockstep.classroom import node
+
+        self._there = node
+        self._where = where
+        self._client = client
+        self._jobs = jobs
+        self._setup = setup
+        self._timeout = timeout
+        self._wait_seconds = wait_seconds
+        self._say = say
+        self._kept = contextlib.ExitStack()
+        self._topic = f"lockstep-{secrets.token_hex(8)}"
+        self._inbox: queue.SimpleQueue[Told | _Looked | _NotBegun] = queue.SimpleQueue()
+        self._nodes: dict[tuple[str, str], _Node] = {}
+        self._running: dict[int, tuple[Task, _Node]] = {}
+        self._assignments = 0
+        self._refused: dict[str, str] = {}
+        self._stopping = False
+        self._here = node.look_around(setup)
+        self._next_look = 0.0
+        self._last_fit = time.monotonic()
+        client.subscribe_topic(self._topic, lambda event: self._inbox.put(pickle.loads(event[1])))
+
+    def keep(self, resources: contextlib.ExitStack) -> None:
+        """What to let go of at the end."""
+        self._kept = resources
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """A sentence for each worker that gets no work, and why."""
+        return tuple(f"{node} graded nothing: {reason}" for node, reason in sorted(self._refused.items()))
+
+    def __enter__(self) -> DaskPool:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._leave()
+        self._kept.close()
+
+    def stop(self) -> None:
+        """See Pool."""
+        self._stopping = True
+
+    def run(self, tasks: Iterable[Task], hear: Callable[[Event], None]) -> None:
+        """See Pool."""
+        coming = iter(tasks)
+        more = True
+        while True:
+            self._look_round(hear)
+            while more and not self._stopping and (node := self._free()) is not None:
+                task = next(coming, None)
+                if task is None:
+                    more = False
+                else:
+                    self._hand_out(task, node, hear)
+            if self._stopping:
+                self._wind_up(hear)
+                return
+            if not self._running:
+                if not more:
+                    return
+                self._insist_on_nodes()
+            with contextlib.suppress(queue.Empty):
+                self._handle(self._inbox.get(timeout=LOOK_SECONDS), hear)
+
+    def _free(self) -> _Node | None:
+        """The worker with the most room."""
+        fit = [node for node in self._nodes.values() if node.fit and len(node.running) < node.slots]
+        return max(fit, key=lambda node: node.slots - len(node.running), default=None)
+
+    def _hand_out(self, task: Task, node: _Node, hear: Callable[[Event], None]) -> None:
+        try:
+            parcel = pack(Path(task.path))
+        except SubmissionError as error:
+            hear(Ended(task.attempt, str(error)))
+            return
+        self._assignments += 1
+        number = self._assignments
+        self._running[number] = (task, node)
+        node.running.add(number)
+
+        self._aside(self._begin, number, task, parcel, node)
+
+    def _begin(self, number: int, task: Task, parcel: Parcel, node: _Node) -> None:
+        try:
+            self._call(node, self._there.begin, self._topic, number, task, parcel)
+        except Exception as error:
+            self._inbox.put(_NotBegun(number, safe_line(str(error)) or type(error).__name__))
+
+    def _aside(self, function: Callable[..., None], *arguments: object) -> None:
+        """Speak to a worker in a thread of its own: one that does not answer must not keep the others waiting."""
+        threading.Thread(target=function, args=arguments, daemon=True).start()
+
+    def _handle(self, heard: Told | _Looked | _NotBegun, hear: Callable[[Event], None]) -> None:
+        if isinstance(heard, _Looked):
+            self._judge(heard)
+            return
+        if heard.number not in self._running:
+            return  # of an assignment that was given up
+        _, node = self._running[heard.number]
+        if isinstance(heard, _NotBegun):
+            self._refuse(node, heard.reason, hear)
+        elif heard.event is None:
+            self._refuse(node, heard.unfit, hear)
+        else:
+            if isinstance(heard.event, Ended | Lost):
+                del self._running[heard.number]
+                node.running.discard(heard.number)
+            hear(heard.event)
+
+    def _look_round(self, hear: Callable[[Event], None]) -> None:
+        """See which workers there are: those that are gone lose their tasks, new ones are looked at."""
+        now = time.monotonic()
+        if now < self._next_look:
+            return
+        present = self._present()
+        for key in set(self._nodes) - set(present):
+            node = self._nodes.pop(key)
+            self._lose(node, f"the Dask worker on {node.shown} went away", hear)
+        for key, about in present.items():
+            if key not in self._nodes:
+                self._nodes[key] = _Node(key[0], f"{about['host']} ({key[0]})", about["nthreads"])
+                self._aside(self._look_at, key, self._nodes[key])
+        if self._jobs is not None:
+            for sentence in self._jobs.look({str(about["name"]) for about in present.values()}):
+                self._say(sentence)
+        self._next_look = time.monotonic() + LOOK_SECONDS
+
+    def _present(self) -> Mapping[tuple[str, str], Mapping[str, Any]]:
+        """The workers that report to the scheduler. One that starts again has another folder, if not address."""
+        try:
+            if self._client.status == "running":
+                workers = self._client.scheduler_info()["workers"]
+                return {(address, about["local_directory"]): about for address, about in workers.items()}
+        except (OSError, TimeoutError, RuntimeError):
+            pass
+        raise CouldNotGrade(
+            f"the Dask scheduler at {self._where} went away. What is graded is kept: when it is there again, the "
+            "same command goes on where this one stopped"
+        )
+
+    def _look_at(self, key: tuple[str, str], node: _Node) -> None:
+        answer: Look | Exception
+        try:
+            answer = self._call(node, self._there.look, self._setup)
+            if _unfit(answer, self._here) is None:
+                self._call(node, self._there.take_over, self._there.Gradings(self._topic, self._timeout))
+        except Exception as error:
+            answer = error
+        self._inbox.put(_Looked(key, answer))
+
+    def _call(self, node: _Node, function: Callable[..., object], *arguments: object) -> Any:
+        answers = self._client.run(function, *arguments, workers=[node.address], on_error="return")
+        answer = answers.get(node.address, CouldNotGrade("it went away"))
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _judge(self, looked: _Looked) -> None:
+        node = self._nodes.get(looked.key)
+        if node is None:
+            return
+        if not isinstance(looked.answer, Exception):
+            node.shown = f"{safe_line(looked.answer.host)} ({node.address})"
+        reason = _unfit(looked.answer, self._here)
+        node.fit = reason is None
+        if reason is not None:
+            self._refuse(node, reason, lambda event: None)
+
+    def _refuse(self, node: _Node, reason: str, hear: Callable[[Event], None]) -> None:
+        """Give a worker no more work."""
+        node.fit = False
+        self._refused[node.shown] = reason
+        self._say(f"{node.shown} gets no work: {reason}")
+        self._lose(node, reason, hear)
+
+    def _lose(self, node: _Node, reason: str, hear: Callable[[Event], None]) -> None:
+        for number in sorted(node.running):
+            task, _ = self._running.pop(number)
+            hear(Lost(task.attempt, reason))
+        node.running.clear()
+
+    def _insist_on_nodes(self) -> None:
+        """Raise CouldNotGrade when there is nobody to wait for any more."""
+        now = time.monotonic()
+        nodes = self._nodes.values()
+        if any(node.fit for node in nodes):
+            self._last_fit = now
+        if any(node.fit is not False for node in nodes):
+            return
+        reasons = "; ".join(self.remarks)
+        if self._jobs is not None and (gone := self._jobs.gone) is not None:
+            raise CouldNotGrade("; ".join(filter(None, [gone, reasons])))
+        if reasons and len(nodes) >= (self._jobs.wanted if self._jobs else 1):
+            raise CouldNotGrade(f"no worker of {self._where} can grade: {reasons}")
+        if now - self._last_fit > self._wait_seconds:
+            what = (
+                f"for {self._wait_seconds / 60:g} minutes there was no worker at {self._where} that can grade"
+            )
+            raise CouldNotGrade("; ".join(filter(None, [what, reasons, "what is graded is kept"])))
+
+    def _wind_up(self, hear: Callable[[Event], None]) -> None:
+        """End what is under way; the checks that were made until then count."""
+        self._leave()
+        with contextlib.suppress(queue.Empty):
+            while True:
+                heard = self._inbox.get_nowait()
+                if isinstance(heard, self._there.Told) and heard.number in self._running:
+                    event = heard.event
+                    if isinstance(event, Began | CheckEnded | Ended):
+                        hear(event)
+        self._running.clear()
+
+    def _leave(self) -> None:
+        """Have every worker end what it does for this grading."""
+        addresses = [node.address for node in self._nodes.values() if node.fit]
+        if addresses and self._client.status == "running":
+            with contextlib.suppress(Exception):
+                self._client.run(self._there.leave, self._topic, workers=addresses, on_error="ignore")
+        self._nodes.clear()
+
+
+def _unfit(answer: Look | Exception, here: Look) -> str | None:
+    """Why a worker with this answer gets no work; None when it would grade as this machine does."""
+    if isinstance(answer, ImportError):
+        return f"lockstep is not installed where the Dask worker runs, or not all of it ({safe_line(str(answer))})"
+    if isinstance(answer, Exception):
+        return f"it does not say what it has ({type(answer).__name__}: {safe_line(str(answer))})"
+    others = [
+        f"{name} {answer.versions.get(name) or 'is missing'}{f', here {version}' if version else ''}"
+        for name, version in here.versions.items()
+        if answer.versions.get(name) != version
+    ]
+    if others:
+        return f"it has other versions: {'; '.join(others)}"
+    if answer.code != here.code:
+        return "its lockstep has the same version number, but other files"
+    if answer.problem is not None:
+        return answer.problem
+    if answer.fingerprints != here.fingerprints:
+        return "its graders, reference or fixtures are other files than those here"
+    return None
