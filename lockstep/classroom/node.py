@@ -138,22 +138,27 @@ class Gradings(WorkerPlugin):
         return LocalPool(1, self._timeout, self._scratch)
 
     def _grade(self, pool: LocalPool, assignment: int, task: Task, parcel: Parcel) -> None:
-        told: list[Event] = []
+        last = Told(assignment, None, TAKEN_OVER)
 
         def hear(event: Event) -> None:
-            told.append(event)
-            self._tell(Told(assignment, event))
+            nonlocal last
+            if isinstance(event, Ended | Lost):
+                last = Told(assignment, event)
+            else:
+                self._tell(Told(assignment, event))
 
         try:
             with tempfile.TemporaryDirectory(dir=self._handins) as folder:
                 pool.run([replace(task, path=str(unpack(parcel, Path(folder))))], hear)
         except SubmissionError as error:
-            hear(Ended(task.attempt, str(error)))
+            last = Told(assignment, Ended(task.attempt, str(error)))
         except Exception as error:  # whatever it is, nobody else would hear of it
-            self._tell(Told(assignment, None, str(error)))
-        else:
-            if not told or not isinstance(told[-1], Ended | Lost):
-                self._tell(Told(assignment, None, TAKEN_OVER))
+            last = Told(assignment, None, str(error))
+        self._put_back(pool)
+        # Only now: the next task comes at once, and is to find these processes warm.
+        self._tell(last)
+
+    def _put_back(self, pool: LocalPool) -> None:
         with self._lock:
             del self._busy[pool]
             if not self._ending:
