@@ -35,8 +35,11 @@ from lockstep.source import direction_marks, source_problem
 
 __all__ = ["Submission", "SubmissionError", "open_submission", "orderly_files", "source_problem"]
 
-_ARCHIVES = (".zip", ".tar.gz", ".tgz", ".tar")
-_SOURCES = (".py", ".ipynb")
+ARCHIVES = (".zip", ".tar.gz", ".tgz", ".tar")
+"""Suffixes of archives that are taken."""
+SOURCES = (".py", ".ipynb")
+"""Suffixes of files that may be handed in on their own."""
+
 GRADABLE = frozenset(
     {".py", ".ipynb", ".sh", ".md", ".json", ".yaml", ".yml", ".pbs", ".slurm", ".sbatch", ".lsf"}
 )
@@ -78,7 +81,7 @@ def open_submission(path: Path) -> Submission:
     """
     given = os.path.basename(os.path.abspath(path))
     listed, skipped = _list(path, given)
-    files, wrapper = _unwrapped(orderly_files(listed))
+    files, wrapper = unwrapped(orderly_files(listed))
     kept, too_much = trim(files)
     notes = [f"the submission was read from the folder {shown(wrapper)} inside"] if wrapper else []
     notes += skip_notes([*skipped, *too_much])
@@ -120,7 +123,7 @@ def display_name(given: str) -> str:
     Letters of any script stay, so that people find themselves. Everything a spreadsheet, a shell, a path
     or a terminal could take for more than a name becomes an underscore.
     """
-    suffix = next((suffix for suffix in (*_ARCHIVES, *_SOURCES) if given.lower().endswith(suffix)), "")
+    suffix = next((suffix for suffix in (*ARCHIVES, *SOURCES) if given.lower().endswith(suffix)), "")
     plain = unicodedata.normalize("NFC", given[: len(given) - len(suffix)][:NAME_BYTES])
     safe = (character if _is_nameable(character) else "_" for character in plain)
     return "".join(safe).lstrip("-.")[:NAME_LENGTH] or "submission"
@@ -145,10 +148,10 @@ def _list(path: Path, given: str) -> tuple[list[Member], list[Skipped]]:
         return list_folder(target)
     if not stat.S_ISREG(status.st_mode):
         raise SubmissionError(f"{shown(given)} is neither a file nor a folder. {_ACCEPTED}")
-    if given.lower().endswith(_SOURCES):
+    if given.lower().endswith(SOURCES):
         read = partial(read_file, target, status.st_size, given)
         return [Member(composed(given), status.st_size, read)], []
-    if not given.lower().endswith(_ARCHIVES):
+    if not given.lower().endswith(ARCHIVES):
         raise SubmissionError(f"{shown(given)} is not of a type that is graded. {_ACCEPTED}")
     if status.st_size > UPLOAD_BYTES:
         raise SubmissionError(
@@ -179,10 +182,10 @@ def orderly_files(listed: Sequence[Member]) -> list[Member]:
     return files
 
 
-def _unwrapped(files: list[Member]) -> tuple[list[Member], str]:
+def unwrapped(files: Sequence[Member]) -> tuple[list[Member], str]:
     """The files as seen from the innermost folder that holds everything, and that folder's path."""
     wrapper = os.path.commonpath([os.path.dirname(file.path) for file in files]) if files else ""
-    if not any(file.path.lower().endswith((*_SOURCES, ".md")) for file in files):
+    if not any(file.path.lower().endswith((*SOURCES, ".md")) for file in files):
         # A folder of nothing but launch files or reports is itself what the exercise asks for.
         wrapper = os.path.dirname(wrapper)
     start = len(wrapper) + 1 if wrapper else 0
@@ -192,7 +195,7 @@ def _unwrapped(files: list[Member]) -> tuple[list[Member], str]:
 def _nothing_gradable(given: str, files: Sequence[Member], notes: Sequence[str]) -> SubmissionError:
     if not files and not notes:
         return SubmissionError(f"{shown(given)} is empty. {_ACCEPTED}")
-    inner = next((file.path for file in files if file.path.lower().endswith(_ARCHIVES)), None)
+    inner = next((file.path for file in files if file.path.lower().endswith(ARCHIVES)), None)
     if inner is not None:
         return SubmissionError(f"{shown(given)} holds another archive, {shown(inner)}. Hand in that one.")
     held = ", ".join(shown(file.path) for file in files[:3])
@@ -229,7 +232,7 @@ class _Tree:
     def miss(self, item: Skipped) -> None:
         """Remember why a source is not there."""
         path = PurePosixPath(item.path)
-        if path.suffix.lower() in _SOURCES:
+        if path.suffix.lower() in SOURCES:
             self.problems[str(path.with_suffix(".py"))] = (
                 f"{shown(item.path)} was not read: it is {item.reason}."
             )

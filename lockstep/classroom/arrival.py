@@ -55,12 +55,18 @@ class Piece:
 
 @dataclass(frozen=True)
 class Arrival:
-    """One hand-in of one person, or of several who handed in together."""
+    """One hand-in of one person, or of several who handed in together.
+
+    `problem` is a sentence where there is nothing to grade, `doubt` one that says why it is nobody's hand-in unless
+    a student is called so. `is_late` is what Canvas says; by how much it does not say.
+    """
 
     people: tuple[Person, ...]
     pieces: tuple[Piece, ...]
     notes: tuple[str, ...] = ()
     problem: str = ""
+    doubt: str = ""
+    is_late: bool = False
     submitted_at: datetime | None = None
 
     @property

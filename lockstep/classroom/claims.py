@@ -1,0 +1,181 @@
+"""Says whose each arrival is, and which one counts where a student has several."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from lockstep.classroom.arrival import Arrival, Person
+from lockstep.classroom.classfolder import label
+from lockstep.classroom.handin import Unmatched
+from lockstep.classroom.matching import Nobody, Register
+from lockstep.classroom.names import folded
+from lockstep.classroom.people import Student
+from lockstep.classroom.roster import Entry
+from lockstep.members import shown
+
+SAME_TIME = 2.0
+"""Seconds; archives keep times in steps of two."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """An arrival and the student it is for. `entry` is the roster's row, `by_name` says that only a name led there."""
+
+    student: Student
+    person: Person
+    arrival: Arrival
+    entry: Entry | None = None
+    by_name: bool = False
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Claimed:
+    """One claim for each student who handed in, and what is nobody's or was left for another one."""
+
+    claims: tuple[Claim, ...]
+    unmatched: tuple[Unmatched, ...]
+
+
+def claim(arrivals: Iterable[Arrival], register: Register | None) -> Claimed:
+    """Find out whose the arrivals are. Without a roster everybody who hands in is a student, not enrolled."""
+    claims: dict[str, list[Claim]] = defaultdict(list)
+    unmatched: list[Unmatched] = []
+    for arrival in arrivals:
+        for each in _claims_of(arrival, register):
+            if isinstance(each, Claim):
+                claims[each.student.id].append(each)
+            else:
+                unmatched.append(each)
+    chosen: list[Claim] = []
+    for several in claims.values():
+        one_persons, others = _of_one_person(several)
+        unmatched += others
+        if one_persons:
+            winner, superseded = _newest(one_persons)
+            chosen.append(winner)
+            unmatched += superseded
+    return Claimed(tuple(chosen), tuple(unmatched))
+
+
+def _claims_of(arrival: Arrival, register: Register | None) -> list[Claim | Unmatched]:
+    found: list[Claim | Unmatched] = []
+    for person in arrival.people:
+        if register is None:
+            if arrival.doubt:
+                found.append(Unmatched(arrival.label, arrival.doubt))
+            else:
+                found.append(Claim(_stranger(person), person, arrival))
+            continue
+        match = register.find(person)
+        if isinstance(match, Nobody):
+            reasons = [arrival.doubt or match.reason, *arrival.notes]
+            who = f" ({label(person.name or person.email)})" if len(arrival.people) > 1 else ""
+            found.append(Unmatched(f"{arrival.label}{who}", " ".join(filter(None, reasons))))
+        else:
+            notes = (match.note,) if match.note else ()
+            found += (
+                Claim(entry.student, person, arrival, entry, match.by_name, notes) for entry in match.entries
+            )
+    return _as_a_team(found, arrival)
+
+
+def _as_a_team(found: Sequence[Claim | Unmatched], arrival: Arrival) -> list[Claim | Unmatched]:
+    """Who hands in together is a team, also where nobody said so: equal work of theirs is no copy."""
+    claims = [each for each in found if isinstance(each, Claim)]
+    if len(claims) < 2:
+        return list(found)
+    team = next((each.student.team for each in claims if each.student.team), "") or f"of {arrival.label}"
+    together: list[Claim | Unmatched] = []
+    for each in found:
+        if isinstance(each, Claim):
+            others = ", ".join(label(other.student.shown) for other in claims if other is not each)
+            notes = (*each.notes, f"handed in together with {others}")
+            student = each.student if each.student.team else replace(each.student, team=team)
+            together.append(replace(each, student=student, notes=notes))
+        else:
+            together.append(each)
+    return together
+
+
+def _stranger(person: Person) -> Student:
+    """The student that a download without a roster speaks of, with what the same LMS needs to know them again."""
+    columns: tuple[tuple[str, str], ...] = ()
+    number = person.number
+    if person.system == "gradescope":
+        number = person.id or person.email or f"submission_{person.number}"
+    elif person.system == "canvas":
+        columns = (("ID", number),)
+    elif person.system == "moodle":
+        columns = (("Identifier", f"Participant {number}"),)
+    elif person.system == "github":
+        columns = (("github", label(number)),)
+    if person.system:
+        name = label(person.name) if person.name else ""
+        return Student(
+            _storable(number),
+            name,
+            label(person.email) if "@" in person.email else "",
+            "",
+            0.0,
+            columns,
+            False,
+        )
+    return Student(_storable(person.id), enrolled=False)
+
+
+def _storable(text: str) -> str:
+    """`text` as an id that can be stored and shown, and is not another's for what cannot be seen of it."""
+    clean = label(text)
+    if clean == text:
+        return text
+    return f"{clean} {hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+
+
+def _of_one_person(several: Sequence[Claim]) -> tuple[list[Claim], list[Unmatched]]:
+    """Those of a student's claims that can be one person's: an LMS gives nobody two numbers."""
+    numbers = {
+        (each.person.system, folded(each.person.number))
+        for each in several
+        if each.person.system in ("canvas", "moodle")
+    }
+    if len(numbers) == len({system for system, _ in numbers}):
+        return list(several), []
+    known = several[0].student
+    kept = [each for each in several if not each.by_name]
+    reason = (
+        f"Its name is that of {label(known.shown)} ({label(known.id)}), but somebody else of that name handed in, "
+        "too, and the roster does not tell them apart. Give it a column with the LMS's ids."
+    )
+    return kept, [Unmatched(each.arrival.label, reason) for each in several if each.by_name]
+
+
+def _newest(several: Sequence[Claim]) -> tuple[Claim, list[Unmatched]]:
+    *older, newest = sorted(several, key=_rank)
+    if not older:
+        return newest, []
+    known = _rank(newest)[:3] != _rank(older[-1])[:3] or _time(newest) - _time(older[-1]) > SAME_TIME
+    why = "it is the newest" if known else "though nothing says that it is newer; look at it"
+    taken, others = shown(newest.arrival.label), ", ".join(shown(each.arrival.label) for each in older[:4])
+    note = f"handed in {len(several)} times: {taken} was taken, {why}; not {others}"
+    superseded = [
+        Unmatched(
+            each.arrival.label, f"Another hand-in of {label(each.student.shown)}, {taken}, was taken: {why}."
+        )
+        for each in older
+    ]
+    return replace(newest, notes=(*newest.notes, note)), superseded
+
+
+def _rank(claim: Claim) -> tuple[bool, bool, bool, float, str]:
+    """What can be graded goes before what cannot, and then the newest."""
+    arrival = claim.arrival
+    return not arrival.problem, not arrival.doubt, not claim.by_name, _time(claim), arrival.label
+
+
+def _time(claim: Claim) -> float:
+    at = claim.arrival.submitted_at
+    return at.timestamp() if at is not None else claim.arrival.changed

@@ -1,0 +1,143 @@
+"""Takes in a class: whose each hand-in is, who handed in nothing, and what is nobody's. Nothing is dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path, PurePosixPath
+
+from lockstep.classroom.arrival import Item
+from lockstep.classroom.claims import Claim, claim
+from lockstep.classroom.classfolder import IntakeError, label, opened
+from lockstep.classroom.handin import HandIn, Intake, Unmatched
+from lockstep.classroom.lms import is_lms_made, junk_reason, sort_out, stem_of
+from lockstep.classroom.matching import Register
+from lockstep.classroom.names import folded
+from lockstep.classroom.roster import Roster
+from lockstep.classroom.settle import Settled, settle
+from lockstep.classroom.slug import slugs
+from lockstep.members import SubmissionError
+from lockstep.submission import ARCHIVES, GRADABLE
+
+__all__ = ["IntakeError", "take_in"]
+
+_RESULTS = "Left out: results of lockstep."
+_LATE = "Canvas marks it as late; the roster's column `late days` or `submitted at` can say by how much"
+
+
+def take_in(
+    submissions: Path, unpack_into: Path, roster: Roster | None = None, deadline: datetime | None = None
+) -> Intake:
+    """The class that handed in `submissions`: a folder of folders, archives and files, or an LMS's one big zip.
+
+    Hand-ins stay where they lie; what an LMS has packed or taken apart is put together in a folder of its own below
+    `unpack_into`. `deadline` makes days of the times that the roster or the LMS tells. Raises IntakeError.
+    """
+    if submissions.resolve().is_relative_to(unpack_into.resolve()):
+        raise IntakeError(
+            f"{label(str(submissions))} is what an earlier grading has unpacked. Give what was unpacked then."
+        )
+    register = Register(roster) if roster is not None else None
+    with opened(submissions) as items:
+        found = sort_out(_class_level(items, register, unpack_into), _logins(roster))
+        claimed = claim(found.arrivals, register)
+        try:
+            handins = tuple(_settled(claimed.claims, unpack_into, deadline))
+        except OSError as error:
+            reason = (error.strerror or "unknown reason").lower()
+            raise IntakeError(f"Nothing can be written to {label(str(unpack_into))}: {reason}.") from error
+    students = roster.students if roster is not None else ()
+    place = {student.id: number for number, student in enumerate(students)}
+    handed_in = {handin.student.id for handin in handins}
+    return Intake(
+        handins=tuple(
+            sorted(handins, key=lambda handin: (place.get(handin.student.id, -1), handin.student.id))
+        ),
+        unmatched=(*claimed.unmatched, *(Unmatched(item.label, reason) for item, reason in found.set_aside)),
+        missing=tuple(student for student in students if student.id not in handed_in),
+    )
+
+
+def _is_ours(item: Item, unpack_into: Path) -> bool:
+    """Whether it is the folder of results, which people like to keep beside the submissions."""
+    if item.place is None or not item.is_folder:
+        return False
+    ours = (unpack_into.resolve(), unpack_into.resolve().parent)
+    return item.place.resolve() in ours or (item.place / "gradebook.db").is_file()
+
+
+def _class_level(items: Sequence[Item], register: Register | None, unpack_into: Path) -> Sequence[Item]:
+    """The items below folders that hold everything: archives are packed with one, LMSs add another."""
+    while True:
+        items = [replace(item, stray=_RESULTS) if _is_ours(item, unpack_into) else item for item in items]
+        hand_ins = [item for item in items if not item.stray and not junk_reason(item.name)]
+        if len(hand_ins) != 1 or not hand_ins[0].is_folder:
+            return items
+        (wrapper,) = hand_ins
+        if is_lms_made(hand_ins) or (register is not None and register.knows(wrapper.name)):
+            return items
+        try:
+            inside = wrapper.inside()
+        except SubmissionError:
+            return items
+        if not _is_class(inside, register):
+            return items
+        items = [*(item for item in items if item is not wrapper), *inside]
+
+
+def _is_class(items: Sequence[Item], register: Register | None) -> bool:
+    """Whether these are the hand-ins of a class rather than the files of one."""
+    names = [item for item in items if not item.stray and not junk_reason(item.name)]
+    if is_lms_made(names):
+        return True
+    if any(item.name == ".git" for item in items):
+        return False
+    if register is not None:
+        known = (item.name if item.is_folder else stem_of(item.name) for item in names)
+        return any(register.knows(name) for name in known)
+    packed = [item for item in names if item.is_folder or item.name.lower().endswith(ARCHIVES)]
+    sources = [item for item in names if PurePosixPath(item.name).suffix.lower() in GRADABLE]
+    return len(packed) >= 2 and not sources
+
+
+def _logins(roster: Roster | None) -> frozenset[str]:
+    entries = roster.entries if roster is not None else ()
+    return frozenset(folded(entry.numbers["github"]) for entry in entries if "github" in entry.numbers)
+
+
+def _settled(claims: Sequence[Claim], unpack_into: Path, deadline: datetime | None) -> Iterator[HandIn]:
+    places = slugs(claim.student for claim in claims)
+    done: dict[int, Settled] = {}
+    for each in claims:
+        arrival = each.arrival
+        # What several handed in together lies there once.
+        if id(arrival) not in done:
+            done[id(arrival)] = settle(arrival, unpack_into / places[each.student.id])
+        settled = done[id(arrival)]
+        late_days = _late_days(each, deadline)
+        late = (_LATE,) if arrival.is_late and late_days is None else ()
+        yield HandIn(
+            student=each.student,
+            path=settled.path,
+            label=arrival.label,
+            late_days=late_days,
+            problem=settled.problem,
+            notes=(*each.notes, *arrival.notes, *settled.notes, *late),
+        )
+
+
+def _late_days(each: Claim, deadline: datetime | None) -> float | None:
+    """Days after the deadline, where the roster gives them or somebody else than the student gives the time."""
+    if each.entry is not None and each.entry.late_days is not None:
+        return each.entry.late_days
+    at = each.entry.submitted_at if each.entry is not None else None
+    at = at or each.arrival.submitted_at
+    if at is None or deadline is None:
+        return None
+    # A time without a zone is meant in the zone of the other one, or of this machine.
+    if at.tzinfo is None:
+        at = at.replace(tzinfo=deadline.tzinfo)
+    elif deadline.tzinfo is None:
+        deadline = deadline.astimezone()
+    return max((at - deadline) / timedelta(days=1), 0.0)

@@ -1,0 +1,176 @@
+"""Puts a hand-in where it can be graded: it stays where it lies, or what an LMS took apart is put together again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+
+from lockstep.archive import UPLOAD_BYTES, list_archive, refuse_bombs
+from lockstep.classroom.arrival import Arrival, Piece
+from lockstep.classroom.names import folded
+from lockstep.classroom.parcel import Carried, Parcel, unpack
+from lockstep.leftovers import prune, trim
+from lockstep.members import Member, Names, SubmissionError, composed, shown, size_text
+from lockstep.submission import ARCHIVES, GRADABLE, SOURCES, orderly_files, unwrapped
+
+_UPLOADED_ONE_BY_ONE = ("canvas", "moodle")
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Where a hand-in lies now, for `open_submission`; None where there is none, and `problem` says why."""
+
+    path: Path | None
+    notes: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def settle(arrival: Arrival, place: Path) -> Settled:
+    """Make one hand-in of what arrived; what has to be written is written to the folder `place`, anew.
+
+    Raises OSError when it cannot be written.
+    """
+    if arrival.problem:
+        return Settled(None, problem=arrival.problem)
+    only = arrival.pieces[0] if len(arrival.pieces) == 1 else None
+    try:
+        if (
+            only is not None
+            and only.item.place is not None
+            and not only.item.is_folder
+            and _keeps_its_name(only)
+        ):
+            return Settled(only.item.place)
+        files = orderly_files(prune([member for piece in arrival.pieces for member in _members(piece)])[0])
+        if not files:
+            return Settled(None, problem=f"{shown(arrival.label)} is empty: there is no file in it.")
+        archives, loose = _told_apart(files)
+        if len(archives) == 1 and not any(_suffix(file) in GRADABLE for file in loose):
+            return Settled(_write_archive(archives[0], place), tuple(_beside(archives[0], loose)))
+        one_by_one = any(person.system in _UPLOADED_ONE_BY_ONE for person in arrival.people)
+        if archives and (one_by_one or not any(_suffix(file) in SOURCES for file in loose)):
+            merged = _merged(archives, loose)
+            return Settled(_write(merged.files, place), tuple(merged.notes))
+        if only is not None and only.item.place is not None and only.item.is_folder:
+            return Settled(only.item.place)
+        return Settled(_write(files, place))
+    except SubmissionError as error:
+        return Settled(None, problem=str(error))
+
+
+def _keeps_its_name(piece: Piece) -> bool:
+    return piece.name == piece.item.name or piece.name.lower().endswith(ARCHIVES)
+
+
+def _members(piece: Piece) -> Iterable[Member]:
+    members = piece.item.members()
+    return members if piece.item.is_folder else [replace(members[0], path=composed(piece.name))]
+
+
+def _suffix(file: Member) -> str:
+    return PurePosixPath(file.path).suffix.lower()
+
+
+def _told_apart(files: Sequence[Member]) -> tuple[list[Member], list[Member]]:
+    """The archives that lie on top, and everything else. A copy that was made later comes first."""
+    top = os.path.commonpath([os.path.dirname(file.path) for file in files])
+    is_archive = [
+        file.path.lower().endswith(ARCHIVES) and os.path.dirname(file.path) == top for file in files
+    ]
+    archives = [file for file, is_one in zip(files, is_archive, strict=True) if is_one]
+    loose = [file for file, is_one in zip(files, is_archive, strict=True) if not is_one]
+    return sorted(archives, key=lambda file: folded(os.path.splitext(file.path)[0]), reverse=True), loose
+
+
+def _beside(archive: Member, loose: Sequence[Member]) -> list[str]:
+    if not loose:
+        return []
+    names = ", ".join(shown(file.path) for file in loose[:4])
+    more = f" and {len(loose) - 4} more" if len(loose) > 4 else ""
+    return [f"{names}{more} beside {shown(archive.path)} was not read: it cannot be graded"]
+
+
+@dataclass
+class _Merged:
+    """One tree of files from several places, the first that comes for a name counts."""
+
+    files: list[Member] = field(default_factory=list)
+    names: Names = field(default_factory=Names)
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, file: Member, source: str = "") -> None:
+        twin = self.names.twin(file.path)
+        if twin is not None:
+            self.notes.append(f"{shown(file.path)} in {shown(source)} was not read: there is another one")
+            return
+        try:
+            self.names.add(file.path)
+        except SubmissionError as error:
+            self.notes.append(f"{shown(file.path)} in {shown(source)} was not read: {error}")
+            return
+        self.files.append(file)
+
+
+def _merged(archives: Sequence[Member], loose: Sequence[Member]) -> _Merged:
+    """The files that lie there, and those of archives beside them. Raises SubmissionError if that comes to nothing."""
+    merged = _Merged()
+    problems: list[SubmissionError] = []
+    for file in loose:
+        merged.add(file)
+    for archive in archives:
+        try:
+            inner = _inner(archive)
+        except SubmissionError as error:
+            problems.append(error)
+            merged.notes.append(f"{shown(archive.path)} was not read: {error}")
+            continue
+        for file in inner:
+            merged.add(file, archive.path)
+    if problems and not any(_suffix(file) in GRADABLE for file in merged.files):
+        raise problems[0]
+    return merged
+
+
+def _inner(archive: Member) -> list[Member]:
+    listed, _ = prune(list_archive(_read_archive(archive), archive.path))
+    refuse_bombs(listed, archive.size, archive.path)
+    return unwrapped(orderly_files(listed))[0]
+
+
+def _read_archive(archive: Member) -> bytes:
+    if archive.size > UPLOAD_BYTES:
+        raise SubmissionError(
+            f"{shown(archive.path)} has {size_text(archive.size)}, more than {size_text(UPLOAD_BYTES)}. "
+            "Leave data sets, model weights and virtual environments out."
+        )
+    return archive.read()
+
+
+def _write_archive(archive: Member, place: Path) -> Path:
+    content = _read_archive(archive)
+    _clear(place)
+    place.mkdir(parents=True)
+    name = os.path.basename(archive.path)
+    return unpack(Parcel(name, False, (Carried("", archive.size, False, content),)), place)
+
+
+def _write(files: Sequence[Member], place: Path) -> Path:
+    # What is left out for its size is written as a hole: whoever grades says so, and why.
+    kept = {file.path for file in trim(files)[0]}
+    carried = tuple(
+        Carried(file.path, file.size, file.executable, file.read() if file.path in kept else None)
+        for file in files
+    )
+    _clear(place)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    return unpack(Parcel(place.name, True, carried), place.parent)
+
+
+def _clear(place: Path) -> None:
+    if place.is_symlink() or place.is_file():
+        place.unlink()
+    elif place.exists():
+        shutil.rmtree(place)
