@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from lockstep import arguments
+from lockstep.classroom import commands
 from lockstep.text import safe_line
 
 if TYPE_CHECKING:
@@ -32,10 +34,10 @@ NO_SANDBOX = (
 )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line `arguments` (default: this process's own) and return the exit status."""
+def main(given: Sequence[str] | None = None) -> int:
+    """Run the command line `given` (default: this process's own) and return the exit status."""
     parser = _parser()
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(given)
     if options.command is None:
         parser.print_help()
         return ALL_PASSED
@@ -139,10 +141,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action=_Version, nargs=0, help="print the version and stop")
     parser.set_defaults(command=None)
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
 
     about = "check your own work as it will be graded, and say what to try"
-    command = commands.add_parser(
+    command = subparsers.add_parser(
         "check",
         help=about,
         description=f"{about[0].upper()}{about[1:]}.",
@@ -150,58 +152,31 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.set_defaults(command=check)
     command.add_argument("path", type=Path, metavar="PATH", help="folder, .zip or .tar.gz of the submission")
-    command.add_argument(
-        "--exercise",
-        action="extend",
-        type=_names,
-        default=[],
-        metavar="NAME",
-        help="check this exercise only; may be given more than once, or with commas",
-    )
+    arguments.add_exercise(command, "check")
     command.add_argument(
         "--check",
         action="extend",
-        type=_names,
+        type=arguments.names,
         default=[],
         metavar="NAME",
         help="make this check only; may be given more than once, or with commas",
     )
     command.add_argument("--json", type=Path, metavar="FILE", help="write the result as JSON as well")
     command.add_argument(
-        "--seed", type=_seed, metavar="N", help="draw other data; the same number draws the same data"
+        "--seed",
+        type=arguments.seed,
+        metavar="N",
+        help="draw other data; the same number draws the same data",
     )
-    command.add_argument(
-        "--sandbox",
-        choices=("auto", "bubblewrap", "none"),
-        default="auto",
-        help="'none' runs the code unprotected, for your own code on your own machine (default: %(default)s)",
-    )
-    command.add_argument(
-        "--device",
-        choices=("cpu", "cuda"),
-        default="cpu",
-        help="'cuda' gives checks that ask for a GPU this machine's instead of an emulated one (default: %(default)s)",
-    )
-    command.add_argument(
-        "--world-sizes",
-        type=_world_sizes,
-        default=(2, 3, 4),
-        metavar="N,N",
-        help="numbers of processes that distributed checks run with (default: 2,3,4)",
-    )
-    command.add_argument(
-        "--graders",
-        type=Path,
-        metavar="DIR",
-        help="folder of the graders (default: those of this checkout)",
-    )
-    _add_verify_report(commands)
+    arguments.add_how_to_grade(command)
+    _add_verify_report(subparsers)
+    commands.add_to(subparsers)
     return parser
 
 
-def _add_verify_report(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_verify_report(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     about = "say whether the numbers of performance reports (perf-report/1) can be true"
-    command = commands.add_parser(
+    command = subparsers.add_parser(
         "verify-report",
         help=about,
         description=f"{about[0].upper()}{about[1:]}. Several reports are compared with each other as well.",
@@ -259,34 +234,10 @@ def _printable(stream: TextIO) -> TextIO:
     return stream
 
 
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
 def _sha256(text: str) -> str:
     if len(text) != 64 or set(text.lower()) - set("0123456789abcdef"):
         raise argparse.ArgumentTypeError(f"64 hexadecimal digits, as sha256sum prints them, not {text!r}")
     return text.lower()
-
-
-def _seed(text: str) -> int:
-    try:
-        seed = int(text)
-    except ValueError:
-        seed = -1
-    if seed < 0:
-        raise argparse.ArgumentTypeError(f"a whole number from 0 on, not {text!r}")
-    return seed
-
-
-def _world_sizes(text: str) -> tuple[int, ...]:
-    try:
-        sizes = tuple(sorted({int(size) for size in text.split(",")}))
-    except ValueError:
-        sizes = ()
-    if not sizes or not all(2 <= size <= 8 for size in sizes):
-        raise argparse.ArgumentTypeError(f"numbers from 2 to 8 with commas between them, not {text!r}")
-    return sizes
 
 
 if __name__ == "__main__":

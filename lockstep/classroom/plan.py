@@ -165,7 +165,7 @@ def _work(look: _Look, received: Received, todo: Mapping[str, str], wanted: Want
     )
 
 
-def is_through(book: Gradebook) -> None:
+def forget_forced(book: Gradebook) -> None:
     """Note that what was forced has been graded: the next time it is forced anew."""
     book.remember(FORCED, None)
 

@@ -1,0 +1,163 @@
+"""`lockstep grade`: from what a class handed in to a gradebook, and from there to tables and pages."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from lockstep.classroom.batch import Batch, Way
+from lockstep.classroom.catalogue import catalogue
+from lockstep.classroom.fingerprint import fingerprints, versions
+from lockstep.classroom.gradebook import Gradebook
+from lockstep.classroom.handin import Intake
+from lockstep.classroom.intake import take_in
+from lockstep.classroom.latepolicy import LatePolicy
+from lockstep.classroom.plan import Plan, Wanted, forget_forced, make_plan, only_checks
+from lockstep.classroom.pool import LocalPool, Pool
+from lockstep.classroom.progress import ClassProgress
+from lockstep.classroom.roster import read_roster
+from lockstep.classroom.scratch import Scratch
+from lockstep.classroom.task import Setup
+from lockstep.classroom.worker import machine_problem
+from lockstep.exercise import Exercise, ExerciseError, find_exercises
+from lockstep.grading import CouldNotGrade, default_graders
+from lockstep.text import safe_line
+
+WORK = ".work"
+"""In the folder of results: what a grading needs while it runs."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What was asked for. No `exercises` means all, `timeout` is seconds for one hand-in; `out` is there.
+
+    Without a `policy` the one that the gradebook remembers holds.
+    """
+
+    submissions: Path
+    out: Path
+    setup: Setup
+    jobs: int
+    timeout: float
+    roster: Path | None = None
+    exercises: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
+    regrade: bool = False
+    seed: int | None = None
+    policy: LatePolicy | None = None
+    cluster: str = ""
+    cluster_config: Path | None = None
+
+
+@dataclass(frozen=True)
+class Graded:
+    """How it went: who handed in, what there was to do, and whether somebody stopped it before it was done."""
+
+    intake: Intake
+    plan: Plan
+    stopped: bool
+
+
+def grade_class(order: Order, book: Gradebook, progress: ClassProgress) -> Graded:
+    """Grade what has to be graded; what was written by then stays, however this ends.
+
+    Raises CouldNotGrade, IntakeError, RosterError and GradebookError with a sentence, and KeyboardInterrupt when
+    somebody insists on stopping at once.
+    """
+    exercises = _exercises(order)
+    if not order.cluster and (problem := machine_problem(order.setup)) is not None:
+        raise CouldNotGrade(problem)
+    with book.grading(), Scratch(order.out / WORK) as scratch:
+        intake = _take_in(order, book)
+        book.remember_catalogue(catalogue(exercises))
+        wanted = _wanted(order, exercises)
+        plan = make_plan(book, intake.handins, wanted)
+        progress.planned(plan, {exercise.id: len(exercise.checks) for exercise in exercises})
+        stop = _Stop()
+        if plan.work:
+            batch = Batch(book, Way(order.setup, wanted, versions(), order.seed), progress)
+            with _pool(order, scratch, progress) as pool, stop.listening(pool, progress):
+                batch.grade(pool, plan.work)
+        if not stop.asked:
+            forget_forced(book)
+        return Graded(intake, plan, stop.asked)
+
+
+def _exercises(order: Order) -> tuple[Exercise, ...]:
+    """The exercises that are graded, in the order of the graders."""
+    graders = Path(order.setup.graders) if order.setup.graders else default_graders()
+    try:
+        known = {exercise.id: exercise for exercise in find_exercises(graders)}
+    except ExerciseError as error:
+        raise CouldNotGrade(str(error)) from error
+    if not known:
+        raise CouldNotGrade(
+            f"there are no graders in {graders}: each exercise is a folder with an exercise.toml"
+        )
+    for name in order.exercises:
+        if name not in known:
+            raise CouldNotGrade(f"there is no exercise {safe_line(name)!r}; there are {', '.join(known)}")
+    return tuple(
+        exercise for exercise in known.values() if not order.exercises or exercise.id in order.exercises
+    )
+
+
+def _take_in(order: Order, book: Gradebook) -> Intake:
+    """What came in, with everybody it concerns in the gradebook."""
+    if order.policy is not None:
+        book.remember_policy(order.policy)
+    roster = read_roster(order.roster) if order.roster is not None else None
+    intake = take_in(order.submissions, order.out / "submissions", roster, book.policy().deadline)
+    book.enroll([*(handin.student for handin in intake.handins), *intake.missing])
+    book.list_unmatched(intake.unmatched)
+    return intake
+
+
+def _wanted(order: Order, exercises: tuple[Exercise, ...]) -> Wanted:
+    only = only_checks(order.only, exercises)
+    try:
+        current = fingerprints(exercises, order.setup)
+    except OSError as error:
+        raise CouldNotGrade(f"{error.filename} cannot be read: {error.strerror}") from error
+    return Wanted(
+        {name: value for name, value in current.items() if not only or name in only}, only, order.regrade
+    )
+
+
+def _pool(order: Order, scratch: Scratch, progress: ClassProgress) -> Pool:
+    if not order.cluster:
+        return LocalPool(order.jobs, order.timeout, scratch)
+    from lockstep.classroom.cluster import open_pool
+
+    return open_pool(
+        order.cluster, order.cluster_config, order.setup, order.timeout, scratch.new(), progress.say
+    )
+
+
+class _Stop:
+    """What Ctrl-C means: first to stop when the present checks are done, then to stop at once."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    @contextlib.contextmanager
+    def listening(self, pool: Pool, progress: ClassProgress) -> Iterator[None]:
+        """Hear Ctrl-C and `kill`."""
+
+        def handle(number: int, frame: FrameType | None) -> None:
+            if self.asked:
+                raise KeyboardInterrupt
+            self.asked = True
+            pool.stop()
+            progress.stopping()
+
+        before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)

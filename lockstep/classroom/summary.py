@@ -1,0 +1,88 @@
+"""The last words of `lockstep grade`: what became of the class, where it is written, and what is left for a person."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from lockstep.classroom.catalogue import ExerciseTitle
+from lockstep.classroom.exports.grade import MISSING, scale, why_no_grade
+from lockstep.classroom.grade import Graded
+from lockstep.classroom.record import Record
+from lockstep.terminal import notes
+from lockstep.text import few_lines
+
+LISTED = 10
+"""People and files that are named; all of them are on the class page."""
+
+
+def ungraded(records: Sequence[Record], catalogue: Sequence[ExerciseTitle]) -> tuple[tuple[Record, str], ...]:
+    """Those who handed in and have no grade, and why."""
+    graded_on = scale(records, catalogue)
+    found = ((record, why_no_grade(record, graded_on)) for record in records)
+    return tuple((record, why) for record, why in found if why and why != MISSING)
+
+
+def summary(
+    graded: Graded, records: Sequence[Record], catalogue: Sequence[ExerciseTitle], out: Path
+) -> RenderableType:
+    """What became of the class, in a few lines."""
+    without = ungraded(records, catalogue)
+    parts: list[RenderableType] = [Text(line) for line in _figures(graded, records, without, catalogue)]
+    lists = (
+        ("Not graded:", [f"{record.student.shown}: {why}" for record, why in without]),
+        ("Nobody's:", [f"{item.label}: {item.reason}" for item in graded.intake.unmatched]),
+    )
+    for title, lines in lists:
+        if lines:
+            parts += [Text(), Text(title, style="bold"), notes(few_lines(lines, LISTED))]
+    parts.append(Text())
+    parts += [Text(line) for line in _next_steps(records, without, out)]
+    return Group(*parts)
+
+
+def _figures(
+    graded: Graded,
+    records: Sequence[Record],
+    without: Sequence[tuple[Record, str]],
+    catalogue: Sequence[ExerciseTitle],
+) -> Iterator[str]:
+    plan = graded.plan
+    handed_in = len(graded.intake.handins)
+    yield (
+        f"{_count(handed_in, 'hand-in')}: {len(plan.work)} graded now, {plan.unchanged} unchanged, "
+        f"{len(without)} without a grade. {_count(len(graded.intake.missing), 'student')} handed in nothing, "
+        f"{_count(len(graded.intake.unmatched), 'file')} belong to nobody."
+    )
+    none = {record.student.id for record, _ in without}
+    final = [record.final_points for record in records if record.handed_in and record.student.id not in none]
+    if final:
+        most = scale(records, catalogue).max_points
+        slowest = max(records, key=_seconds)
+        yield (
+            f"Mean {sum(final) / len(final):.1f} of {most:g} points. "
+            f"Slowest: {slowest.student.shown}, {_seconds(slowest):.0f} s in checks."
+        )
+
+
+def _next_steps(records: Sequence[Record], without: Sequence[tuple[Record, str]], out: Path) -> Iterator[str]:
+    yield f"{out / 'index.html'} shows the class; tables are in {out / 'exports'}/."
+    waiting = sum(record.waiting_reviews for record in records)
+    if waiting:
+        yield f"{_count(waiting, 'answer')} wait for a person: lockstep review {out}"
+    flagged = sum(bool(record.flags) for record in records)
+    if flagged:
+        yield f"{_count(flagged, 'student')} to look at or talk to: they are flagged on the class page."
+    if without:
+        yield f"Points that a person gives stay, whatever is graded later: lockstep override {out}"
+
+
+def _seconds(record: Record) -> float:
+    return sum(exercise.seconds for exercise in record.exercises)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
