@@ -164,6 +164,7 @@ def _alike(one: Prepared, other: Prepared, who: str) -> Iterator[Finding]:
                 f"vary by {(max(a) - min(a)) / statistics.fmean(a):.2g}. None of 3,967 honest pairs did that. Were both "
                 "taken from one measurement?",
                 deviation=scaled,
+                chance=chance * len(pairs),
             )
             return
     values = sum(len(a) for a, _ in pairs)

@@ -1,0 +1,77 @@
+"""Who shares how much with whom: sets of numbers compared across a class, without comparing every pair of sets.
+
+An inverted index, from a number to those who have it; a set is compared with nobody it shares nothing with. What too
+many have is no sign of anything: a tutorial's lines, an idiom, a sentence of the lecture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+COMMON_SHARE, COMMON_LEAST = 0.2, 10
+"""What more than a fifth of the class has, and more than ten of it, counts for nothing."""
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """What one set shares. `own` is how much it holds that is not common to the class.
+
+    `owners` are those who share something of it, most first, and `shared` how much each of them does.
+    """
+
+    place: int
+    own: int
+    owners: NDArray[np.int64]
+    shared: NDArray[np.int64]
+
+
+class Index:
+    """Sets of numbers, each of one owner. An owner may have several; together they are what others share with."""
+
+    def __init__(self, sets: Sequence[NDArray[np.generic]], owners: Sequence[int], class_size: int) -> None:
+        self._owners = np.asarray(owners, dtype=np.int64)
+        self._starts = np.concatenate([[0], np.cumsum([len(each) for each in sets])]).astype(np.int64)
+        everything = np.concatenate([*sets]) if sets else np.zeros(0, dtype=np.uint32)
+        values, inverse = np.unique(everything, return_inverse=True)
+        self._ids: NDArray[np.int64] = inverse.astype(np.int64)
+        people = int(self._owners.max(initial=0)) + 1
+        holders = np.repeat(self._owners, np.diff(self._starts))
+        pairs = np.unique(self._ids * people + holders)
+        self._holder = (pairs % people).astype(np.int32)
+        self._first = np.searchsorted(pairs, np.arange(len(values) + 1) * people)
+        self._common = np.diff(self._first) > max(COMMON_LEAST, COMMON_SHARE * class_size)
+        self._people = people
+
+    def common(self, place: int) -> NDArray[np.bool_]:
+        """Which numbers of a set are common to the class, in the order of the set."""
+        return np.asarray(self._common[self._of(place)], dtype=np.bool_)
+
+    def overlaps(self, least: int, share: float) -> Iterator[Overlap]:
+        """For every set who shares at least so many of its numbers, and at least this share of them."""
+        for place, owner in enumerate(self._owners):
+            ids = self._of(place)
+            ids = ids[~self._common[ids]]
+            if len(ids) < least:
+                continue
+            counts = np.bincount(
+                self._holder[_ranges(self._first[ids], self._first[ids + 1])], minlength=self._people
+            )
+            counts[owner] = 0
+            found = np.flatnonzero(counts >= max(least, share * len(ids), 1))
+            if len(found):
+                found = found[np.argsort(-counts[found], kind="stable")]
+                yield Overlap(place, len(ids), found, counts[found])
+
+    def _of(self, place: int) -> NDArray[np.int64]:
+        return self._ids[int(self._starts[place]) : int(self._starts[place + 1])]
+
+
+def _ranges(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
+    """All numbers from each start up to its end, one range after the other."""
+    lengths = ends - starts
+    skipped = np.concatenate([[0], np.cumsum(lengths)[:-1]])
+    return np.arange(int(lengths.sum())) + np.repeat(starts - skipped, lengths)
