@@ -299,7 +299,7 @@ class Gradebook:
         policy = self.policy() if policy is None else policy
         catalogue = self.catalogue()
         with self._read() as connection:
-            return tuple(Reader(connection, policy, catalogue, student).records())
+            return Reader(connection, policy, catalogue, student).records()
 
 
 def open_gradebook(place: str | Path, *, create: bool = True) -> Gradebook:
