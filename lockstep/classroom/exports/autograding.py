@@ -6,6 +6,7 @@ Each runner's result is JSON, base64 in an environment variable: `version`, `sta
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 
 from lockstep.classroom.catalogue import ExerciseTitle
@@ -15,7 +16,9 @@ from lockstep.text import safe_line
 from lockstep.verdict import Verdict
 
 MESSAGE = 300
-"""Characters of a message: the whole has to fit an environment variable. JUnit has the rest."""
+"""Characters of a message; JUnit has the rest."""
+MESSAGES = 60_000
+"""Bytes of all messages together: in base64 the whole has to fit an environment variable, 128 KiB on Linux."""
 
 
 def autograding(record: Record, catalogue: Sequence[ExerciseTitle]) -> Mapping[str, object]:
@@ -29,18 +32,21 @@ def autograding(record: Record, catalogue: Sequence[ExerciseTitle]) -> Mapping[s
         "version": 1,
         "status": status,
         "max_score": sum(item.max_points for item in items),
-        "tests": [_test(item) for item in items],
+        "tests": [_test(item, MESSAGES // len(items)) for item in items],
     }
 
 
-def _test(item: feedback.Item) -> Mapping[str, object]:
+def _test(item: feedback.Item, room: int) -> Mapping[str, object]:
     status = "error" if item.verdict is Verdict.FAULT else "pass" if item.passed else "fail"
+    # The verdict in front: no text of a student's begins a line of the log, where it could be a command.
+    message = safe_line(f"{item.verdict}. {item.said}", MESSAGE)
+    while len(json.dumps(message)) > room:
+        message = message[: len(message) // 2]
     return {
         "name": f"{item.exercise} / {item.name}",
         "status": status,
         "score": item.points or 0.0,
-        # The verdict in front: no text of a student's begins a line of the log, where it could be a command.
-        "message": safe_line(f"{item.verdict}. {item.said}", MESSAGE),
+        "message": message,
         "test_code": item.title,
         "filename": "",
         "line_no": 0,

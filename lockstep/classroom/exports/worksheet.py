@@ -10,6 +10,7 @@ import codecs
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from lockstep.classroom.sheet import SheetError, decoded
 from lockstep.text import safe_line
@@ -71,9 +72,13 @@ class Worksheet:
         # An old code page may lack a character of a comment; what was in the file is never among those.
         return "".join([*pieces, self.whole[done:]]).encode(self.encoding, errors="replace")
 
+    @cached_property
+    def _positions(self) -> Mapping[str, int]:
+        """Where each column stands; of two with one name the first."""
+        return {name.casefold(): position for position, name in reversed(list(enumerate(self.header)))}
+
     def _position(self, column: str) -> int | None:
-        names = [name.casefold() for name in self.header]
-        return names.index(column.casefold()) if column.casefold() in names else None
+        return self._positions.get(column.casefold())
 
     def _cell(self, row: int, column: str) -> Cell:
         position = self._position(column)
