@@ -14,7 +14,7 @@ from graders.reports.handed_in import WANTED, HandedIn
 from lockstep.check import Check
 from lockstep.reports import rerun
 from lockstep.reports.document import Report
-from lockstep.reports.finding import Finding, Judgement
+from lockstep.reports.finding import ASIDE, Finding, Judgement
 from lockstep.reports.model import needs_model
 from lockstep.reports.rule import Facts, Rule
 from lockstep.reports.verify import RULES, verify
@@ -99,7 +99,7 @@ def told_once(name: str, findings: Sequence[Finding]) -> list[Told]:
 def note(check: Check, findings: Sequence[tuple[str, Finding]]) -> None:
     """Say what costs nothing: what is unusual, some advice, and in a word what could not be verified."""
     for judgement, word in (
-        (Judgement.UNUSUAL, "Unusual, which costs nothing"),
+        (Judgement.UNUSUAL, ASIDE),
         (Judgement.CONSISTENT, "Advice"),
     ):
         told = [(name, finding) for name, finding in findings if finding.judgement is judgement]

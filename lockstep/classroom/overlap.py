@@ -16,6 +16,11 @@ COMMON_SHARE, COMMON_LEAST = 0.2, 10
 """What more than a fifth of the class has, and more than ten of it, counts for nothing."""
 
 
+def is_common(holders: int, class_size: int) -> bool:
+    """Whether so many of a class have something that it is no sign of anything."""
+    return holders > max(COMMON_LEAST, COMMON_SHARE * class_size)
+
+
 @dataclass(frozen=True)
 class Overlap:
     """What one set shares. `own` is how much it holds that is not common to the class.
@@ -74,4 +79,5 @@ def _ranges(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.in
     """All numbers from each start up to its end, one range after the other."""
     lengths = ends - starts
     skipped = np.concatenate([[0], np.cumsum(lengths)[:-1]])
-    return np.arange(int(lengths.sum())) + np.repeat(starts - skipped, lengths)
+    places: NDArray[np.int64] = np.arange(int(lengths.sum())) + np.repeat(starts - skipped, lengths)
+    return places

@@ -32,6 +32,9 @@ class Judgement(StrEnum):
 MAX_TOLD = 3
 """Findings of one kind that are told one by one; who reads these finds the others."""
 
+ASIDE = "Unusual, which costs nothing"
+"""How a judge introduces an unusual finding among its notes; a class is searched for it."""
+
 GRAVITY = tuple(Judgement)
 """From harmless to grave: a report is as bad as its worst finding."""
 

@@ -1,0 +1,174 @@
+"""Who to talk to: what of a class a person should look at, and what they can ask about it.
+
+A flag says what was seen and whom it concerns; it accuses nobody and costs no points. Flags name other students, so
+they are for instructors: no page, file or message for a student holds any.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+
+from lockstep.classroom import compared
+from lockstep.classroom.gradebook import Gradebook
+from lockstep.classroom.handin import HandIn
+from lockstep.classroom.record import Flag, Record
+from lockstep.classroom.traces import Traces, traces
+from lockstep.classroom.winnowing import Given, given
+from lockstep.reports.finding import ASIDE, GRAVITY, Judgement
+from lockstep.submission import SubmissionError, open_submission
+from lockstep.text import safe, safe_line
+from lockstep.verdict import Verdict
+
+UNUSUAL, ENDED, FAULT, NOT_GRADED, TURNED = (
+    "unusual report",
+    "crashed or hung",
+    "grader fault",
+    "not graded",
+    "hidden characters",
+)
+MEANING: Mapping[str, str] = {
+    compared.EQUAL: "Two hand-ins are equal byte for byte. Look who handed in what, and when.",
+    compared.CODE: "Sources that are alike up to names and layout. Look at both; they may have a common source.",
+    compared.READINGS: "Measurements that also stand in somebody else's report. Ask whether they measured together.",
+    compared.FILES: "Plots or logs that are equal byte for byte. Ask whether they measured together.",
+    compared.ANSWERS: "Written answers that share their words. Look at both; they may have a common source.",
+    UNUSUAL: "A performance report that honest ones rarely look like, or that contradicts itself. Read why.",
+    ENDED: "Checks that crashed, hung or exceeded a limit. The student may need help more than points.",
+    FAULT: "lockstep itself failed. Grade again; nothing is held against the student.",
+    NOT_GRADED: "Nothing could be graded. Read why, and ask for another hand-in.",
+    TURNED: "A source holds characters that turn the direction of text: it may read otherwise than it runs.",
+}
+"""Every kind of flag, in the order in which a table shows them, with a sentence on what to do about it."""
+KINDS = tuple(MEANING)
+
+FROM_FILES = (compared.EQUAL, compared.CODE, compared.READINGS, compared.FILES, TURNED)
+"""Kinds that only the files themselves tell; the others follow from the gradebook."""
+BASIS = "flags rest on"
+"""Under this key a gradebook keeps what its flags from files were made of."""
+FORMAT = 1
+"""Raised when the same files would be told otherwise."""
+
+CHECKS_NAMED = 4
+# As the judge of the reports says it.
+_ODD = re.compile(
+    rf"\b(?:{'|'.join(GRAVITY[GRAVITY.index(Judgement.UNUSUAL) :])}) \([A-Z]\d\d\)\.|\b{ASIDE}:"
+)
+
+
+def handed_out(graders: Path) -> tuple[Path, ...]:
+    """What students were given to start from, which lies beside the graders: a folder, or nothing."""
+    template = graders.resolve().parent / "student_template"
+    return (template,) if template.is_dir() else ()
+
+
+def refresh(book: Gradebook, handins: Iterable[HandIn], handed: Sequence[Path] = ()) -> None:
+    """Write the flags of a class into its gradebook, in the place of those that are there.
+
+    Hand-ins are read one at a time, and only if one of them, a team or what was `handed` out changed since the last
+    time. Flags of students who are not among them stay. Raises GradebookError.
+    """
+    known = given(handed)
+    records = book.records()
+    basis = _basis(book, records, known)
+    if book.recall(BASIS) == basis:
+        from_files: Mapping[str, Sequence[Flag]] = {record.student.id: _kept(record) for record in records}
+    else:
+        present = gather(handins, known)
+        absent = {record.student.id: _kept(record) for record in records if record.student.id not in present}
+        from_files = {**absent, **_from_files(records, present)}
+    book.set_flags(_sorted(records, from_files))
+    book.remember(BASIS, basis)
+
+
+def find(
+    records: Sequence[Record], handins: Iterable[HandIn], handed: Sequence[Path] = ()
+) -> Mapping[str, tuple[Flag, ...]]:
+    """The flags of a class by student id, gravest kinds first; `handed` is what students were given to start from."""
+    return _sorted(records, _from_files(records, gather(handins, given(handed))))
+
+
+def gather(handins: Iterable[HandIn], known: Given) -> Mapping[str, Traces]:
+    """What is compared of each hand-in, by student id; those that cannot be read are left out."""
+    found = {}
+    for handin in handins:
+        if handin.path is not None:
+            try:
+                found[handin.student.id] = traces(open_submission(handin.path), known)
+            except (SubmissionError, OSError):
+                continue  # that is the flag "not graded"
+    return found
+
+
+def from_record(record: Record) -> Iterator[Flag]:
+    """What the grading of one student has to say by itself."""
+    if record.problem:
+        yield Flag(NOT_GRADED, safe_line(record.label) or "the hand-in", safe(record.problem, 600))
+    checks = [(exercise.id, check) for exercise in record.exercises for check in exercise.checks]
+    for exercise, check in checks:
+        if odd := _ODD.search(check.message):
+            yield Flag(UNUSUAL, f"{exercise}, {check.id}", safe_line(check.message[odd.start() :], 600))
+    ended = {
+        verdict: [f"{exercise}/{check.id}" for exercise, check in checks if check.verdict is verdict]
+        for verdict in (Verdict.CRASHED, Verdict.HUNG, Verdict.LIMIT, Verdict.FAULT)
+    }
+    faults = ended.pop(Verdict.FAULT)
+    told = [f"{len(names)} {verdict}: {_named(names)}" for verdict, names in ended.items() if names]
+    if told:
+        concerned = dict.fromkeys(name.split("/")[0] for names in ended.values() for name in names)
+        yield Flag(ENDED, ", ".join(concerned), f"{'; '.join(told)}.")
+    if faults:
+        concerned = dict.fromkeys(name.split("/")[0] for name in faults)
+        yield Flag(FAULT, ", ".join(concerned), f"{len(faults)} without a verdict: {_named(faults)}.")
+
+
+def _from_files(records: Sequence[Record], found: Mapping[str, Traces]) -> Mapping[str, list[Flag]]:
+    """By student id; only students of the gradebook can have flags."""
+    students = sorted(
+        (record.student for record in records if record.student.id in found), key=lambda each: each.id
+    )
+    own = [found[student.id] for student in students]
+    turned = (
+        (student.id, Flag(TURNED, _named(each.turned), "An editor or a copied page may have put them there."))
+        for student, each in zip(students, own, strict=True)
+        if each.turned
+    )
+    return compared.by_student(chain(compared.from_hand_ins(students, own), turned))
+
+
+def _sorted(
+    records: Sequence[Record], from_files: Mapping[str, Sequence[Flag]]
+) -> Mapping[str, tuple[Flag, ...]]:
+    answers = compared.by_student(compared.from_answers(records))
+    found = {}
+    for record in records:
+        student = record.student.id
+        flags = [*from_files.get(student, ()), *answers.get(student, ()), *from_record(record)]
+        if flags:
+            found[student] = tuple(sorted(flags, key=lambda flag: KINDS.index(flag.kind)))
+    return found
+
+
+def _kept(record: Record) -> list[Flag]:
+    return [flag for flag in record.flags if flag.kind in FROM_FILES]
+
+
+def _basis(book: Gradebook, records: Sequence[Record], known: Given) -> str:
+    """Equal as long as the same files would be compared in the same way."""
+    total = hashlib.sha256(known.runs.tobytes())
+    received = book.received()
+    newest = {student: received[student].digest for student in sorted(received)}
+    teams = {record.student.id: [record.student.shown, record.student.team] for record in records}
+    total.update(
+        json.dumps([FORMAT, newest, teams, sorted(map(bytes.hex, known.digests))], sort_keys=True).encode()
+    )
+    return total.hexdigest()
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - CHECKS_NAMED} more" if len(names) > CHECKS_NAMED else ""
+    return ", ".join(names[:CHECKS_NAMED]) + more
