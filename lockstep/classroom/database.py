@@ -6,6 +6,7 @@ import errno
 import fcntl
 import json
 import os
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,10 +68,8 @@ class Database:
                 self._reader = self._engine.execution_options(isolation_level="REPEATABLE READ")
             self._prepare(create)
         except ImportError as error:
-            raise GradebookError(
-                f"the gradebook {self.shown} cannot be opened: {error}; "
-                "a PostgreSQL gradebook needs `pip install 'lockstep[postgresql]'`"
-            ) from error
+            tip = "; `make setup` installs it" if url.get_backend_name() == "postgresql" else ""
+            raise GradebookError(f"the gradebook {self.shown} cannot be opened: {error}{tip}") from error
         except SQLAlchemyError as error:
             raise GradebookError(f"the gradebook {self.shown} cannot be opened: {_reason(error)}") from error
 
@@ -93,7 +92,7 @@ class Database:
         try:
             with self._writer.begin() as connection:
                 yield connection
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, ValueError) as error:  # the latter from drivers that write JSON themselves
             raise GradebookError(f"the gradebook {self.shown} cannot be written: {_reason(error)}") from error
 
     @contextmanager
@@ -258,14 +257,18 @@ def _network_file_system(file: Path) -> str:
         mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape")
     except OSError:
         return ""
+    kind = kind_of_file_system(file.resolve(), mounts)
+    return kind if kind in _NETWORK or kind.startswith("fuse.") else ""
+
+
+def kind_of_file_system(path: Path, mounts: str) -> str:
+    """The kind of file system that an absolute path is on, by the lines of /proc/self/mountinfo (see proc(5))."""
     kinds: dict[Path, str] = {}
     for line in mounts.splitlines():
         before, _, after = line.partition(" - ")
-        point = before.split()[4].replace("\\040", " ")
+        point = re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), before.split()[4])
         kinds[Path(point)] = after.split()[0]
-    folder = file.resolve().parent
-    kind = next((kinds[parent] for parent in (folder, *folder.parents) if parent in kinds), "")
-    return kind if kind in _NETWORK or kind.startswith("fuse.") else ""
+    return next((kinds[folder] for folder in path.parents if folder in kinds), "")
 
 
 @contextmanager
@@ -310,7 +313,7 @@ def _lock(handle: TextIO) -> bool:
     return True
 
 
-def _reason(error: SQLAlchemyError) -> str:
+def _reason(error: Exception) -> str:
     said = str(getattr(error, "orig", None) or error)
     line = next((line.strip() for line in said.splitlines() if line.strip()), type(error).__name__)
     tip = next((tip for words, tip in _WHAT_TO_TRY.items() if words in line), "")
