@@ -305,7 +305,7 @@ class DaskPool:
 
     def _call(self, node: _Node, function: Callable[..., object], *arguments: object) -> Any:
         answers = self._client.run(function, *arguments, workers=[node.address], on_error="return")
-        answer = answers.get(node.address, CouldNotGrade("it went away"))
+        answer = answers.get(node.address, RuntimeError("it went away"))
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -376,10 +376,8 @@ class DaskPool:
 
 def _unfit(answer: Look | Exception, here: Look) -> str | None:
     """Why a worker with this answer gets no work; None when it would grade as this machine does."""
-    if isinstance(answer, ImportError):
-        return f"lockstep is not installed where the Dask worker runs, or not all of it ({safe_line(str(answer))})"
     if isinstance(answer, Exception):
-        return f"it does not say what it has ({type(answer).__name__}: {safe_line(str(answer))})"
+        return f"lockstep cannot be used where the Dask worker runs ({safe_line(str(answer))})"
     others = [
         f"{name} {answer.versions.get(name) or 'is missing'}{f', here {version}' if version else ''}"
         for name, version in here.versions.items()
@@ -387,10 +385,8 @@ def _unfit(answer: Look | Exception, here: Look) -> str | None:
     ]
     if others:
         return f"it has other versions: {'; '.join(others)}"
-    if answer.code != here.code:
-        return "its lockstep has the same version number, but other files"
     if answer.problem is not None:
         return answer.problem
-    if answer.fingerprints != here.fingerprints:
-        return "its graders, reference or fixtures are other files than those here"
+    if answer.files != here.files:
+        return "its lockstep, graders, reference or fixtures are other files than those here"
     return None

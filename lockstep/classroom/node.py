@@ -18,7 +18,7 @@ from pathlib import Path
 
 from distributed import Worker, WorkerPlugin
 
-from lockstep.classroom.fingerprint import PACKAGE, fingerprints, versions
+from lockstep.classroom.fingerprint import fingerprints, versions
 from lockstep.classroom.parcel import Parcel, unpack
 from lockstep.classroom.pool import LocalPool
 from lockstep.classroom.scratch import Scratch
@@ -27,6 +27,9 @@ from lockstep.classroom.worker import machine_problem
 from lockstep.exercise import ExerciseError, find_exercises
 from lockstep.grading import default_graders
 from lockstep.members import SubmissionError
+
+SPOKEN = ("node.py", "parcel.py", "pool.py", "task.py", "worker.py")
+"""Files of this folder that have to be the same on both sides, so that they understand each other."""
 
 PLUGIN = "lockstep"
 """The one name under which gradings are known to a Dask worker: whoever comes later takes it over."""
@@ -39,12 +42,14 @@ IDLE_SECONDS = 300.0
 
 @dataclass(frozen=True)
 class Look:
-    """What a machine has. `problem` says why it cannot grade at all; `code` is a hash of lockstep's own files."""
+    """What a machine has: versions by name, and hashes of all files that have a part in a grade, by what they are for.
+
+    `problem` says why it cannot grade at all.
+    """
 
     host: str
     versions: Mapping[str, str]
-    code: str
-    fingerprints: Mapping[str, str]
+    files: Mapping[str, str]
     problem: str | None
 
 
@@ -60,16 +65,15 @@ class Told:
 def look_around(setup: Setup) -> Look:
     """What this machine has. May take seconds: a sandbox is tried."""
     graders = Path(setup.graders) if setup.graders else default_graders()
-    code = hashlib.sha256()
-    for path in sorted(PACKAGE.rglob("*.py")):
-        code.update(f"{path.relative_to(PACKAGE)}\n".encode() + path.read_bytes())
+    here = Path(__file__)
+    files = {name: hashlib.sha256(here.with_name(name).read_bytes()).hexdigest() for name in SPOKEN}
     try:
         exercises = find_exercises(graders)
         problem = None if exercises else f"there are no graders in {graders}"
-        found = fingerprints(exercises, setup)
+        files.update(fingerprints(exercises, setup))
     except (ExerciseError, OSError) as error:
-        problem, found = f"its graders cannot be read: {error}", {}
-    return Look(platform.node(), versions(), code.hexdigest(), found, problem or machine_problem(setup))
+        problem = f"its graders cannot be read: {error}"
+    return Look(platform.node(), versions(), files, problem or machine_problem(setup))
 
 
 async def look(setup: Setup) -> Look:

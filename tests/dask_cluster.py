@@ -1,0 +1,84 @@
+"""A Dask cluster of processes on this machine, of which each can be killed by its number."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class DaskCluster:
+    """A scheduler and workers, children of this process. Use `dask_cluster`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._workers: list[subprocess.Popen[str]] = []
+        # It says where it listens, so there is nothing to wait for but that line.
+        self._scheduler = self._start("dask_scheduler", "--host", "127.0.0.1", "--port", "0")
+        assert self._scheduler.stderr is not None
+        found = (re.search(r"Scheduler at:\s*(tcp://\S+)", line) for line in self._scheduler.stderr)
+        self.address = next(match[1] for match in found if match)
+
+    def add_worker(self, *, slots: int = 1, environment: Mapping[str, str] | None = None) -> int:
+        """Start a worker and return the number of its process."""
+        options = ["--no-nanny", "--nthreads", str(slots), "--memory-limit", "0", "--host", "127.0.0.1"]
+        options += ["--local-directory", str(self._folder)]
+        worker = self._start("dask_worker", self.address, *options, environment=environment)
+        self._workers.append(worker)
+        return worker.pid
+
+    def kill(self, pid: int) -> None:
+        """SIGKILL to a worker."""
+        (worker,) = (worker for worker in self._workers if worker.pid == pid)
+        worker.kill()
+        worker.wait()
+
+    def kill_scheduler(self) -> None:
+        """SIGKILL to the scheduler; its workers end by themselves."""
+        self._scheduler.kill()
+        self._scheduler.wait()
+
+    def close(self) -> None:
+        """End what is left."""
+        processes = [*self._workers, self._scheduler]
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            if process.stderr is not None:
+                process.stderr.close()
+
+    def _start(
+        self, program: str, *options: str, environment: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", f"distributed.cli.{program}", *options]
+        command += ["--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
+        with (self._folder / f"{program}.log").open("a") as log:
+            return subprocess.Popen(
+                command,
+                cwd=self._folder,
+                env={**os.environ, **(environment or {})},
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE if program == "dask_scheduler" else log,
+                text=True,
+            )
+
+
+@contextmanager
+def dask_cluster(folder: Path, workers: int = 0) -> Iterator[DaskCluster]:
+    """A cluster that ends with the block."""
+    cluster = DaskCluster(folder)
+    try:
+        for _ in range(workers):
+            cluster.add_worker()
+        yield cluster
+    finally:
+        cluster.close()
