@@ -22,13 +22,17 @@ SAME_TIME = 2.0
 
 @dataclass(frozen=True)
 class Claim:
-    """An arrival and the student it is for. `entry` is the roster's row, `by_name` says that only a name led there."""
+    """An arrival and the student it is for. `entry` is the roster's row.
+
+    `by_name` says that only a name led there, `for_team` that it is the team's.
+    """
 
     student: Student
     person: Person
     arrival: Arrival
     entry: Entry | None = None
     by_name: bool = False
+    for_team: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -51,13 +55,20 @@ def claim(arrivals: Iterable[Arrival], register: Register | None) -> Claimed:
             else:
                 unmatched.append(each)
     chosen: list[Claim] = []
+    left: list[tuple[Claim, str]] = []
     for several in claims.values():
         one_persons, others = _of_one_person(several)
-        unmatched += others
+        left += others
         if one_persons:
             winner, superseded = _newest(one_persons)
             chosen.append(winner)
-            unmatched += superseded
+            left += superseded
+    # A team's hand-in that one member has replaced still is the others', and is listed once where it is nobody's.
+    told = {id(each.arrival) for each in chosen}
+    for each, reason in left:
+        if id(each.arrival) not in told:
+            told.add(id(each.arrival))
+            unmatched += _left(each.arrival, reason)
     return Claimed(tuple(chosen), tuple(unmatched))
 
 
@@ -66,7 +77,7 @@ def _claims_of(arrival: Arrival, register: Register | None) -> list[Claim | Unma
     for person in arrival.people:
         if register is None:
             if arrival.doubt:
-                found.append(Unmatched(arrival.label, arrival.doubt))
+                found += _left(arrival, arrival.doubt)
             else:
                 found.append(Claim(_stranger(person), person, arrival))
             continue
@@ -74,11 +85,12 @@ def _claims_of(arrival: Arrival, register: Register | None) -> list[Claim | Unma
         if isinstance(match, Nobody):
             reasons = [arrival.doubt or match.reason, *arrival.notes]
             who = f" ({label(person.name or person.email)})" if len(arrival.people) > 1 else ""
-            found.append(Unmatched(f"{arrival.label}{who}", " ".join(filter(None, reasons))))
+            found += _left(arrival, " ".join(filter(None, reasons)), who)
         else:
             notes = (match.note,) if match.note else ()
             found += (
-                Claim(entry.student, person, arrival, entry, match.by_name, notes) for entry in match.entries
+                Claim(entry.student, person, arrival, entry, match.by_name, match.for_team, notes)
+                for entry in match.entries
             )
     return _as_a_team(found, arrival)
 
@@ -135,12 +147,12 @@ def _storable(text: str) -> str:
     return f"{clean} {hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
 
 
-def _of_one_person(several: Sequence[Claim]) -> tuple[list[Claim], list[Unmatched]]:
+def _of_one_person(several: Sequence[Claim]) -> tuple[list[Claim], list[tuple[Claim, str]]]:
     """Those of a student's claims that can be one person's: an LMS gives nobody two numbers."""
     numbers = {
         (each.person.system, folded(each.person.number))
         for each in several
-        if each.person.system in ("canvas", "moodle")
+        if each.person.system in ("canvas", "moodle") and not each.for_team
     }
     if len(numbers) == len({system for system, _ in numbers}):
         return list(several), []
@@ -150,30 +162,40 @@ def _of_one_person(several: Sequence[Claim]) -> tuple[list[Claim], list[Unmatche
         f"Its name is that of {label(known.shown)} ({label(known.id)}), but somebody else of that name handed in, "
         "too, and the roster does not tell them apart. Give it a column with the LMS's ids."
     )
-    return kept, [Unmatched(each.arrival.label, reason) for each in several if each.by_name]
+    return kept, [(each, reason) for each in several if each.by_name]
 
 
-def _newest(several: Sequence[Claim]) -> tuple[Claim, list[Unmatched]]:
+def _newest(several: Sequence[Claim]) -> tuple[Claim, list[tuple[Claim, str]]]:
     *older, newest = sorted(several, key=_rank)
     if not older:
         return newest, []
-    known = _rank(newest)[:3] != _rank(older[-1])[:3] or _time(newest) - _time(older[-1]) > SAME_TIME
-    why = "it is the newest" if known else "though nothing says that it is newer; look at it"
+    surer = _sure(newest) != _sure(older[-1])
+    newer = _time(newest) - _time(older[-1]) > SAME_TIME
+    why = (
+        "it is the surest"
+        if surer
+        else "it is the newest"
+        if newer
+        else "though nothing says that it is newer; look at it"
+    )
     taken, others = shown(newest.arrival.label), ", ".join(shown(each.arrival.label) for each in older[:4])
     note = f"handed in {len(several)} times: {taken} was taken, {why}; not {others}"
-    superseded = [
-        Unmatched(
-            each.arrival.label, f"Another hand-in of {label(each.student.shown)}, {taken}, was taken: {why}."
-        )
-        for each in older
-    ]
-    return replace(newest, notes=(*newest.notes, note)), superseded
+    reason = f"Another hand-in of {label(newest.student.shown)}, {taken}, was taken: {why}."
+    return replace(newest, notes=(*newest.notes, note)), [(each, reason) for each in older]
 
 
-def _rank(claim: Claim) -> tuple[bool, bool, bool, float, str]:
-    """What can be graded goes before what cannot, and then the newest."""
-    arrival = claim.arrival
-    return not arrival.problem, not arrival.doubt, not claim.by_name, _time(claim), arrival.label
+def _left(arrival: Arrival, reason: str, who: str = "") -> list[Unmatched]:
+    """Each piece of what is nobody's, by its own name."""
+    return [Unmatched(f"{piece.item.label}{who}", reason) for piece in arrival.pieces]
+
+
+def _rank(claim: Claim) -> tuple[bool, bool, bool, bool, float, str]:
+    return *_sure(claim), _time(claim), claim.arrival.label
+
+
+def _sure(claim: Claim) -> tuple[bool, bool, bool, bool]:
+    """What can be graded goes before what cannot, a student's own before the team's, an id before a name."""
+    return not claim.arrival.problem, not claim.arrival.doubt, not claim.for_team, not claim.by_name
 
 
 def _time(claim: Claim) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path, PurePosixPath
@@ -19,6 +19,7 @@ from lockstep.classroom.settle import Settled, settle
 from lockstep.classroom.slug import slugs
 from lockstep.members import SubmissionError
 from lockstep.submission import ARCHIVES, GRADABLE
+from lockstep.text import few_lines
 
 __all__ = ["IntakeError", "take_in"]
 
@@ -69,35 +70,43 @@ def _is_ours(item: Item, unpack_into: Path) -> bool:
 
 def _class_level(items: Sequence[Item], register: Register | None, unpack_into: Path) -> Sequence[Item]:
     """The items below folders that hold everything: archives are packed with one, LMSs add another."""
+    top = level = _marked(items, unpack_into)
     while True:
-        items = [replace(item, stray=_RESULTS) if _is_ours(item, unpack_into) else item for item in items]
-        hand_ins = [item for item in items if not item.stray and not junk_reason(item.name)]
-        if len(hand_ins) != 1 or not hand_ins[0].is_folder:
-            return items
+        hand_ins = [item for item in level if _may_be_handed_in(item)]
+        if len(hand_ins) != 1 or not hand_ins[0].is_folder or is_lms_made(hand_ins):
+            return top
         (wrapper,) = hand_ins
-        if is_lms_made(hand_ins) or (register is not None and register.knows(wrapper.name)):
-            return items
+        if register is not None and register.knows(wrapper.name):
+            return top
         try:
-            inside = wrapper.inside()
+            inside = _marked(wrapper.inside(), unpack_into)
         except SubmissionError:
-            return items
-        if not _is_class(inside, register):
-            return items
-        items = [*(item for item in items if item is not wrapper), *inside]
+            return top
+        level = [*(item for item in level if item is not wrapper), *inside]
+        if _is_class(inside, register):
+            return level
+
+
+def _marked(items: Iterable[Item], unpack_into: Path) -> list[Item]:
+    return [replace(item, stray=_RESULTS) if _is_ours(item, unpack_into) else item for item in items]
+
+
+def _may_be_handed_in(item: Item) -> bool:
+    return not item.stray and not junk_reason(item.name)
 
 
 def _is_class(items: Sequence[Item], register: Register | None) -> bool:
     """Whether these are the hand-ins of a class rather than the files of one."""
-    names = [item for item in items if not item.stray and not junk_reason(item.name)]
-    if is_lms_made(names):
+    hand_ins = [item for item in items if _may_be_handed_in(item)]
+    if is_lms_made(hand_ins):
         return True
     if any(item.name == ".git" for item in items):
         return False
     if register is not None:
-        known = (item.name if item.is_folder else stem_of(item.name) for item in names)
+        known = (item.name if item.is_folder else stem_of(item.name) for item in hand_ins)
         return any(register.knows(name) for name in known)
-    packed = [item for item in names if item.is_folder or item.name.lower().endswith(ARCHIVES)]
-    sources = [item for item in names if PurePosixPath(item.name).suffix.lower() in GRADABLE]
+    packed = [item for item in hand_ins if item.is_folder or item.name.lower().endswith(ARCHIVES)]
+    sources = [item for item in hand_ins if PurePosixPath(item.name).suffix.lower() in GRADABLE]
     return len(packed) >= 2 and not sources
 
 
@@ -117,13 +126,15 @@ def _settled(claims: Sequence[Claim], unpack_into: Path, deadline: datetime | No
         settled = done[id(arrival)]
         late_days = _late_days(each, deadline)
         late = (_LATE,) if arrival.is_late and late_days is None else ()
+        names = few_lines([piece.item.name for piece in arrival.pieces])
+        parts = (f"handed in as {len(arrival.pieces)} files: {', '.join(names)}",) if len(names) > 1 else ()
         yield HandIn(
             student=each.student,
             path=settled.path,
             label=arrival.label,
             late_days=late_days,
             problem=settled.problem,
-            notes=(*each.notes, *arrival.notes, *settled.notes, *late),
+            notes=(*each.notes, *parts, *arrival.notes, *settled.notes, *late),
         )
 
 

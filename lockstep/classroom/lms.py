@@ -234,8 +234,8 @@ def _assignment(folders: Sequence[Item], logins: frozenset[str]) -> str:
         if folded(item.name[dash.end() :]) in logins
     )
     if votes:
-        prefix, count = max(votes.items(), key=lambda vote: (vote[1], len(vote[0])))
-        return prefix if 2 * count >= len(folders) else ""
+        prefix, _ = max(votes.items(), key=lambda vote: (vote[1], len(vote[0])))
+        return prefix if 2 * sum(item.name.startswith(prefix) for item in folders) >= len(folders) else ""
     clones = [item.name for item in folders if _is_clone(item)]
     if len(clones) < 2 or 2 * len(clones) < len(folders):
         return ""

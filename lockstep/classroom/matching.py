@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lockstep.classroom.arrival import Person
 from lockstep.classroom.names import exact, folded, rotations, share_a_word, spellings, words_of
@@ -29,6 +29,7 @@ class Found:
 
     entries: tuple[Entry, ...]
     by_name: bool = False
+    for_team: bool = False
     note: str = ""
 
 
@@ -65,6 +66,7 @@ class Register:
 
     def find(self, person: Person) -> Found | Nobody:
         """The one student whom everything that is known of `person` fits, or the team that has its name."""
+        person = self._without_group(person)
         suspects: list[Entry] = []
         turned_away: list[Entry] = []
         for criterion, index in zip(_CRITERIA, self._indexes, strict=True):
@@ -79,23 +81,33 @@ class Register:
                 return self._with_team(agreeing[0], person, criterion)
             suspects = agreeing or suspects
         if not suspects and not turned_away and (team := self._team(person)):
-            return Found(tuple(team), note=f"handed in for the team {safe_line(team[0].student.team)}")
+            return _for(team)
         return Nobody(self._reason(person, suspects, _unique(turned_away)))
 
     def knows(self, name: str) -> bool:
         """Whether a file or folder called `name` is a student's."""
         return isinstance(self.find(Person(id=name, name=name, email=name)), Found)
 
+    def _without_group(self, person: Person) -> Person:
+        """Moodle writes a group in front of its members' names where it divides them into groups."""
+        group, dash, name = person.name.partition("-")
+        while dash and person.system == "moodle":
+            if any(key in self._teams for key in spellings(group)):
+                return replace(person, name=name)
+            rest, dash, name = name.partition("-")
+            group = f"{group}-{rest}"
+        return person
+
     def _with_team(self, entry: Entry, person: Person, criterion: _Criterion) -> Found:
         # Canvas names a group's hand-in by the group, and numbers it by one of its members.
         team = self._team(person)
         if person.system == "canvas" and entry in team and not share_a_word(entry.student.name, person.name):
-            return Found(tuple(team), note=f"handed in for the team {safe_line(entry.student.team)}")
-        return Found((entry,), criterion.by_name, criterion.note)
+            return _for(team)
+        return Found((entry,), criterion.by_name, note=criterion.note)
 
     def _team(self, person: Person) -> list[Entry]:
         teams = _unique(entry for key in spellings(person.name) for entry in self._teams.get(key, ()))
-        return teams if len({entry.student.team for entry in teams}) == 1 else []
+        return teams if len({folded(entry.student.team) for entry in teams}) == 1 else []
 
     def _reason(self, person: Person, suspects: Sequence[Entry], turned_away: Sequence[Entry]) -> str:
         column = _COLUMNS.get(person.system)
@@ -118,6 +130,10 @@ class Register:
         near = [entry for entry in self._roster.entries if _is_near(entry, person)]
         hint = f" Perhaps it is {_listed(near)}'s." if near else ""
         return f"Nobody on the roster has {' or '.join(filter(None, about)) or 'its name'}.{hint}"
+
+
+def _for(team: Sequence[Entry]) -> Found:
+    return Found(tuple(team), for_team=True, note=f"handed in for the team {safe_line(team[0].student.team)}")
 
 
 def _contradicts(entry: Entry, person: Person, criterion: _Criterion) -> bool:

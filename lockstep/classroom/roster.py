@@ -92,8 +92,8 @@ def roster_of(sheet: Sheet) -> Roster:
     columns = _columns(sheet)
     ids = [columns[field] for field in ("id", "login", "canvas", "moodle") if field in columns]
     # Canvas without the institution's numbers leaves their column empty for everybody.
-    id_column = next((column for column in ids if any(row.cells[column] for row in sheet.rows)), None)
-    if id_column is None:
+    filled = [column for column in ids if any(row.cells[column] for row in sheet.rows)]
+    if not ids:
         seen = ", ".join(f"`{safe_line(title, 40)}`" for title in sheet.header[:8]) or "none"
         raise RosterError(
             "The roster has no column with the students' ids. Call one `id`, "
@@ -104,7 +104,7 @@ def roster_of(sheet: Sheet) -> Roster:
     for row in sheet.rows:
         if _is_no_student(row, columns):
             continue
-        entry = _entry(row, sheet.header, columns, id_column)
+        entry = _entry(row, sheet.header, columns, [*filled, *ids][0])
         key = folded(entry.student.id)
         if key in lines:
             raise RosterError(

@@ -14,7 +14,7 @@ from lockstep.classroom.names import folded
 from lockstep.classroom.parcel import Carried, Parcel, unpack
 from lockstep.leftovers import prune, trim
 from lockstep.members import Member, Names, SubmissionError, composed, shown, size_text
-from lockstep.submission import ARCHIVES, GRADABLE, SOURCES, orderly_files, unwrapped
+from lockstep.submission import ARCHIVES, GRADABLE, SOURCES, display_name, orderly_files, unwrapped
 
 _UPLOADED_ONE_BY_ONE = ("canvas", "moodle")
 
@@ -36,13 +36,10 @@ def settle(arrival: Arrival, place: Path) -> Settled:
     if arrival.problem:
         return Settled(None, problem=arrival.problem)
     only = arrival.pieces[0] if len(arrival.pieces) == 1 else None
+    stays = only is not None and only.item.place is not None
     try:
-        if (
-            only is not None
-            and only.item.place is not None
-            and not only.item.is_folder
-            and _keeps_its_name(only)
-        ):
+        if only is not None and stays and not only.item.is_folder and _keeps_its_name(only):
+            orderly_files([replace(member, path="file") for member in only.item.members()])
             return Settled(only.item.place)
         files = orderly_files(prune([member for piece in arrival.pieces for member in _members(piece)])[0])
         if not files:
@@ -54,7 +51,7 @@ def settle(arrival: Arrival, place: Path) -> Settled:
         if archives and (one_by_one or not any(_suffix(file) in SOURCES for file in loose)):
             merged = _merged(archives, loose)
             return Settled(_write(merged.files, place), tuple(merged.notes))
-        if only is not None and only.item.place is not None and only.item.is_folder:
+        if only is not None and stays and only.item.is_folder:
             return Settled(only.item.place)
         return Settled(_write(files, place))
     except SubmissionError as error:
@@ -67,7 +64,12 @@ def _keeps_its_name(piece: Piece) -> bool:
 
 def _members(piece: Piece) -> Iterable[Member]:
     members = piece.item.members()
-    return members if piece.item.is_folder else [replace(members[0], path=composed(piece.name))]
+    if piece.item.is_folder:
+        return members
+    # What an archive is called makes no difference to what is in it.
+    suffix = next((suffix for suffix in ARCHIVES if piece.name.lower().endswith(suffix)), "")
+    name = f"{display_name(piece.name)}{suffix}" if suffix else composed(piece.name)
+    return [replace(member, path=name) for member in members]
 
 
 def _suffix(file: Member) -> str:

@@ -87,16 +87,20 @@ def parse_sheet(text: str, name: str) -> Sheet:
     if first.strip().lower().startswith("sep=") and len(first.strip()) == len("sep=;"):
         delimiter, text = first.strip()[-1], rest
     skipped = int(delimiter is not None)
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter or _delimiter(text))
     rows: list[Row] = []
+    line = 1
     try:
+        # Strict, because a quotation mark that is never closed would swallow the students behind it.
+        lines = io.StringIO(text, newline="")
+        reader = csv.reader(lines, delimiter=delimiter or _delimiter(text), strict=True)
         for cells in reader:
+            line = reader.line_num + skipped
             stripped = tuple(cell.strip() for cell in cells)
             if any(stripped):
-                rows.append(Row(reader.line_num + skipped, stripped))
+                rows.append(Row(line, stripped))
     except csv.Error as error:
         raise SheetError(
-            f"{safe_line(name)}, line {reader.line_num + skipped}: {error}. Is a quotation mark missing?"
+            f"{safe_line(name)}, after line {line}: {error}. Is a quotation mark missing?"
         ) from error
     if not rows:
         raise SheetError(f"{safe_line(name)} is empty. The first row has to name the columns.")

@@ -22,7 +22,7 @@ def slugs(people: Iterable[Student | Record]) -> Mapping[str, str]:
     order in which students come makes no difference.
     """
     ids = {person.student.id if isinstance(person, Record) else person.id for person in people}
-    names = {student: slug_of(student) for student in ids}
+    names = {student: slug_of(student) for student in sorted(ids)}
     extra = 0
     while twins := _twins(names):
         for student in twins:

@@ -1,0 +1,143 @@
+"""A hand-in goes to the one student whom everything fits, by ids first, and to nobody where there is a doubt."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lockstep.classroom.arrival import Person
+from lockstep.classroom.matching import Found, Register
+from lockstep.text import safe_line
+from tests.downloads import class_of
+
+
+def found(roster: str, person: Person) -> str:
+    """The ids of the students found, or the reason that there are none."""
+    match = Register(class_of(roster)).find(person)
+    return " ".join(entry.student.id for entry in match.entries) if isinstance(match, Found) else match.reason
+
+
+@pytest.mark.parametrize(
+    ("roster", "person", "who"),
+    [
+        ("id,name\n1,Jane Doe\n2,Doe Jane", Person(name="Jane Doe"), "1"),
+        ("id,name\n1,Jürgen Müller", Person(name="juergen mueller"), "1"),
+        ("id,name\n1,Juergen Mueller", Person(name="Müller, Jürgen"), "1"),
+        ("id,name\n1,Łukasz Żółć", Person("canvas", "7", name="zolclukasz"), "1"),
+        ("id,name\n1,Ada de la Cruz", Person("canvas", "7", name="delacruzada"), "1"),
+        ("id,name\n1,Mary Ann Lee Smith", Person("canvas", "7", name="leesmithmaryann"), "1"),
+        ("id,name\n1,Zoë O’Brien-Núñez", Person(name="zoe obrien nunez"), "1"),
+        ("id,name\n1,कमल", Person(name="कमला"), "Nobody on the roster has the name `कमला`."),
+        ("id,name\n0012,Jane", Person(id="12"), "0012"),
+        ("id,name\n12,Jane", Person(id="0012"), "12"),
+        ("id,name\n1234567,Jane\n7654321,John", Person(id="lab3_1234567_final"), "1234567"),
+        ("id,name\n1234567,Jane\n7654321,John", Person(id="1234567_7654321"), "fits more than one"),
+        ("id,name\n2026,Jane", Person(id="lab-2026-x"), "2026"),
+        (
+            "id,name,email\n1,Jane,j@a.edu\n2,John,j@b.edu",
+            Person(email="j"),
+            "fits more than one on the roster: Jane (1), John (2)",
+        ),
+        ("id,name,email\n1,Jane,j@a.edu\n2,John,j@b.edu", Person(email="j", name="john"), "2"),
+        ("id,name\n1,Jane Doe\n2,Jane Doe", Person(name="Jane Doe"), "Rename it to the student's id"),
+        (
+            "id,name\n1,Jane Doe\n2,Jane Doe",
+            Person("canvas", "9", name="doejane"),
+            "Give the roster a column `canvas id`",
+        ),
+        ("id,name,canvas id\n1,Jane Doe,7\n2,Jane Doe,8", Person("canvas", "8", name="doejane"), "2"),
+        (
+            "id,name,canvas id\n1,Jane Doe,7",
+            Person("canvas", "8", name="doejane"),
+            "its Canvas id `8` is another one's",
+        ),
+        ("id,name,canvas id\n1,Jane Doe,", Person("canvas", "8", name="doejane"), "1"),
+        ("id,name\n8,Jane Doe\n9,John Roe", Person("canvas", "8", name="doejanemarie"), "8"),
+        ("id,name\n8,Jane Doe\n9,John Roe", Person("canvas", "8", name="roejohn"), "9"),
+        ("id,name\n8,Jane Doe\n9,John Roe", Person("canvas", "8", name="smith"), "is another one's"),
+        (
+            "id,name,moodle id\n1,Jane Doe,5\n2,John Roe,6",
+            Person("moodle", "6", name="Jane Doe"),
+            "is another one's",
+        ),
+        ("id,name,moodle id\n1,Jane Doe,5", Person("moodle", "5"), "1"),
+        (
+            "id,name\n5,Jane Doe",
+            Person("moodle", "5", name="Somebody"),
+            "Nobody on the roster has the Moodle id `5`",
+        ),
+        (
+            "id,name\n1,Jane Doe",
+            Person("moodle", "5", name="Jane Marie Doe"),
+            "Perhaps it is Jane Doe (1)'s.",
+        ),
+        ("id,name,team\n1,Jane Doe,Red\n2,John Roe,red\n3,Ann Lee,blue", Person(name="RED"), "1 2"),
+        ("id,name,team\n1,Jane Doe,Red 1\n2,John Roe,Red 1\n3,Ann Lee,blue", Person(name="red_1"), "1 2"),
+        (
+            "id,name,team,canvas id\n1,Jane,Red Fox,7\n2,John,Red Fox,8",
+            Person("canvas", "8", name="redfox"),
+            "1 2",
+        ),
+        ("id,name,team\n1,Jane Doe,Group A", Person("moodle", "5", name="Group A-Jane Doe"), "1"),
+        (
+            "id,name,email\n1,Jane Doe,jd@a.edu",
+            Person("gradescope", "5", "77", "Jane Doe", "x@y.z"),
+            "another one's",
+        ),
+        ("id,name,email\n1,Jane Doe,jd@a.edu", Person("gradescope", "5", "77", "Jane Doe", ""), "1"),
+    ],
+)
+def test_whose_it_is(roster: str, person: Person, who: str) -> None:
+    said = found(roster, person)
+    assert said == who or (" " in who and who in said), said
+
+
+NAMES = st.lists(
+    st.lists(
+        st.sampled_from(["Jane", "Ann", "Jörg", "Doe", "O'Neil", "de", "Müller-Lüdenscheidt", "李", "Łuc"]),
+        min_size=1,
+        max_size=4,
+    ).map(" ".join),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(NAMES, st.randoms(use_true_random=False))
+def test_a_name_in_any_order_finds_its_student_or_names_those_it_could_be(
+    names: list[str], order: random.Random
+) -> None:
+    lines = "\n".join(f"m{number},{name}" for number, name in enumerate(names))
+    register = Register(class_of(f"id,name\n{lines}"))
+    for number, name in enumerate(names):
+        words = name.split()
+        order.shuffle(words)
+        match = register.find(Person(name=" ".join(words)))
+        same = [other for other, theirs in enumerate(names) if sorted(theirs.split()) == sorted(words)]
+        if isinstance(match, Found):
+            (entry,) = match.entries
+            assert sorted(entry.student.name.split()) == sorted(name.split())
+        else:
+            assert len(same) > 1
+            assert f"(m{number})" in match.reason or "more" in match.reason
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_nobody_is_found_whose_id_and_name_are_others(name: str, other: str) -> None:
+    register = Register(class_of("id,name,canvas id\nm100,Jane Doe,301\nm200,John Roe,302"))
+    for person in (
+        Person(id=name, name=other),
+        Person("canvas", "399", name=name),
+        Person("github", name, id=name),
+    ):
+        match = register.find(person)
+        if isinstance(match, Found):
+            assert any(
+                word in f"{name} {other}".casefold()
+                for word in ("jane", "john", "m100", "m200", "301", "302")
+            )
+        else:
+            assert match.reason == safe_line(match.reason, 2000)
