@@ -27,7 +27,7 @@ _FILES: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "hangs": ({"doubling.py": RIGHT.replace("return x / 2", "while True: pass")}, ("halves",)),
     "ends the process": ({"doubling.py": RIGHT.replace("return x / 2", "__import__('os')._exit(0)")}, ("halves",)),
     "crashes": ({"doubling.py": RIGHT.replace("return x / 2", "__import__('ctypes').string_at(0)")}, ("halves",)),
-    "cannot be imported": ({"doubling.py": "raise RuntimeError('\x1b[31m<b>no</b>')\n" + RIGHT}, CHECKS),
+    "cannot be imported": ({"doubling.py": "class X: raise RuntimeError('\x1b[31m<b>no</b>')\n" + RIGHT}, CHECKS),
     "is no Python": ({"doubling.py": "def double(:\n", "essay.md": ESSAY}, CHECKS),
     "an essay only": ({"essay.md": ESSAY}, CHECKS),
     "nothing of it": ({"README.md": "I was ill."}, CHECKS),
