@@ -22,6 +22,7 @@ _ESCAPE = re.compile(
     r"|\x1b[ -/]*[0-~]?"
 )
 _NEWLINE = re.compile(r"\r\n|[\r\v\f\x85\u2028\u2029]")
+_PLAIN = re.compile(r"[\n -~]*")
 # Two accents on a letter is language; twenty climb over the neighbouring lines.
 _MARK = r"[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff]"
 _STACKED_MARKS = re.compile(rf"({_MARK}{_MARK}){_MARK}+")
@@ -36,6 +37,9 @@ def safe(text: str, limit: int = LIMIT) -> str:
     commands in the middle of a line (`##[...]`) are broken up; those that must begin one (`::...::`)
     cannot be told from Python, so whoever prints lines puts something in front of them.
     """
+    # Most texts are such, and a class has half a million of them.
+    if len(text) <= limit and _PLAIN.fullmatch(text) and "##[" not in text:
+        return text
     # A huge text is cut before it is searched; escapes may shrink it further, which costs nothing.
     head = text[: limit * 4]
     clean = _NEWLINE.sub("\n", _ESCAPE.sub("", head)).expandtabs(4)

@@ -1,0 +1,230 @@
+// The heat map: rows are checks, columns students. Drawn on a canvas as wide as its window, however many students
+// there are; where a pixel has to stand for several of them, it has the mean of their colours.
+
+const ROW = 14;
+const HEAD = 24;
+const SIGN_FROM = 10;
+
+function heatMap({ symbols, exercises, open }) {
+  const canvas = document.getElementById('heat-map');
+  const space = document.getElementById('heat-space');
+  const scroll = document.getElementById('heat-scroll');
+  const labels = document.getElementById('heat-labels');
+  const readout = document.getElementById('readout');
+  const zoom = document.getElementById('zoom');
+  const paper = canvas.getContext('2d', { alpha: false });
+  const rows = [];
+  let height = 0;
+  let students = [];
+  let cursor = null;
+  let colours = {};
+
+  exercises.forEach(([exercise, title, checks]) => {
+    labels.append(element('p', { className: 'exercise', textContent: title || exercise }));
+    height += HEAD;
+    checks.forEach((check) => {
+      labels.append(element('p', { textContent: check }));
+      rows.push({ exercise, check, top: height, place: rows.length });
+      height += ROW;
+    });
+  });
+
+  function readColours() {
+    const style = getComputedStyle(document.documentElement);
+    const parsed = (name) => {
+      const hex = style.getPropertyValue(`--${name}`).trim();
+      return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+    };
+    colours = { '.': parsed('heat-absent'), paper: parsed('page'), ink: parsed('text') };
+    for (const { code, name } of symbols) colours[code] = parsed(`heat-${name}`);
+  }
+
+  // Columns are pixels where students are narrower than one, otherwise students.
+  function layout() {
+    const width = scroll.clientWidth;
+    const wanted = Number(zoom.value);
+    const each = wanted || Math.min(28, width / Math.max(students.length, 1));
+    return { width, each, columns: each < 1 ? width : students.length, step: Math.max(each, 1) };
+  }
+
+  function members(column, { each }) {
+    if (each >= 1) return [column, Math.min(column + 1, students.length)];
+    const from = Math.floor(column / each);
+    return [from, Math.max(from + 1, Math.min(Math.floor((column + 1) / each), students.length))];
+  }
+
+  function mean(from, to, row) {
+    const sum = [0, 0, 0];
+    for (let place = from; place < to; place += 1) {
+      const colour = colours[students[place].codes[row]];
+      sum[0] += colour[0];
+      sum[1] += colour[1];
+      sum[2] += colour[2];
+    }
+    return sum.map((part) => Math.round(part / (to - from)));
+  }
+
+  function css([red, green, blue]) {
+    return `rgb(${red} ${green} ${blue})`;
+  }
+
+  function draw() {
+    const frame = layout();
+    const { width, each, columns, step } = frame;
+    const scale = window.devicePixelRatio || 1;
+    space.style.width = `${Math.max(width, Math.ceil(columns * step))}px`;
+    space.style.height = `${height}px`;
+    canvas.width = Math.round(width * scale);
+    canvas.height = Math.round(height * scale);
+    canvas.style.width = `${width}px`;
+    canvas.style.height = `${height}px`;
+    paper.setTransform(scale, 0, 0, scale, 0, 0);
+    paper.fillStyle = css(colours.paper);
+    paper.fillRect(0, 0, width, height);
+    const left = scroll.scrollLeft;
+    const first = Math.max(0, Math.floor(left / step));
+    const last = Math.min(columns, Math.ceil((left + width) / step));
+    const gap = step >= 6 ? 1 : 0;
+    paper.font = `${ROW - 4}px sans-serif`;
+    paper.textAlign = 'center';
+    paper.textBaseline = 'middle';
+    for (let column = first; column < last; column += 1) {
+      const [from, to] = members(column, frame);
+      // Whole pixels: columns that end between two of them would shimmer.
+      const x = Math.round(column * step - left);
+      const wide = Math.max(1, Math.round((column + 1) * step - left) - x - gap);
+      for (const { top, place } of rows) {
+        paper.fillStyle = css(mean(from, to, place));
+        paper.fillRect(x, top, wide, ROW - 1);
+        const symbol = symbols.find(({ code }) => code === students[from].codes[place]);
+        if (each >= SIGN_FROM && symbol && symbol.code !== 'p') {
+          paper.fillStyle = css(colours.ink);
+          paper.fillText(symbol.sign, x + wide / 2, top + ROW / 2);
+        }
+      }
+    }
+    if (cursor !== null && cursor.column >= first && cursor.column < last) {
+      paper.strokeStyle = css(colours.ink);
+      paper.lineWidth = 2;
+      paper.strokeRect(Math.round(cursor.column * step - left) - 1, rows[cursor.row].top - 1, Math.max(step, 3) + 1, ROW + 1);
+    }
+  }
+
+  let asked = false;
+  function redraw() {
+    if (asked) return;
+    asked = true;
+    requestAnimationFrame(() => {
+      asked = false;
+      draw();
+    });
+  }
+
+  function tell() {
+    if (cursor === null || students.length === 0) return;
+    const { exercise, check, place } = rows[cursor.row];
+    const [from, to] = members(cursor.column, layout());
+    const word = (code) => (symbols.find((symbol) => symbol.code === code) || { word: 'not made' }).word;
+    let seen;
+    if (to - from === 1) {
+      seen = `${students[from].name}: ${word(students[from].codes[place])}`;
+    } else {
+      const counts = new Map();
+      for (const { codes } of students.slice(from, to)) {
+        counts.set(codes[place], (counts.get(codes[place]) || 0) + 1);
+      }
+      const parts = [...counts].sort((a, b) => b[1] - a[1]).map(([code, count]) => `${number(count)} ${word(code)}`);
+      seen = `students ${number(from + 1)} to ${number(to)} of ${number(students.length)}: ${parts.join(', ')}`;
+    }
+    readout.textContent = `${exercise} / ${check} · ${seen}`;
+  }
+
+  function moveTo(column, row) {
+    const { columns, step, width } = layout();
+    if (columns === 0) return;
+    cursor = {
+      column: Math.min(Math.max(column, 0), columns - 1),
+      row: Math.min(Math.max(row, 0), rows.length - 1),
+    };
+    const x = cursor.column * step;
+    if (x < scroll.scrollLeft) scroll.scrollLeft = x;
+    if (x + step > scroll.scrollLeft + width) scroll.scrollLeft = x + step - width;
+    tell();
+    redraw();
+  }
+
+  function under(event) {
+    const box = canvas.getBoundingClientRect();
+    const y = event.clientY - box.top;
+    const row = rows.find(({ top }) => y >= top && y < top + ROW);
+    const column = Math.floor((event.clientX - box.left + scroll.scrollLeft) / layout().step);
+    return row === undefined || column >= layout().columns ? null : { column, row: row.place };
+  }
+
+  // One student opens; of many, those around the place come closer.
+  function enter() {
+    if (cursor === null || students.length === 0) return;
+    const [from, to] = members(cursor.column, layout());
+    if (to - from === 1) {
+      open(students[from]);
+      return;
+    }
+    zoom.value = '14';
+    draw();
+    const { row } = cursor;
+    scroll.scrollLeft = from * 14 - scroll.clientWidth / 2;
+    moveTo(from, row);
+  }
+
+  canvas.addEventListener('mousemove', (event) => {
+    const found = under(event);
+    if (found !== null && (cursor === null || found.column !== cursor.column || found.row !== cursor.row)) {
+      cursor = found;
+      tell();
+      redraw();
+    }
+  });
+  canvas.addEventListener('click', (event) => {
+    cursor = under(event);
+    enter();
+  });
+  canvas.addEventListener('keydown', (event) => {
+    const { column, row } = cursor || { column: 0, row: 0 };
+    const many = Math.max(1, Math.floor(layout().columns / 10));
+    const moves = {
+      ArrowLeft: [column - 1, row],
+      ArrowRight: [column + 1, row],
+      ArrowUp: [column, row - 1],
+      ArrowDown: [column, row + 1],
+      PageUp: [column - many, row],
+      PageDown: [column + many, row],
+      Home: [0, row],
+      End: [Infinity, row],
+    };
+    if (event.key === 'Enter') enter();
+    else if (event.key in moves) moveTo(...(cursor === null ? [0, 0] : moves[event.key]));
+    else return;
+    event.preventDefault();
+  });
+  scroll.addEventListener('scroll', redraw);
+  zoom.addEventListener('change', () => {
+    cursor = null;
+    scroll.scrollLeft = 0;
+    redraw();
+  });
+  new ResizeObserver(redraw).observe(scroll);
+  matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => {
+    readColours();
+    redraw();
+  });
+  window.addEventListener('beforeprint', draw);
+  readColours();
+
+  return {
+    setStudents(given) {
+      students = given;
+      cursor = null;
+      redraw();
+    },
+  };
+}
