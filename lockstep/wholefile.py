@@ -22,3 +22,17 @@ def write_whole(path: Path, content: bytes) -> None:
     except BaseException:
         Path(unfinished).unlink(missing_ok=True)
         raise
+
+
+def write_changed(path: Path, content: bytes) -> bool:
+    """`write_whole`, unless just that is there already; returns whether it was written.
+
+    Replacing a file takes a disk a hundred times as long as reading it.
+    """
+    try:
+        if path.is_file() and path.read_bytes() == content:
+            return False
+    except OSError:
+        pass
+    write_whole(path, content)
+    return True

@@ -58,7 +58,9 @@ def why_no_grade(record: Record, graded_on: Scale) -> str:
 
 def _faults(record: Record) -> Iterator[tuple[str, str]]:
     """Checks at which lockstep failed and for which no person has given points since."""
-    for (exercise, check), verdict in record.verdicts().items():
-        decided = (record.override_of(exercise), record.override_of(exercise, check))
-        if verdict is Verdict.FAULT and all(item is None or item.points is None for item in decided):
-            yield exercise, check
+    for exercise in record.exercises:
+        for check in exercise.checks:
+            if check.verdict is Verdict.FAULT:
+                decided = (record.override_of(exercise.id), record.override_of(exercise.id, check.id))
+                if all(override is None or override.points is None for override in decided):
+                    yield exercise.id, check.id

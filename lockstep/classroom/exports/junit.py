@@ -35,8 +35,8 @@ def junit_xml(record: Record, catalogue: Sequence[ExerciseTitle]) -> bytes:
         )
         sentence = _legal(" ".join(feedback.summary(record))) or "Nothing was graded."
         ElementTree.SubElement(case, "error", message=sentence, type="submission").text = sentence
-    written: bytes = ElementTree.tostring(root, encoding="utf-8", xml_declaration=True)
-    return written + b"\n"
+    # Asked for bytes, ElementTree encodes piece by piece, which takes longer than all else.
+    return f"<?xml version='1.0' encoding='utf-8'?>\n{ElementTree.tostring(root, 'unicode')}\n".encode()
 
 
 def _add_suite(

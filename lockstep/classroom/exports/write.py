@@ -16,8 +16,8 @@ from lockstep.classroom.exports.gradescope import results
 from lockstep.classroom.exports.junit import junit_xml
 from lockstep.classroom.handin import Unmatched
 from lockstep.classroom.record import Record
-from lockstep.jsonfile import write_json
-from lockstep.wholefile import write_whole
+from lockstep.jsonfile import json_bytes
+from lockstep.wholefile import write_changed
 
 _MAY_GO = ("canvas.csv", "json/*.json", "junit/*.xml", "gradescope/*/results.json")
 
@@ -46,11 +46,11 @@ def write_all(
     """
     for name in ("json", "junit", "gradescope"):
         (out / name).mkdir(parents=True, exist_ok=True)
-    write_whole(out / "grades.csv", grades_csv(records, catalogue))
-    write_json(out / "gradebook.json", gradebook_json(records, catalogue, unmatched))
+    write_changed(out / "grades.csv", grades_csv(records, catalogue))
+    _write_json(out / "gradebook.json", gradebook_json(records, catalogue, unmatched))
     written = {out / "grades.csv", out / "gradebook.json"}
     if any(canvas_ids(record.student) for record in records):
-        write_whole(out / "canvas.csv", build_canvas(records, catalogue, assignment).content)
+        write_changed(out / "canvas.csv", build_canvas(records, catalogue, assignment).content)
         written.add(out / "canvas.csv")
     for record in records:
         if record.handed_in or record.exercises:
@@ -67,10 +67,14 @@ def _write_student(record: Record, slug: str, catalogue: Sequence[ExerciseTitle]
     result, junit = out / "json" / f"{slug}.json", out / "junit" / f"{slug}.xml"
     gradescope = out / "gradescope" / slug / "results.json"
     gradescope.parent.mkdir(exist_ok=True)
-    write_json(result, result_json(record, slug))
-    write_whole(junit, junit_xml(record, catalogue))
-    write_json(gradescope, results(record, catalogue))
+    _write_json(result, result_json(record, slug))
+    write_changed(junit, junit_xml(record, catalogue))
+    _write_json(gradescope, results(record, catalogue))
     return {result, junit, gradescope}
+
+
+def _write_json(path: Path, value: object) -> None:
+    write_changed(path, json_bytes(value, indented=False))
 
 
 def _notes(records: Sequence[Record], catalogue: Sequence[ExerciseTitle]) -> Iterator[str]:
