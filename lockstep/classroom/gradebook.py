@@ -215,6 +215,13 @@ class Gradebook:
                 _insist(connection, student)
                 rows.put(connection, tables.marks, {"student": student, **vars(mark)})
 
+    def withdraw_mark(self, student: str, exercise: str, question: str) -> bool:
+        """Take the points for an answer back; returns whether there were any."""
+        table = tables.marks
+        same = and_(table.c.student == student, table.c.exercise == exercise, table.c.question == question)
+        with self._write() as connection:
+            return bool(connection.execute(delete(table).where(same)).rowcount)
+
     # What is remembered for those who read
 
     def set_flags(self, flags: Mapping[str, Sequence[Flag]]) -> None:
@@ -263,6 +270,12 @@ class Gradebook:
         return LatePolicy() if kept is None else LatePolicy.from_json(kept)
 
     # Reading
+
+    def students(self) -> tuple[Student, ...]:
+        """Everybody, by name and id."""
+        with self._read() as connection:
+            found = [rows.student(row) for row in connection.execute(select(tables.students))]
+            return tuple(sorted(found, key=lambda student: (student.name.casefold(), student.id)))
 
     def unmatched(self) -> tuple[Unmatched, ...]:
         """Files that belong to nobody, as of the last grading."""

@@ -1,0 +1,259 @@
+"""Written answers as a table that a person fills in, and the way back: every row of it or none."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from lockstep.classroom import rows
+from lockstep.classroom.csvfile import CELL, text_of, to_csv
+from lockstep.classroom.decisions import DecisionError, refuse_odd
+from lockstep.classroom.gradebook import Gradebook
+from lockstep.classroom.record import Mark, Record, answer_key
+from lockstep.classroom.sheet import Sheet, SheetError, read_sheet
+from lockstep.result import Review
+from lockstep.text import safe, safe_line
+from lockstep.wholefile import write_whole
+
+COLUMNS = (
+    "student", "exercise", "question", "title", "max_points", "answer", "numbers", "look_for",
+    "points", "comment", "note", "key",
+)  # fmt: skip
+"""Of the table. `points` and `comment` are for the person; `key` says which answer it is, however a spreadsheet
+changes the other cells."""
+
+NEEDED = ("student", "exercise", "question", "points", "comment")
+
+SHOWN = 20
+"""Problems of one file that are told at a time."""
+
+# In a country where the comma is the decimal mark a spreadsheet splits at semicolons and line ends, quoted or not.
+_BEGINS_A_CELL = re.compile(r"([;\n][\s\"']*)(?=[=+\-@＝＋－＠])")
+_KEY = re.compile(r"a[0-9a-f]{15}")
+_NUMBER = re.compile(r"[0-9]{1,9}(?:[.,][0-9]{1,9})?")
+
+
+class MarkingError(Exception):
+    """A table that cannot be taken in; `problems` are sentences, with lines where they are about one."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One student's answer to a question. `earlier` is what a person said about another answer to it."""
+
+    student: str
+    exercise: str
+    review: Review
+    earlier: Mark | None = None
+
+    @property
+    def key(self) -> str:
+        """See `answer_key`."""
+        return answer_key(self.student, self.exercise, self.review)
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """Whose it is, and to what."""
+        return self.student, self.exercise, self.review.question
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What came of reading a table: rows with points, with a comment only, and with nothing.
+
+    `outdated` are about answers that their students have replaced since. `changed` had other points before.
+    """
+
+    marked: int = 0
+    commented: int = 0
+    empty: int = 0
+    outdated: int = 0
+    changed: int = 0
+
+
+def answers(records: Sequence[Record]) -> Iterator[Answer]:
+    """Every answer of a class, with the points and comments it has."""
+    for record in records:
+        marks = {(mark.exercise, mark.question): mark for mark in record.marks}
+        for exercise in record.exercises:
+            for review in record.reviews_of(exercise):
+                mark = marks.get((exercise.id, review.question))
+                key = answer_key(record.student.id, exercise.id, review)
+                earlier = mark if mark is not None and mark.answer not in ("", key) else None
+                yield Answer(record.student.id, exercise.id, review, earlier)
+
+
+def waiting(records: Sequence[Record]) -> list[Answer]:
+    """Answers that nobody has given points for, question by question: so one reads them evenly."""
+    found = [answer for answer in answers(records) if answer.review.waits]
+    return sorted(
+        found, key=lambda answer: (answer.exercise, _natural(answer.review.question), answer.student)
+    )
+
+
+def write_reviews(book: Gradebook, path: Path) -> int:
+    """Write the answers that wait as a table, one row each, and return how many. Raises OSError, GradebookError."""
+    found = waiting(book.records())
+    write_whole(path, to_csv(COLUMNS, map(_row, found)))
+    return len(found)
+
+
+def _row(answer: Answer) -> Sequence[object]:
+    review = answer.review
+    return (
+        safe_line(answer.student, CELL),
+        answer.exercise,
+        review.question,
+        _cell(review.title),
+        f"{review.max_points:g}",
+        _cell(review.answer),
+        _cell("\n".join(review.numbers)),
+        _cell(review.look_for),
+        None,
+        _cell(review.comment),
+        _cell(_note(answer)),
+        answer.key,
+    )
+
+
+def _cell(text: str) -> str:
+    """Text of several lines, none of which a spreadsheet computes; the first one `to_csv` guards."""
+    return _BEGINS_A_CELL.sub(r"\1'", safe(text.strip(), CELL - 100))
+
+
+def _note(answer: Answer) -> str:
+    notes = [answer.review.duplicate or ""]
+    if answer.earlier is not None and answer.earlier.points is not None:
+        notes.append(f"an earlier answer had {answer.earlier.points:g} points: {answer.earlier.comment}")
+    return "\n".join(filter(None, notes))
+
+
+def read_reviews(book: Gradebook, path: Path, by: str, *, above_max: bool = False) -> Taken:
+    """Take the points and comments in that a person wrote into the table: all rows or, where one is wrong, none.
+
+    Rows without either are left as they are. A table of one's own needs the columns student, exercise, question,
+    points and comment. Raises MarkingError and GradebookError.
+    """
+    try:
+        sheet = read_sheet(path)
+    except SheetError as error:
+        raise MarkingError([str(error)]) from error
+    titles = [title.casefold() for title in sheet.header]
+    if missing := [name for name in NEEDED if name not in titles]:
+        raise MarkingError(
+            [f"{path.name} has no column {', '.join(missing)}; it has {', '.join(sheet.header)}."]
+        )
+    records = book.records()
+    known = _Known(list(answers(records)), {record.student.id for record in records})
+    found, problems = _rows(sheet, titles, known, by, above_max)
+    if problems:
+        more = len(problems) - SHOWN
+        raise MarkingError([*problems[:SHOWN], *([f"and {more} more"] if more > 0 else [])])
+    book.mark_all((row.student, row.mark) for row in found if row.mark is not None)
+    count = Counter(row.outcome for row in found)
+    changed = sum(row.changed for row in found)
+    return Taken(count["marked"], count["commented"], count["empty"], count["outdated"], changed)
+
+
+@dataclass(frozen=True)
+class _Read:
+    """One row as it was understood: the field of `Taken` it counts for, and what there is to write down."""
+
+    outcome: str
+    student: str = ""
+    mark: Mark | None = None
+    changed: bool = False
+
+
+class _Known:
+    """The answers of a class as they are now, to be found by key or by place."""
+
+    def __init__(self, found: Sequence[Answer], students: set[str]) -> None:
+        self.by_key: Mapping[str, Answer] = {answer.key: answer for answer in found}
+        self.by_place: Mapping[tuple[str, str, str], Answer] = {answer.place: answer for answer in found}
+        self.students = students
+
+    def find(self, cells: Mapping[str, str]) -> tuple[Answer, str]:
+        """The answer that a row is about, and the key of the one that was read. Raises DecisionError."""
+        student, exercise, question = cells["student"], cells["exercise"], cells["question"]
+        key = cells.get("key", "")
+        if key and not _KEY.fullmatch(key):
+            raise DecisionError(f"its key {key!r} was changed; leave that column as it is, or empty")
+        found = self.by_key.get(key) or self.by_place.get((self._student(student), exercise, question))
+        if found is None:
+            raise DecisionError(f"{student!r} has no answer to {exercise}/{question}")
+        if not _same_id(student, found.student) or (exercise, question) != found.place[1:]:
+            raise DecisionError(
+                f"its key is of {found.student}, {found.exercise}/{found.review.question}, and it says {student}, "
+                f"{exercise}/{question}: was one column sorted and not the others?"
+            )
+        return found, key or found.key
+
+    def _student(self, cell: str) -> str:
+        if cell in self.students:
+            return cell
+        alike = [student for student in self.students if _same_id(cell, student)]
+        if len(alike) != 1:
+            raise DecisionError(f"the gradebook knows no student {cell!r}")
+        return alike[0]
+
+
+def _same_id(cell: str, student: str) -> bool:
+    """Whether a cell is an id, perhaps one that a spreadsheet took for a number and cut zeros off."""
+    if cell.isdecimal() and student.isdecimal():
+        return cell.lstrip("0") == student.lstrip("0")
+    return cell in (student, safe_line(student, CELL))
+
+
+def _rows(
+    sheet: Sheet, titles: Sequence[str], known: _Known, by: str, above_max: bool
+) -> tuple[list[_Read], list[str]]:
+    found: list[_Read] = []
+    problems: list[str] = []
+    lines: dict[tuple[str, str, str], int] = {}
+    for row in sheet.rows:
+        cells = {title: text_of(cell) for title, cell in zip(titles, row.cells, strict=True)}
+        try:
+            read = _row_read(cells, known, by, above_max)
+            if read.mark is not None:
+                place = (read.student, read.mark.exercise, read.mark.question)
+                first = lines.setdefault(place, row.number)
+                if first != row.number:
+                    raise DecisionError(f"line {first} is about the same answer")
+            found.append(read)
+        except DecisionError as error:
+            whose = f"{cells['student']}, {cells['exercise']}/{cells['question']}"
+            problems.append(f"line {row.number} ({safe_line(whose, 100)}): {error}")
+    return found, problems
+
+
+def _row_read(cells: Mapping[str, str], known: _Known, by: str, above_max: bool) -> _Read:
+    if not cells["points"] and not cells["comment"]:
+        return _Read("empty")
+    answer, key = known.find(cells)
+    before = answer.review.points
+    points = before  # a comment alone takes none away
+    if cells["points"]:
+        if not _NUMBER.fullmatch(cells["points"]):
+            raise DecisionError(f"{cells['points']!r} is no number of points")
+        points = float(cells["points"].replace(",", "."))
+        refuse_odd(points, answer.review.max_points, above_max)
+    mark = Mark(answer.exercise, answer.review.question, points, cells["comment"], by, rows.now(), key)
+    if key != answer.key:
+        # What was said of an answer that is no more helps whoever reads the next; it never replaces what counts.
+        return _Read("outdated", answer.student, mark if before is None else None)
+    outcome = "marked" if cells["points"] else "commented"
+    return _Read(outcome, answer.student, mark, changed=before is not None and before != points)
+
+
+def _natural(name: str) -> tuple[str, int, str]:
+    """Q2 before Q10."""
+    digits = re.search(r"[0-9]+", name)
+    return (name[: digits.start()], int(digits[0]), name) if digits else (name, 0, name)
