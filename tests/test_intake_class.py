@@ -169,6 +169,26 @@ def test_an_archive_and_files_beside_it_are_one_hand_in(tmp_path: Path, packed: 
     assert "`report.pdf` beside `code.zip` was not read" in " ".join(joerg.notes)
 
 
+def test_texts_and_anonymous_names_of_canvas(tmp_path: Path) -> None:
+    files = {
+        "doejane_LATE_301_text.html": b"<p>",
+        "anon_aB3dE_9002_ddp_train.py": CODE,
+        "roejohn_399_link.html": b"<a>",
+    }
+    intake = taken(tmp_path, files, True)
+    (jane,) = intake.handins
+    assert jane.student.id == "m100"
+    assert jane.path is not None
+    with pytest.raises(SubmissionError, match=r"nothing that can be graded. It holds `text.html`"):
+        open_submission(jane.path)
+    assert labels(intake) == {"anon_aB3dE_9002_ddp_train.py", "roejohn_399_link.html"}
+    assert [handin.student.id for handin in taken(tmp_path, files, True, None).handins] == [
+        "301",
+        "399",
+        "anon_aB3dE",
+    ]
+
+
 def test_texts_typed_into_moodle_are_no_files(tmp_path: Path) -> None:
     files = {
         **MOODLE,
@@ -285,7 +305,10 @@ def test_clones_of_github_classroom(tmp_path: Path) -> None:
     }
     assert "GitHub name `stranger`" in reason(intake, "lab-2-stranger")
     assert found["m100"].path == tmp_path / "submissions" / "lab-2-Jane-Codes"
-    strangers = take_in(tmp_path / "submissions", tmp_path / "out", None)
+    (tmp_path / "lab-2-submissions").mkdir()
+    (tmp_path / "submissions").rename(tmp_path / "lab-2-submissions" / "clones")
+    assert set(by_id(take_in(tmp_path / "lab-2-submissions", tmp_path / "out", EVERYBODY))) == set(found)
+    strangers = take_in(tmp_path / "lab-2-submissions", tmp_path / "out", None)
     assert {handin.student.id for handin in strangers.handins} == {
         "Jane-Codes",
         "joerg",
@@ -313,6 +336,24 @@ def test_plain_folders_and_archives_go_by_id_name_or_address(tmp_path: Path, pac
     assert reason(intake, "__MACOSX") == "Left out: made by a tool, not part of the work."
     assert "neither a folder nor an archive" in reason(intake, "roster.csv")
     assert intake.missing == ()
+
+
+@both
+def test_files_with_an_id_in_front_are_one_hand_in(tmp_path: Path, packed: bool) -> None:
+    files = {
+        "m100_ddp_train.py": CODE,
+        "M100-answers.md": b"# answers\n",
+        "m200_.py": CODE,
+        "m300_lab 3.zip": ARCHIVE,
+        "m4000_ddp_train.py": CODE,
+    }
+    intake = taken(tmp_path, files, packed)
+    handins = by_id(intake)
+    assert files_of(handins["m100"]) == {"ddp_train.py": CODE, "answers.md": b"# answers\n"}
+    assert handins["m100"].notes[0].startswith("handed in as 2 files: ")
+    assert set(handins) == {"m100", "m200", "m300"}
+    assert handins["m300"].notes == ("the student is known by the id inside the name",)
+    assert labels(intake) == {"m4000_ddp_train.py"}
 
 
 @both
@@ -554,7 +595,9 @@ def test_links_to_where_submissions_lie_are_followed_and_broken_ones_told(tmp_pa
     (submissions / "m400").symlink_to(tmp_path / "nowhere")
     handins = by_id(take_in(submissions, tmp_path / "out", EVERYBODY))
     assert files_of(handins["m100"]) == files_of(handins["m200"]) == {"ddp_train.py": CODE}
-    assert "is a symbolic link" in handins["m300"].problem
+    assert handins["m300"].path is not None
+    with pytest.raises(SubmissionError, match="is a symbolic link"):
+        open_submission(handins["m300"].path)
     assert "link to nowhere" in handins["m400"].problem
 
 
@@ -662,7 +705,7 @@ def test_every_item_is_a_hand_in_or_listed_and_never_both(
     )
     register = Register(roster) if roster else None
     with opened(submissions) as items:
-        sorted_out = sort_out(items, frozenset(["jane-codes"]))
+        sorted_out = sort_out(items, roster)
         claimed = claim(sorted_out.arrivals, register)
         graded = {piece.item.label for each in claimed.claims for piece in each.arrival.pieces}
         listed = [item.label for item in claimed.unmatched] + [item.label for item, _ in sorted_out.set_aside]

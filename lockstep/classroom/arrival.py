@@ -79,3 +79,11 @@ class Arrival:
     def changed(self) -> float:
         """When the newest of it was changed, in seconds since 1970."""
         return max(piece.item.changed for piece in self.pieces)
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """Items by who handed them in. What is `set_aside` is nobody's, for a reason in a sentence."""
+
+    arrivals: tuple[Arrival, ...] = ()
+    set_aside: tuple[tuple[Item, str], ...] = ()

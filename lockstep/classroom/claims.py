@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from lockstep.classroom.arrival import Arrival, Person
-from lockstep.classroom.classfolder import label
+from lockstep.classroom.filenames import label
 from lockstep.classroom.handin import Unmatched
 from lockstep.classroom.matching import Nobody, Register
 from lockstep.classroom.names import folded

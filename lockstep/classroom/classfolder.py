@@ -17,9 +17,9 @@ from zipfile import ZipFile, ZipInfo
 
 from lockstep.archive import open_zip, zip_member, zip_name
 from lockstep.classroom.arrival import Item
+from lockstep.classroom.filenames import label
 from lockstep.folder import list_folder, read_file
 from lockstep.members import Kind, Member, SubmissionError, relative_path, shown
-from lockstep.text import safe_line
 
 CLASS_ENTRIES = 100_000
 """Entries of a class's zip: 5,000 students with twenty files each. Listing them takes seconds."""
@@ -54,11 +54,6 @@ def opened(submissions: Path) -> Iterator[tuple[Item, ...]]:
         raise IntakeError(f"There is no file or folder {label(str(submissions))}.")
     with file, _opened_zip(file, name) as archive:
         yield _in_zip(archive)
-
-
-def label(name: str) -> str:
-    """`name` as something that can be stored and shown."""
-    return safe_line(name, 300) or "a name without visible characters"
 
 
 def _listed(folder: Path, above: str = "") -> tuple[Item, ...]:

@@ -1,13 +1,14 @@
-"""Reads the `submission_metadata.yml` of a Gradescope export: whose each `submission_123456/` is, and since when."""
+"""Gradescope's export: folders `submission_123456/`, and a `submission_metadata.yml` that says whose they are."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from lockstep.classroom.arrival import Person
+from lockstep.classroom.arrival import Arrival, Item, Person, Piece, Sorted
+from lockstep.members import SubmissionError, shown
 from lockstep.wire import Json
 from lockstep.yamlfile import YamlError, read_yaml
 
@@ -33,6 +34,40 @@ def number_of(folder: str) -> str:
     """The number of the submission that lies in `folder`; empty for any other folder."""
     match = _FOLDER.fullmatch(folder)
     return match[1] if match else ""
+
+
+def sort_gradescope(items: Sequence[Item]) -> Sorted:
+    """The folders that Gradescope numbered, by who submitted them."""
+    numbered = [item for item in items if item.is_folder and number_of(item.name)]
+    if not numbered:
+        return Sorted()
+    file = next((item for item in items if item.name == METADATA and not item.is_folder), None)
+    known: Mapping[str, Submitted] = {}
+    problem = f"There is no {METADATA} beside it, which says whose it is."
+    set_aside: list[tuple[Item, str]] = []
+    if file is not None:
+        problem = f"{METADATA} does not say whose it is."
+        try:
+            known = read_metadata(file.members()[0].read())
+        except SubmissionError as error:
+            problem = str(error)
+        there = {item.name for item in numbered}
+        gone = [shown(folder) for folder in known if folder not in there]
+        more = f" Of what it names there is no folder for {', '.join(gone[:20])}." if gone else ""
+        set_aside.append((file, f"Gradescope's list of who handed in what; it was read.{more}"))
+    arrivals = []
+    for item in numbered:
+        about = known.get(item.name, Submitted())
+        nobody = (Person("gradescope", number_of(item.name)),)
+        arrivals.append(
+            Arrival(
+                people=about.people or nobody,
+                pieces=(Piece(item),),
+                notes=() if about.people else (about.problem or problem,),
+                submitted_at=about.at,
+            )
+        )
+    return Sorted(tuple(arrivals), tuple(set_aside))
 
 
 def read_metadata(data: bytes) -> Mapping[str, Submitted]:

@@ -9,11 +9,11 @@ from pathlib import Path, PurePosixPath
 
 from lockstep.classroom.arrival import Item
 from lockstep.classroom.claims import Claim, claim
-from lockstep.classroom.classfolder import IntakeError, label, opened
+from lockstep.classroom.classfolder import IntakeError, opened
+from lockstep.classroom.filenames import label, stem_of
 from lockstep.classroom.handin import HandIn, Intake, Unmatched
-from lockstep.classroom.lms import is_lms_made, junk_reason, sort_out, stem_of
+from lockstep.classroom.lms import is_lms_made, junk_reason, sort_out
 from lockstep.classroom.matching import Register
-from lockstep.classroom.names import folded
 from lockstep.classroom.roster import Roster
 from lockstep.classroom.settle import Settled, settle
 from lockstep.classroom.slug import slugs
@@ -39,9 +39,10 @@ def take_in(
         raise IntakeError(
             f"{label(str(submissions))} is what an earlier grading has unpacked. Give what was unpacked then."
         )
+    submissions, unpack_into = submissions.absolute(), unpack_into.absolute()
     register = Register(roster) if roster is not None else None
     with opened(submissions) as items:
-        found = sort_out(_class_level(items, register, unpack_into), _logins(roster))
+        found = sort_out(_class_level(items, register, unpack_into), roster)
         claimed = claim(found.arrivals, register)
         try:
             handins = tuple(_settled(claimed.claims, unpack_into, deadline))
@@ -102,17 +103,12 @@ def _is_class(items: Sequence[Item], register: Register | None) -> bool:
         return True
     if any(item.name == ".git" for item in items):
         return False
-    if register is not None:
-        known = (item.name if item.is_folder else stem_of(item.name) for item in hand_ins)
-        return any(register.knows(name) for name in known)
+    known = (item.name if item.is_folder else stem_of(item.name) for item in hand_ins)
+    if register is not None and any(register.knows(name) for name in known):
+        return True
     packed = [item for item in hand_ins if item.is_folder or item.name.lower().endswith(ARCHIVES)]
     sources = [item for item in hand_ins if PurePosixPath(item.name).suffix.lower() in GRADABLE]
     return len(packed) >= 2 and not sources
-
-
-def _logins(roster: Roster | None) -> frozenset[str]:
-    entries = roster.entries if roster is not None else ()
-    return frozenset(folded(entry.numbers["github"]) for entry in entries if "github" in entry.numbers)
 
 
 def _settled(claims: Sequence[Claim], unpack_into: Path, deadline: datetime | None) -> Iterator[HandIn]:

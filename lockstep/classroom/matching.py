@@ -55,6 +55,7 @@ class Register:
         self._roster = roster
         self._indexes = [self._index(criterion.of_entry) for criterion in _CRITERIA]
         self._teams = self._index(lambda entry: spellings(entry.student.team))
+        self._words = self._index(lambda entry: _words(entry.student.name))
 
     def _index(self, keys: Callable[[Entry], Iterable[str]]) -> dict[str, list[Entry]]:
         index: dict[str, list[Entry]] = defaultdict(list)
@@ -127,7 +128,8 @@ class Register:
             f"the address `{safe_line(person.email, 60)}`" if "@" in person.email else "",
             f"the name `{safe_line(person.name, 60)}`" if person.name and person.name != person.id else "",
         ]
-        near = [entry for entry in self._roster.entries if _is_near(entry, person)]
+        near = _unique(entry for word in _words(person.name) for entry in self._words.get(word, ()))
+        near = [entry for entry in near if _is_near(entry, person)]
         hint = f" Perhaps it is {_listed(near)}'s." if near else ""
         return f"Nobody on the roster has {' or '.join(filter(None, about)) or 'its name'}.{hint}"
 
@@ -214,6 +216,10 @@ _CRITERIA = (
     ),
 )
 """What a person is known by, the surest first."""
+
+
+def _words(name: str) -> set[str]:
+    return {word for words in words_of(name) for word in words.split()}
 
 
 def _is_near(entry: Entry, person: Person) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from lockstep.archive import UPLOAD_BYTES, list_archive, refuse_bombs
-from lockstep.classroom.arrival import Arrival, Piece
+from lockstep.classroom.arrival import Arrival, Item, Piece
 from lockstep.classroom.names import folded
 from lockstep.classroom.parcel import Carried, Parcel, unpack
 from lockstep.leftovers import prune, trim
@@ -41,6 +41,8 @@ def settle(arrival: Arrival, place: Path) -> Settled:
         if only is not None and stays and not only.item.is_folder and _keeps_its_name(only):
             orderly_files([replace(member, path="file") for member in only.item.members()])
             return Settled(only.item.place)
+        if only is not None and stays and only.item.is_folder and not _has_archives(only.item):
+            return Settled(only.item.place)
         files = orderly_files(prune([member for piece in arrival.pieces for member in _members(piece)])[0])
         if not files:
             return Settled(None, problem=f"{shown(arrival.label)} is empty: there is no file in it.")
@@ -60,6 +62,14 @@ def settle(arrival: Arrival, place: Path) -> Settled:
 
 def _keeps_its_name(piece: Piece) -> bool:
     return piece.name == piece.item.name or piece.name.lower().endswith(ARCHIVES)
+
+
+def _has_archives(folder: Item) -> bool:
+    """Whether archives lie on top of it, or on top of the only folder in it; the rest need not be walked for that."""
+    inside = folder.inside()
+    while len(inside) == 1 and inside[0].is_folder:
+        inside = inside[0].inside()
+    return any(not item.is_folder and item.name.lower().endswith(ARCHIVES) for item in inside)
 
 
 def _members(piece: Piece) -> Iterable[Member]:

@@ -1,0 +1,54 @@
+"""Moodle's "Download all submissions": `Full Name_12345_assignsubmission_file_/`, with or without folders.
+
+As `mod/assign/locallib.php` makes these names. The number is the participant's in this assignment alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+
+from lockstep.classroom.arrival import Arrival, Item, Person, Piece, Sorted
+from lockstep.members import shown
+
+_NAME = re.compile(
+    r"(?P<name>.+?)_(?P<number>[0-9]{1,20})_assignsubmission_(?P<kind>[a-z]+)(?:_(?P<file>.*))?", re.DOTALL
+)
+_ONLY_TEXT = "Only a text was typed into Moodle, and no file was handed in."
+
+
+def is_moodle(name: str) -> bool:
+    """Whether Moodle gave this name to a file or folder."""
+    return _NAME.fullmatch(name) is not None
+
+
+def sort_moodle(items: Sequence[Item]) -> Sorted:
+    """What Moodle named, by its participants. Texts that were typed in are set aside."""
+    files: dict[str, list[Piece]] = defaultdict(list)
+    others: dict[str, list[tuple[Piece, str]]] = defaultdict(list)
+    names: dict[str, str] = {}
+    for item in items:
+        match = _NAME.fullmatch(item.name)
+        if match is None:
+            continue
+        number = match["number"]
+        # Where marking is blind, everybody is called so.
+        names[number] = "" if match["name"].lower() == "participant" else match["name"]
+        piece = Piece(item, "" if item.is_folder else match["file"] or item.name)
+        if match["kind"] == "file":
+            files[number].append(piece)
+        else:
+            others[number].append((piece, match["kind"]))
+    arrivals: list[Arrival] = []
+    set_aside: list[tuple[Item, str]] = []
+    for number, name in names.items():
+        people = (Person("moodle", number, name=name),)
+        besides = [(piece.item, f"Moodle's {kind}; only files are graded.") for piece, kind in others[number]]
+        if files[number]:
+            notes = [f"{shown(item.label)} was not read: {reason}" for item, reason in besides]
+            arrivals.append(Arrival(people, tuple(files[number]), tuple(notes)))
+            set_aside += besides
+        else:
+            arrivals.append(Arrival(people, tuple(piece for piece, _ in others[number]), problem=_ONLY_TEXT))
+    return Sorted(tuple(arrivals), tuple(set_aside))
