@@ -124,7 +124,8 @@ def _exports(gradebook: str) -> Path:
 
 
 def _tell(console: Console, path: Path, filled: Filled) -> None:
-    console.print(Text(f"{path}: {filled.grades} grades filled in."))
+    grades = "1 grade" if filled.grades == 1 else f"{filled.grades} grades"
+    console.print(Text(f"{path}: {grades} filled in."))
     console.print(notes(filled.notes))
     for title, people in (
         ("Left out:", filled.left_out),

@@ -50,13 +50,13 @@ def why_no_grade(record: Record, graded_on: Scale) -> str:
     ungraded = graded_on.exercises.keys() - {exercise.id for exercise in record.exercises}
     if ungraded and record.handed_in and not record.problem:
         return f"not graded yet: {', '.join(sorted(ungraded))}"
-    faults = [f"{exercise} / {check}" for exercise, check in _faults(record)]
+    faults = [f"{exercise} / {check}" for exercise, check in open_faults(record)]
     if faults:
         return f"lockstep itself failed at {', '.join(faults)}: grade it again, or override it"
     return ""
 
 
-def _faults(record: Record) -> Iterator[tuple[str, str]]:
+def open_faults(record: Record) -> Iterator[tuple[str, str]]:
     """Checks at which lockstep failed and for which no person has given points since."""
     for exercise in record.exercises:
         for check in exercise.checks:

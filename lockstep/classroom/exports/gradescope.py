@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from lockstep.classroom.catalogue import ExerciseTitle
 from lockstep.classroom.exports import feedback
+from lockstep.classroom.exports.grade import open_faults
 from lockstep.classroom.record import Record
 from lockstep.verdict import Verdict
 
@@ -17,12 +18,11 @@ from lockstep.verdict import Verdict
 def results(record: Record, catalogue: Sequence[ExerciseTitle]) -> Mapping[str, object]:
     """One student's results.json. All texts are plain text, which Gradescope escapes."""
     items = feedback.items(record, catalogue)
-    faults = [f"{item.exercise} / {item.name}" for item in items if item.verdict is Verdict.FAULT]
+    faults = ", ".join(f"{exercise} / {check}" for exercise, check in open_faults(record))
     lines = list(feedback.summary(record))
     if faults:
         lines.insert(
-            0,
-            f"lockstep itself failed at {', '.join(faults)}. Tell your instructor; it will not cost points.",
+            0, f"lockstep itself failed at {faults}. Points that it took are not lost: tell your instructor."
         )
     return {
         "score": round(record.final_points, 4),
