@@ -109,6 +109,7 @@ def default_jobs() -> int:
 def add_to(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the commands for a class."""
     _add_grade(subparsers)
+    _add_export(subparsers)
 
 
 def _add_grade(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -177,6 +178,71 @@ def _add_grade(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     arguments.add_how_to_grade(command)
     command.add_argument(
         "--i-trust-this-code", action="store_true", help="allow `--sandbox none` for a whole class"
+    )
+
+
+def export(options: argparse.Namespace) -> int:
+    """`lockstep export`: grades for learning platforms, folders for services that grade."""
+    from lockstep.classroom.exports.command import run_export
+
+    return run_export(
+        gradebook=options.gradebook,
+        out=options.out,
+        canvas=options.canvas,
+        assignment=options.assignment,
+        moodle=options.moodle,
+        gradescope=options.gradescope,
+        github=options.github,
+        exercises=tuple(options.exercise),
+        graders=options.graders,
+    )
+
+
+def _add_export(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = subparsers.add_parser(
+        "export",
+        help="hand grades on to a learning platform, or make what lets a service grade",
+        description="Writes RESULTS/exports anew, fills files of learning platforms in place, or makes folders for "
+        "Gradescope and GitHub Classroom, which need no RESULTS.",
+        epilog="Exit status: 0 done, 1 a file was filled and somebody who handed in is not in it, 2 nothing was done.",
+    )
+    command.set_defaults(command=export)
+    command.add_argument(
+        "gradebook", nargs="?", metavar="RESULTS", help="folder of the results, or URL of the gradebook"
+    )
+    command.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="write all exports into this folder (default: RESULTS/exports)",
+    )
+    command.add_argument(
+        "--canvas", type=Path, metavar="FILE", help="fill this gradebook, exported from Canvas, in place"
+    )
+    command.add_argument(
+        "--assignment",
+        default="",
+        metavar="NAME",
+        help="the column to fill in it: an assignment's title or id",
+    )
+    command.add_argument(
+        "--moodle",
+        type=Path,
+        metavar="FILE",
+        help="fill this offline grading worksheet of Moodle's, in place",
+    )
+    command.add_argument(
+        "--gradescope", type=Path, metavar="DIR", help="make an autograder for Gradescope in this folder"
+    )
+    command.add_argument(
+        "--github",
+        type=Path,
+        metavar="DIR",
+        help="write a workflow for GitHub Classroom into this repository",
+    )
+    arguments.add_exercise(command, "let a service grade")
+    command.add_argument(
+        "--graders", type=Path, metavar="DIR", help="folder of the graders (default: those of this checkout)"
     )
 
 
