@@ -138,6 +138,13 @@ def test_the_institutions_number_is_not_taken_for_canvas_own() -> None:
     assert build_canvas([record], CATALOGUE).grades == 0
 
 
+def test_who_is_in_no_roster_is_known_as_the_download_knows_them() -> None:
+    stranger = a_record(Student("501", "leeann", columns=(("ID", "501"),), enrolled=False))
+    assert build_canvas([stranger], CATALOGUE).content.decode().splitlines()[2] == "leeann,501,,,,2.5"
+    filled = fill_canvas(EXPORTED, "grades.csv", [stranger], CATALOGUE, "Lab 1")
+    assert filled.content == EXPORTED.replace(b",9.5,,81.2", b",9.5,5,81.2")
+
+
 def test_what_was_built_can_be_filled() -> None:
     records = [
         a_record(_known("plain", ID="501", SIS_User_ID="u1")),

@@ -138,6 +138,14 @@ def test_blind_marking_knows_students_by_their_number() -> None:
     assert not any("scaled" in note for note in filled.notes)
 
 
+def test_who_is_in_no_roster_is_known_as_the_download_knows_them() -> None:
+    stranger = a_record(
+        Student("9004", "Somebody", columns=(("Identifier", "Participant 9004"),), enrolled=False)
+    )
+    filled = fill_moodle(SHEET.encode(), "sheet.csv", [stranger], CATALOGUE)
+    assert (filled.grades, _cells(filled.content)["Participant 9004"]["Grade"]) == (1, "31.25")
+
+
 def test_a_scale_of_words_is_left_to_people() -> None:
     filled = fill_moodle(SHEET.replace("100.00", "Good").encode(), "sheet.csv", the_class(), CATALOGUE)
     assert filled.content == SHEET.replace("100.00", "Good").encode()

@@ -37,11 +37,12 @@ _TEST_STUDENTS = ("student, test", "test student")
 def canvas_ids(student: Student) -> tuple[str, ...]:
     """What Canvas knows a student by, a text for each of `IDS`; nothing at all where the roster has none of them.
 
-    A roster's `ID` is Canvas' own number only beside another of Canvas' columns.
+    A roster's `ID` is Canvas' own number only beside another of Canvas' columns; of somebody in no roster, it came
+    with the download.
     """
     number, *others = (_roster(student, name) for name in IDS)
     titles = {title.casefold() for title, _ in student.columns}
-    is_canvas = any(name.casefold() in titles for name in IDS[1:])
+    is_canvas = not student.enrolled or any(name.casefold() in titles for name in IDS[1:])
     found = (number if is_canvas else "", *others)
     return found if any(found) else ()
 

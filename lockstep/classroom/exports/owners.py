@@ -74,7 +74,13 @@ def _known(rows: Sequence[_Compared], students: Sequence[Student]) -> Mapping[st
     return {
         student.id: {
             **(_compared({best: student.id}) if is_known else {}),
-            **_compared({kind.casefold(): value for kind, value in student.columns if value != student.id}),
+            **_compared(
+                {
+                    kind.casefold(): value
+                    for kind, value in student.columns
+                    if value != student.id or not student.enrolled
+                }
+            ),
             **_compared({EMAIL: student.email, NAME: student.name}),
         }
         for student in students
