@@ -8,12 +8,12 @@ import pytest
 
 from fixtures import lms
 from fixtures.classroom import build_class
-from tests.small_class import EXERCISES, LAB, small_works
+from tests.tiny_class import EXERCISES, LAB, tiny_works
 from tests.whole_class import grade, tables, wrong
 
 
 def test_every_verdict_is_as_labelled_and_nobody_is_missing(tmp_path: Path) -> None:
-    class_ = build_class(_new(tmp_path / "class"), small_works(), 30)
+    class_ = build_class(_new(tmp_path / "class"), tiny_works(), 30)
     results, temporary = tmp_path / "results", tmp_path / "temporary"
     command = (class_.submissions, "--roster", class_.roster, "--graders", LAB, "--out", results)
 
@@ -32,7 +32,7 @@ def test_every_verdict_is_as_labelled_and_nobody_is_missing(tmp_path: Path) -> N
 @pytest.mark.slow
 @pytest.mark.parametrize("form", [form for form in lms.FORMS if form != "folders"])
 def test_whatever_made_the_download(form: str, tmp_path: Path) -> None:
-    class_ = build_class(_new(tmp_path / "class"), small_works(), 40, 1, form)
+    class_ = build_class(_new(tmp_path / "class"), tiny_works(), 40, 1, form)
     results = tmp_path / "results"
     command = (class_.submissions, "--roster", class_.roster, "--graders", LAB, "--out", results)
     graded = grade(*command, temporary=tmp_path / "temporary")

@@ -13,7 +13,7 @@ from fixtures.build import all_submissions
 from fixtures.classroom import Classroom, build_class
 from fixtures.works import Work, class_works, unusable_uploads
 from lockstep.submission import SubmissionError, open_submission
-from tests.small_class import small_works
+from tests.tiny_class import tiny_works
 
 
 def _made(folder: Path, works: list[Work], students: int, form: str = "folders", seed: int = 1) -> Classroom:
@@ -28,7 +28,7 @@ def _tree(folder: Path) -> dict[str, bytes]:
 
 
 # Without the hostile archives of the tests: they take long to make, and hold the time at which they were made.
-LIGHT = [*(work for work in small_works() if not work.upload), *unusable_uploads()]
+LIGHT = [*(work for work in tiny_works() if not work.upload), *unusable_uploads()]
 
 
 @pytest.mark.parametrize("form", lms.FORMS)
