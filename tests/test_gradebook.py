@@ -194,27 +194,6 @@ def test_nobody_unknown_can_be_given_points(book: Gradebook) -> None:
         book.override("nobody", Override("ex", "", 1.0, "", "", ""))
 
 
-@pytest.mark.parametrize(
-    ("late_days", "extra_days", "penalty"),
-    [
-        (None, 0, 0),
-        (0.0, 0, 0),
-        (0.01, 0, 0),
-        (0.5, 0, 1),
-        (1.01, 0, 1),
-        (2.5, 0, 3),
-        (2.5, 2, 1),
-        (9, 0, 5),
-        (1, 3, 0),
-    ],
-)
-def test_late_work_loses_a_part_for_each_day_begun(
-    late_days: float | None, extra_days: float, penalty: float
-) -> None:
-    policy = LatePolicy(percent_per_day=10, max_percent=50, grace_days=0.02)
-    assert policy.penalty(10.0, late_days, extra_days) == pytest.approx(penalty)
-
-
 def test_flags_are_replaced_and_values_are_kept(book: Gradebook) -> None:
     book.set_flags({"a1": [Flag("hung", "ex", "rank 1 waits")]})
     book.set_flags({"a1": [Flag("copy", "ex", "equal readings", ("b2",))]})
