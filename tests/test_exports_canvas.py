@@ -133,6 +133,11 @@ def test_a_file_is_built_from_the_rosters_columns() -> None:
     assert "the roster has no ID, SIS User ID, SIS Login ID" in built.left_out[0].reason
 
 
+def test_a_canvas_id_of_the_roster_is_canvas_own_number() -> None:
+    record = a_record(Student("77", "Ann", columns=(("student id", "77"), ("Canvas ID", "501"))))
+    assert build_canvas([record], CATALOGUE).content.decode().splitlines()[2] == "Ann,501,,,,2.5"
+
+
 def test_the_institutions_number_is_not_taken_for_canvas_own() -> None:
     record = a_record(Student("77", "Ann", columns=(("id", "77"), ("name", "Ann"))))
     assert build_canvas([record], CATALOGUE).grades == 0

@@ -20,6 +20,7 @@ from lockstep.classroom.exports.owners import EMAIL, NAME
 from lockstep.classroom.exports.worksheet import Worksheet, parse_number, read_worksheet
 from lockstep.classroom.people import Student
 from lockstep.classroom.record import Record
+from lockstep.classroom.roster import FIELDS
 from lockstep.classroom.sheet import SheetError
 from lockstep.text import safe_line
 
@@ -42,9 +43,10 @@ def canvas_ids(student: Student) -> tuple[str, ...]:
     """
     number, *others = (_roster(student, name) for name in IDS)
     titles = {title.casefold() for title, _ in student.columns}
-    is_canvas = not student.enrolled or any(name.casefold() in titles for name in IDS[1:])
-    found = (number if is_canvas else "", *others)
-    return found if any(found) else ()
+    if student.enrolled and not any(name.casefold() in titles for name in IDS[1:]):
+        number = ""
+    number = number or next((_roster(student, name) for name in FIELDS["canvas"] if name in titles), "")
+    return (number, *others) if number or any(others) else ()
 
 
 def build_canvas(

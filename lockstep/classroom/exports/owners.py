@@ -15,6 +15,9 @@ IDENTIFIER = "identifier"
 Ids = Mapping[str, str]
 """Who somebody is: by kind, a column's name or one of those above, what is written there; the surest comes first."""
 
+_OWN = ""
+"""Stands for the student's id among the titles of the roster's columns."""
+
 _Compared = Mapping[str, frozenset[str]]
 """The same as it is compared: all spellings of each, without the empty ones."""
 
@@ -60,31 +63,54 @@ def match(rows: Mapping[int, Ids], students: Sequence[Student]) -> Matched:
 
 
 def _known(rows: Sequence[_Compared], students: Sequence[Student]) -> Mapping[str, _Compared]:
-    """What is known of each student, by id: the roster's columns, and the id itself once its kind is known.
-
-    The id is the institution's, but which of a platform's ids that is nobody has said: it is of the kind by which
-    more than half of all are found. One that is equal by chance, as running numbers are, decides nothing.
-    """
-    hits: dict[str, int] = {}
-    for kind in dict.fromkeys(kind for row in rows for kind in row if kind not in (EMAIL, NAME)):
-        there = {value for row in rows for value in row.get(kind, ())}
-        hits[kind] = sum(bool(_spellings(kind, student.id) & there) for student in students)
-    best = max(hits, key=lambda kind: hits[kind], default="")
-    is_known = bool(best) and hits[best] * 2 > min(len(rows), len(students))
-    return {
+    """What is known of each student, by id, in the kinds of the rows."""
+    kinds = [
+        kind for kind in dict.fromkeys(kind for row in rows for kind in row) if kind not in (EMAIL, NAME)
+    ]
+    by_title = {student.id: _columns(student) for student in students}
+    known: dict[str, dict[str, frozenset[str]]] = {
         student.id: {
-            **(_compared({best: student.id}) if is_known else {}),
-            **_compared(
-                {
-                    kind.casefold(): value
-                    for kind, value in student.columns
-                    if value != student.id or not student.enrolled
-                }
-            ),
+            **_compared({kind: by_title[student.id][kind] for kind in kinds if kind in by_title[student.id]}),
             **_compared({EMAIL: student.email, NAME: student.name}),
         }
         for student in students
     }
+    for kind in kinds:
+        there = frozenset(value for row in rows for value in row.get(kind, ()))
+        without = {student: columns for student, columns in by_title.items() if kind not in known[student]}
+        title = _meaning(kind, there, len(rows), without)
+        if title is not None:
+            for student, columns in without.items():
+                known[student].update(_compared({kind: columns.get(title, "")}))
+    return known
+
+
+def _columns(student: Student) -> dict[str, str]:
+    """The roster's columns by title, and the id. The column that the id is from has no say: an `ID` of the institution
+    is not Canvas'. Of somebody in no roster they came with the download and mean what they say.
+    """
+    titled = {title.casefold(): value for title, value in student.columns}
+    if student.enrolled:
+        titled = {title: value for title, value in titled.items() if value != student.id}
+    return {_OWN: student.id, **titled}
+
+
+def _meaning(
+    kind: str, there: frozenset[str], rows: int, students: Mapping[str, Mapping[str, str]]
+) -> str | None:
+    """Which of a roster's columns holds a platform's ids, whatever it is called: the one by which most are found.
+
+    They have to be more than half of all, and no two alike. One that is equal by chance, as running numbers are,
+    decides nothing.
+    """
+    best, most = None, min(rows, len(students)) / 2
+    for title in dict.fromkeys(title for columns in students.values() for title in columns):
+        spelt = [_spellings(kind, columns.get(title, "")) for columns in students.values()]
+        values = [value for value in spelt if value]
+        hits = sum(bool(value & there) for value in values)
+        if hits > most and len(set(values)) == len(values):
+            best, most = title, hits
+    return best
 
 
 def _compared(ids: Ids) -> _Compared:
