@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -85,9 +87,6 @@ def test_elements_and_attributes_are_those_of_pytest(pytester_file: Path) -> Non
 @pytest.fixture
 def pytester_file(tmp_path: Path) -> Path:
     """What pytest itself writes."""
-    import subprocess
-    import sys
-
     (tmp_path / "test_it.py").write_text(PYTESTS)
     command = [
         sys.executable,

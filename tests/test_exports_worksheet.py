@@ -45,7 +45,10 @@ def test_cells_are_those_that_the_csv_module_reads(
 ) -> None:
     text = _file(rows, separator, quoting, end)
     sheet = read_worksheet(text.encode(), "x.csv", ("Name", "Grade"))
-    assert [[cell.text for cell in row] for row in sheet.rows] == rows
+    # Not `rows`: the writer leaves a CR without quotes where lines end with LF, and then it ends one, too.
+    _, *read = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    expected = [row for row in read if any(cell.strip() for cell in row)]
+    assert [[cell.text for cell in row] for row in sheet.rows] == expected
 
 
 @given(tables, st.sampled_from(",;\t"), st.sampled_from(["utf-8", "utf-8-sig", "utf-16"]), cell_text)
