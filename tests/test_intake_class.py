@@ -385,6 +385,26 @@ def test_the_only_student_of_a_class_is_no_wrapper(tmp_path: Path, packed: bool)
     assert set(by_id(taken(tmp_path, files, packed))) == {"m100"}
 
 
+def test_the_folder_of_a_tutorial_is_nobody_s_hand_in(tmp_path: Path) -> None:
+    files = {
+        f"{place}/{key}.zip": ARCHIVE for place in ("red", "Tuesday") for key in ("m100", "m200", "m300")
+    }
+    intake = taken(tmp_path, files, False)
+    assert intake.handins == ()
+    assert reason(intake, "red") == reason(intake, "Tuesday")
+    assert "It holds hand-ins of several students" in reason(intake, "red")
+
+
+@pytest.mark.parametrize("files", [CANVAS, MOODLE, GRADESCOPE], ids=["canvas", "moodle", "gradescope"])
+def test_the_folder_an_lms_s_zip_was_downloaded_to_is_told_apart(
+    tmp_path: Path, files: Mapping[str, bytes]
+) -> None:
+    submissions = folder(tmp_path / "hw1", {"roster.csv": CLASS.encode(), ".DS_Store": b""})
+    big_zip(submissions / "submissions.zip", files)
+    with pytest.raises(IntakeError, match=r"is the zip of a whole class\. Give that file itself"):
+        take_in(submissions, tmp_path / "out", EVERYBODY)
+
+
 # What else is known
 
 

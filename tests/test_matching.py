@@ -42,6 +42,9 @@ def found(roster: str, person: Person) -> str:
             "fits more than one on the roster: Jane (1), John (2)",
         ),
         ("id,name,email\n1,Jane,j@a.edu\n2,John,j@b.edu", Person(email="j", name="john"), "2"),
+        ("id\njd@uni.edu", Person(id="jd", name="jd", email="jd"), "jd@uni.edu"),
+        ("id,name\n1,Jane Doe", Person(name="lab3_doe_jane"), "1"),
+        ("id,name\n1,Jane Doe\n2,Cher", Person(name="cher_2"), "Nobody on the roster"),
         ("id,name\n1,Jane Doe\n2,Jane Doe", Person(name="Jane Doe"), "Rename it to the student's id"),
         (
             "id,name\n1,Jane Doe\n2,Jane Doe",

@@ -8,16 +8,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from lockstep.classroom.arrival import Arrival, Person
-from lockstep.classroom.filenames import label
+from lockstep.classroom.filenames import is_archive, label, stem_of
 from lockstep.classroom.handin import Unmatched
 from lockstep.classroom.matching import Nobody, Register
 from lockstep.classroom.names import folded
 from lockstep.classroom.people import Student
 from lockstep.classroom.roster import Entry
-from lockstep.members import shown
+from lockstep.members import SubmissionError, shown
 
 SAME_TIME = 2.0
 """Seconds; archives keep times in steps of two."""
+
+_HOLDS_HAND_INS = (
+    "It holds hand-ins of several students. Give that folder by itself, or move them up to the others."
+)
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,8 @@ def _claims_of(arrival: Arrival, register: Register | None) -> list[Claim | Unma
                 found.append(Claim(_stranger(person), person, arrival))
             continue
         match = register.find(person)
+        if (isinstance(match, Nobody) or match.for_team) and _holds_hand_ins(arrival, register):
+            match = Nobody(_HOLDS_HAND_INS)
         if isinstance(match, Nobody):
             reasons = [arrival.doubt or match.reason, *arrival.notes]
             who = f" ({label(person.name or person.email)})" if len(arrival.people) > 1 else ""
@@ -93,6 +99,15 @@ def _claims_of(arrival: Arrival, register: Register | None) -> list[Claim | Unma
                 for entry in match.entries
             )
     return _as_a_team(found, arrival)
+
+
+def _holds_hand_ins(arrival: Arrival, register: Register) -> bool:
+    """Whether it is a folder of several students' folders, such as a tutorial's."""
+    try:
+        inside = [item.name for piece in arrival.pieces for item in piece.item.inside()]
+    except SubmissionError:
+        return False
+    return sum(register.knows(stem_of(name) if is_archive(name) else name) for name in inside) > 1
 
 
 def _as_a_team(found: Sequence[Claim | Unmatched], arrival: Arrival) -> list[Claim | Unmatched]:

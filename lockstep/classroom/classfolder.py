@@ -159,7 +159,7 @@ def _grouped(archive: ZipFile, entries: Sequence[_Zipped], above: str) -> tuple[
 
 
 def _zip_item(archive: ZipFile, name: str, entries: Sequence[_Zipped], called: str) -> Item:
-    is_folder = any(len(entry.parts) > 1 or entry.info.is_dir() for entry in entries)
+    is_folder = any(len(entry.parts) > 1 or _is_folder(entry.info) for entry in entries)
     inner = [replace(entry, parts=entry.parts[1:]) for entry in entries]
     return Item(
         name=name,
@@ -179,9 +179,14 @@ def _zip_members(archive: ZipFile, entries: Sequence[_Zipped], called: str) -> l
             raise SubmissionError(entry.problem)
         if entry.parts:
             members.append(zip_member(archive, entry.info, "/".join(entry.parts)))
-        elif not entry.info.is_dir():
+        elif not _is_folder(entry.info):
             raise SubmissionError(f"{shown(called)} is a file and a folder at once.")
     return members
+
+
+def _is_folder(info: ZipInfo) -> bool:
+    # Not `is_dir`: it looks at a name that is cut off at a NUL, and may be empty.
+    return info.orig_filename.endswith(("/", "\\"))
 
 
 def _changed(info: ZipInfo) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from lockstep.classroom.arrival import Item
 from lockstep.classroom.claims import Claim, claim
 from lockstep.classroom.classfolder import IntakeError, opened
-from lockstep.classroom.filenames import label, stem_of
+from lockstep.classroom.filenames import is_archive, label, stem_of
 from lockstep.classroom.handin import HandIn, Intake, Unmatched
 from lockstep.classroom.lms import is_lms_made, junk_reason, sort_out
 from lockstep.classroom.matching import Register
@@ -72,6 +72,7 @@ def _is_ours(item: Item, unpack_into: Path) -> bool:
 def _class_level(items: Sequence[Item], register: Register | None, unpack_into: Path) -> Sequence[Item]:
     """The items below folders that hold everything: archives are packed with one, LMSs add another."""
     top = level = _marked(items, unpack_into)
+    _refuse_packed_class(top)
     while True:
         hand_ins = [item for item in level if _may_be_handed_in(item)]
         if len(hand_ins) != 1 or not hand_ins[0].is_folder or is_lms_made(hand_ins):
@@ -86,6 +87,25 @@ def _class_level(items: Sequence[Item], register: Register | None, unpack_into: 
         level = [*(item for item in level if item is not wrapper), *inside]
         if _is_class(inside, register):
             return level
+
+
+def _refuse_packed_class(items: Sequence[Item]) -> None:
+    """Say so when it is the folder that an LMS's zip was downloaded to: that zip is no student's."""
+    archives = [item for item in items if _may_be_handed_in(item) and is_archive(item.name)]
+    if len(archives) != 1 or archives[0].place is None or any(map(_is_handed_in_folder, items)):
+        return
+    try:
+        with opened(archives[0].place) as inside:
+            hand_ins = [item for item in inside if _may_be_handed_in(item)]
+            is_class = is_lms_made(hand_ins) or (len(hand_ins) == 1 and is_lms_made(hand_ins[0].inside()))
+    except (IntakeError, SubmissionError):
+        return
+    if is_class:
+        raise IntakeError(f"{archives[0].label} is the zip of a whole class. Give that file itself.")
+
+
+def _is_handed_in_folder(item: Item) -> bool:
+    return item.is_folder and _may_be_handed_in(item)
 
 
 def _marked(items: Iterable[Item], unpack_into: Path) -> list[Item]:

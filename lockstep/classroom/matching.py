@@ -176,6 +176,22 @@ def _beginning(address: str) -> Iterable[str]:
     return [folded(address).partition("@")[0]]
 
 
+def _address(entry: Entry) -> str:
+    """Where ids are addresses nobody gives a second column of them."""
+    return entry.student.email or (entry.student.id if "@" in entry.student.id else "")
+
+
+def _words_without_digits(person: Person) -> Iterable[str]:
+    """Of `lab3_jane_doe` and `Jane Doe_5511` the name; a single word is not enough of one."""
+    if person.system:
+        return []
+    words = (
+        [word for word in words.split() if not any(character.isdigit() for character in word)]
+        for words in words_of(person.name)
+    )
+    return [" ".join(rest) for rest in words if len(rest) > 1]
+
+
 def _ids_inside(person: Person) -> Iterable[str]:
     if person.system:
         return
@@ -196,8 +212,8 @@ _CRITERIA = (
     _NUMBER,
     _NUMBER_AS_ID,
     _Criterion(lambda entry: _without_zeros(entry.student.id), lambda person: _without_zeros(person.id)),
-    _Criterion(lambda entry: [folded(entry.student.email)], lambda person: [folded(person.email)]),
-    _Criterion(lambda entry: _beginning(entry.student.email), lambda person: _beginning(person.email)),
+    _Criterion(lambda entry: [folded(_address(entry))], lambda person: [folded(person.email)]),
+    _Criterion(lambda entry: _beginning(_address(entry)), lambda person: _beginning(person.email)),
     _Criterion(lambda entry: [exact(entry.student.name)], lambda person: [exact(person.name)], by_name=True),
     _Criterion(
         lambda entry: spellings(entry.student.name), lambda person: spellings(person.name), by_name=True
@@ -213,6 +229,12 @@ _CRITERIA = (
         _ids_inside,
         by_name=True,
         note="the student is known by the id inside the name",
+    ),
+    _Criterion(
+        lambda entry: words_of(entry.student.name),
+        _words_without_digits,
+        by_name=True,
+        note="the student is known by the name without its numbers",
     ),
 )
 """What a person is known by, the surest first."""
