@@ -44,10 +44,9 @@ class DaskCluster:
 
     def close(self) -> None:
         """End what is left."""
-        processes = [*self._workers, self._scheduler]
-        for process in processes:
+        # The scheduler last: a worker that is told to end while that vanishes may wait for it for minutes.
+        for process in [*self._workers, self._scheduler]:
             process.terminate()
-        for process in processes:
             try:
                 process.wait(30)
             except subprocess.TimeoutExpired:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from lockstep.classroom.jobqueue import CLUSTERS, JobQueue, Jobs, read_jobs
 from lockstep.classroom.parcel import Parcel, pack
-from lockstep.classroom.task import Began, CheckEnded, Ended, Event, Lost, Setup, Task
+from lockstep.classroom.task import Ended, Event, Lost, Setup, Task
 from lockstep.grading import CouldNotGrade
 from lockstep.members import SubmissionError
 from lockstep.text import safe_line
@@ -36,7 +36,10 @@ LOOK_SECONDS = 0.5
 """How often it is looked which workers there are."""
 
 CONNECT_SECONDS = 15
-"""How long a scheduler may take to answer."""
+"""How long a scheduler may take to let us in."""
+
+ANSWER_SECONDS = 60
+"""How long it may take to answer later, busy as it may be."""
 
 WAIT_MINUTES = 1.0
 """How long no worker may be there, unless `wait_minutes` says otherwise; jobs of a queue take longer to start."""
@@ -135,7 +138,7 @@ class _NotBegun:
     """A worker did not take an assignment."""
 
     number: int
-    reason: str
+    unfit: str
 
 
 class DaskPool:
@@ -188,7 +191,7 @@ class DaskPool:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._leave()
+        self._tell_all(self._there.leave)
         self._kept.close()
 
     def stop(self) -> None:
@@ -198,20 +201,22 @@ class DaskPool:
     def run(self, tasks: Iterable[Task], hear: Callable[[Event], None]) -> None:
         """See Pool."""
         coming = iter(tasks)
-        more = True
+        waiting: Task | None = None
+        told = False
         while True:
             self._look_round(hear)
-            while more and not self._stopping and (node := self._free()) is not None:
-                task = next(coming, None)
+            while not self._stopping and (node := self._free()) is not None:
+                task, waiting = waiting or next(coming, None), None
                 if task is None:
-                    more = False
-                else:
-                    self._hand_out(task, node, hear)
-            if self._stopping:
-                self._wind_up(hear)
-                return
+                    break
+                self._hand_out(task, node, hear)
+            if self._stopping and not told:
+                told = True
+                self._tell_all(self._there.stop)
             if not self._running:
-                if not more:
+                # While there is nobody to give it to, one task is asked for: without any there is nothing to wait for.
+                waiting = waiting or (None if self._stopping else next(coming, None))
+                if waiting is None:
                     return
                 self._insist_on_nodes()
             with contextlib.suppress(queue.Empty):
@@ -232,7 +237,6 @@ class DaskPool:
         number = self._assignments
         self._running[number] = (task, node)
         node.running.add(number)
-
         self._aside(self._begin, number, task, parcel, node)
 
     def _begin(self, number: int, task: Task, parcel: Parcel, node: _Node) -> None:
@@ -252,15 +256,15 @@ class DaskPool:
         if heard.number not in self._running:
             return  # of an assignment that was given up
         _, node = self._running[heard.number]
-        if isinstance(heard, _NotBegun):
-            self._refuse(node, heard.reason, hear)
-        elif heard.event is None:
+        event = heard.event if isinstance(heard, self._there.Told) else None
+        if event is None and heard.unfit and not self._stopping:
             self._refuse(node, heard.unfit, hear)
-        else:
-            if isinstance(heard.event, Ended | Lost):
-                del self._running[heard.number]
-                node.running.discard(heard.number)
-            hear(heard.event)
+            return
+        if event is None or isinstance(event, Ended | Lost):
+            del self._running[heard.number]
+            node.running.discard(heard.number)
+        if event is not None:
+            hear(event)
 
     def _look_round(self, hear: Callable[[Event], None]) -> None:
         """See which workers there are: those that are gone lose their tasks, new ones are looked at."""
@@ -275,7 +279,9 @@ class DaskPool:
             if key not in self._nodes:
                 self._nodes[key] = _Node(key[0], f"{about['host']} ({key[0]})", about["nthreads"])
                 self._aside(self._look_at, key, self._nodes[key])
-        if self._jobs is not None:
+        if any(node.fit for node in self._nodes.values()):
+            self._last_fit = now
+        if self._jobs is not None and not self._stopping:
             for sentence in self._jobs.look({str(about["name"]) for about in present.values()}):
                 self._say(sentence)
         self._next_look = time.monotonic() + LOOK_SECONDS
@@ -283,9 +289,13 @@ class DaskPool:
     def _present(self) -> Mapping[tuple[str, str], Mapping[str, Any]]:
         """The workers that report to the scheduler. One that starts again has another folder, if not address."""
         try:
-            if self._client.status == "running":
-                workers = self._client.scheduler_info()["workers"]
-                return {(address, about["local_directory"]): about for address, about in workers.items()}
+            if self._client.status == "running" and (scheduler := self._client.scheduler) is not None:
+                # Not Client.scheduler_info: what it returns another thread may have replaced by a summary.
+                about = self._client.sync(scheduler.identity, n_workers=-1, callback_timeout=ANSWER_SECONDS)
+                return {
+                    (address, worker["local_directory"]): worker
+                    for address, worker in about["workers"].items()
+                }
         except (OSError, TimeoutError, RuntimeError):
             pass
         raise CouldNotGrade(
@@ -336,10 +346,7 @@ class DaskPool:
 
     def _insist_on_nodes(self) -> None:
         """Raise CouldNotGrade when there is nobody to wait for any more."""
-        now = time.monotonic()
         nodes = self._nodes.values()
-        if any(node.fit for node in nodes):
-            self._last_fit = now
         if any(node.fit is not False for node in nodes):
             return
         reasons = "; ".join(self.remarks)
@@ -347,31 +354,18 @@ class DaskPool:
             raise CouldNotGrade("; ".join(filter(None, [gone, reasons])))
         if reasons and len(nodes) >= (self._jobs.wanted if self._jobs else 1):
             raise CouldNotGrade(f"no worker of {self._where} can grade: {reasons}")
-        if now - self._last_fit > self._wait_seconds:
+        if time.monotonic() - self._last_fit > self._wait_seconds:
             what = (
                 f"for {self._wait_seconds / 60:g} minutes there was no worker at {self._where} that can grade"
             )
             raise CouldNotGrade("; ".join(filter(None, [what, reasons, "what is graded is kept"])))
 
-    def _wind_up(self, hear: Callable[[Event], None]) -> None:
-        """End what is under way; the checks that were made until then count."""
-        self._leave()
-        with contextlib.suppress(queue.Empty):
-            while True:
-                heard = self._inbox.get_nowait()
-                if isinstance(heard, self._there.Told) and heard.number in self._running:
-                    event = heard.event
-                    if isinstance(event, Began | CheckEnded | Ended):
-                        hear(event)
-        self._running.clear()
-
-    def _leave(self) -> None:
-        """Have every worker end what it does for this grading."""
+    def _tell_all(self, order: Callable[..., object]) -> None:
+        """Have every worker that grades for us do something, and wait until it has."""
         addresses = [node.address for node in self._nodes.values() if node.fit]
         if addresses and self._client.status == "running":
             with contextlib.suppress(Exception):
-                self._client.run(self._there.leave, self._topic, workers=addresses, on_error="ignore")
-        self._nodes.clear()
+                self._client.run(order, self._topic, workers=addresses, on_error="ignore")
 
 
 def _unfit(answer: Look | Exception, here: Look) -> str | None:

@@ -55,7 +55,10 @@ class Look:
 
 @dataclass(frozen=True)
 class Told:
-    """What a node says about an assignment: an event, or without one why it can grade nothing more."""
+    """What a node says about an assignment: an event, or without one that it does not go on with it.
+
+    `unfit` says why it can grade nothing more; it is empty where it was asked to stop.
+    """
 
     number: int
     event: Event | None
@@ -94,8 +97,15 @@ async def begin(topic: str, assignment: int, task: Task, parcel: Parcel, dask_wo
     gradings.begin(assignment, task, parcel)
 
 
+async def stop(topic: str, dask_worker: Worker) -> None:
+    """End what was begun for a coordinator when the present checks are done, and return at once."""
+    gradings = dask_worker.plugins.get(PLUGIN)
+    if isinstance(gradings, Gradings) and gradings.topic == topic:
+        gradings.stop()
+
+
 async def leave(topic: str, dask_worker: Worker) -> None:
-    """End everything that was begun for a coordinator."""
+    """End at once whatever was begun for a coordinator."""
     gradings = dask_worker.plugins.get(PLUGIN)
     if isinstance(gradings, Gradings) and gradings.topic == topic:
         await dask_worker.plugin_remove(PLUGIN)
@@ -115,7 +125,7 @@ class Gradings(WorkerPlugin):
         """See WorkerPlugin."""
         self._worker = worker
         self._lock = threading.Lock()
-        self._ending = False
+        self._stopping = self._ending = False
         self._idle: dict[LocalPool, threading.Timer] = {}
         self._busy: dict[LocalPool, threading.Thread] = {}
         self._scratch = Scratch(_register(Path(worker.local_directory)))
@@ -126,10 +136,17 @@ class Gradings(WorkerPlugin):
         """See WorkerPlugin."""
         await asyncio.to_thread(self._end)
 
-    def begin(self, assignment: int, task: Task, parcel: Parcel) -> None:
-        """Grade in a thread of its own. Raises RuntimeError once it is torn down."""
+    def stop(self) -> None:
+        """Let what is under way end with its present check."""
         with self._lock:
-            if self._ending:
+            self._stopping = True
+            for pool in self._busy:
+                pool.stop()
+
+    def begin(self, assignment: int, task: Task, parcel: Parcel) -> None:
+        """Grade in a thread of its own. Raises RuntimeError once it is to end."""
+        with self._lock:
+            if self._stopping or self._ending:
                 raise RuntimeError(TAKEN_OVER)
             pool, timer = self._idle.popitem() if self._idle else (self._new_pool(), None)
             thread = threading.Thread(target=self._grade, args=(pool, assignment, task, parcel), daemon=True)
@@ -142,7 +159,7 @@ class Gradings(WorkerPlugin):
         return LocalPool(1, self._timeout, self._scratch)
 
     def _grade(self, pool: LocalPool, assignment: int, task: Task, parcel: Parcel) -> None:
-        last = Told(assignment, None, TAKEN_OVER)
+        last = Told(assignment, None)
 
         def hear(event: Event) -> None:
             nonlocal last
@@ -158,6 +175,8 @@ class Gradings(WorkerPlugin):
             last = Told(assignment, Ended(task.attempt, str(error)))
         except Exception as error:  # whatever it is, nobody else would hear of it
             last = Told(assignment, None, str(error))
+        if last.event is None and self._ending:
+            last = Told(assignment, None, TAKEN_OVER)
         self._put_back(pool)
         # Only now: the next task comes at once, and is to find these processes warm.
         self._tell(last)
@@ -165,7 +184,7 @@ class Gradings(WorkerPlugin):
     def _put_back(self, pool: LocalPool) -> None:
         with self._lock:
             del self._busy[pool]
-            if not self._ending:
+            if not self._ending and not self._stopping:
                 timer = threading.Timer(IDLE_SECONDS, self._dismiss, [pool])
                 timer.daemon = True
                 self._idle[pool] = timer
@@ -188,7 +207,7 @@ class Gradings(WorkerPlugin):
             idle, self._idle = self._idle, {}
             busy = dict(self._busy)
         for pool in busy:
-            pool.stop()
+            pool.abandon()
         for pool, timer in idle.items():
             timer.cancel()
             pool.__exit__()

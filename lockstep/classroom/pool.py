@@ -62,6 +62,7 @@ class LocalPool:
         self._workers: list[_Worker] = []
         self._leaving: list[_Worker] = []
         self._stopping = False
+        self._abandoned = False
 
     def __enter__(self) -> LocalPool:
         return self
@@ -78,6 +79,10 @@ class LocalPool:
         """See Pool."""
         self._stopping = True
 
+    def abandon(self) -> None:
+        """Let `run` return at once, as another thread may: checks under way are not waited for."""
+        self._stopping = self._abandoned = True
+
     def run(self, tasks: Iterable[Task], hear: Callable[[Event], None]) -> None:
         """See Pool."""
         coming = iter(tasks)
@@ -90,7 +95,7 @@ class LocalPool:
                 else:
                     self._hand_out(task)
             busy = [worker for worker in self._workers if worker.task is not None]
-            if not busy:
+            if not busy or self._abandoned:
                 return
             if self._stopping:
                 for worker in busy:

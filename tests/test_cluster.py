@@ -1,0 +1,317 @@
+"""A class on more than one machine: a real Dask scheduler and its workers, of which some are killed or unfit."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from distributed import Client
+from rich.console import Console
+
+from lockstep.classroom.cluster import DaskPool, open_pool
+from lockstep.classroom.grade import Order, grade_class
+from lockstep.classroom.gradebook import Gradebook, open_gradebook
+from lockstep.classroom.plan import Work
+from lockstep.classroom.progress import ClassProgress
+from lockstep.classroom.task import Began, CheckEnded, Ended, Event, Lost, Setup, Task
+from lockstep.grading import CouldNotGrade
+from lockstep.result import CheckResult
+from tests.dask_cluster import DaskCluster, dask_cluster
+from tests.sandboxed import ROOT
+from tests.tiny_class import ESSAY, LAB, RIGHT
+
+HANGS = RIGHT.replace("return x / 2", "while True: pass")
+CLASS = {
+    # The first check passes, and for the seconds of the second one there is something to kill.
+    "hangs": {"doubling.py": HANGS, "essay.md": ESSAY},
+    "right": {"doubling.py": RIGHT, "essay.md": ESSAY},
+    "wrong": {"work/doubling.py": RIGHT.replace("2 * x", "3 * x")},
+}
+
+
+EXERCISE = """
+title = "Two checks, the second of which may have to wait"
+files = ["doubling.py"]
+early = true
+[[check]]
+id = "first"
+points = 1
+[[check]]
+id = "second"
+points = 1
+"""
+JUDGE = '''
+from pathlib import Path
+
+def test_first(check):
+    """The first is there."""
+
+def test_second(check):
+    """The second comes when the gate is open."""
+    gate = Path(__file__).parent.with_name("gate")
+    if gate.exists():
+        gate.read_text()
+'''
+
+
+class Watching(ClassProgress):
+    """Writes down what it hears, and does something about the first check."""
+
+    def __init__(self, at_first_check: Callable[[], object] = lambda: None) -> None:
+        super().__init__(Console(file=io.StringIO(), force_terminal=False))
+        self.checks: list[tuple[str, str, str]] = []
+        self.losses: list[str] = []
+        self.said: list[str] = []
+        self._at_first_check = at_first_check
+
+    def say(self, sentence: str) -> None:
+        self.said.append(sentence)
+
+    def checked(self, attempt: int, work: Work, exercise: str, result: CheckResult) -> None:
+        super().checked(attempt, work, exercise, result)
+        self.checks.append((work.name, exercise, result.id))
+        if len(self.checks) == 1:
+            self._at_first_check()
+
+    def lost(self, attempt: int, work: Work, reason: str) -> None:
+        super().lost(attempt, work, reason)
+        self.losses.append(reason)
+
+
+def hand_in(folder: Path, works: Mapping[str, Mapping[str, str]] = CLASS) -> Path:
+    """Write a folder of hand-ins."""
+    for student, files in works.items():
+        for name, text in files.items():
+            path = folder / student / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+    return folder
+
+
+def order(folder: Path, cluster: str = "", graders: Path = LAB, config: Path | None = None) -> Order:
+    out = folder / "results"
+    out.mkdir(exist_ok=True)
+    setup = Setup(graders=str(graders))
+    handins = hand_in(folder / "class")
+    return Order(handins, out, setup, 1, 100.0, seed=7, cluster=cluster, cluster_config=config)
+
+
+def graded(wanted: Order, watching: Watching | None = None) -> object:
+    """Grade and say what the gradebook holds then, but for times."""
+    with open_gradebook(wanted.out) as book:
+        grade_class(wanted, book, watching or Watching())
+        return contents(book)
+
+
+def contents(book: Gradebook) -> object:
+    return [
+        (
+            record.student.id,
+            record.problem,
+            len(book.attempts(record.student.id)),
+            [
+                (exercise.id, replace(check, seconds=0, cpu_seconds=None))
+                for exercise in record.exercises
+                for check in exercise.checks
+            ],
+        )
+        for record in book.records()
+    ]
+
+
+@pytest.fixture
+def dask(tmp_path: Path) -> Iterator[DaskCluster]:
+    (tmp_path / "dask").mkdir()
+    with dask_cluster(tmp_path / "dask") as running:
+        yield running
+
+
+@pytest.fixture
+def graders(tmp_path: Path) -> Path:
+    """Graders that run nothing of a submission."""
+    return make_graders(tmp_path / "graders")
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """A pipe that nobody writes into. In a folder of graders, their second check never ends."""
+    os.mkfifo(tmp_path / "gate")
+    return tmp_path / "gate"
+
+
+def make_graders(folder: Path) -> Path:
+    (folder / "held").mkdir(parents=True)
+    (folder / "held" / "exercise.toml").write_text(EXERCISE)
+    (folder / "held" / "test_held.py").write_text(JUDGE)
+    return folder
+
+
+def test_a_killed_worker_costs_the_check_in_flight(dask: DaskCluster, tmp_path: Path) -> None:
+    first = dask.add_worker()
+
+    def kill() -> None:
+        dask.add_worker()
+        dask.kill(first)
+
+    watching = Watching(kill)
+    (tmp_path / "here").mkdir()
+    assert graded(order(tmp_path, dask.address), watching) == graded(order(tmp_path / "here"))
+    assert len(watching.losses) == 1
+    assert "went away" in watching.losses[0]
+    assert len(watching.checks) == len(set(watching.checks)) == 9
+
+
+def test_without_its_scheduler_a_grading_ends_and_keeps_what_it_has(
+    dask: DaskCluster, tmp_path: Path, graders: Path, gate: Path
+) -> None:
+    dask.add_worker()
+    gate = gate.rename(graders / "gate")
+    before, after = Watching(dask.kill_scheduler), Watching()
+    with pytest.raises(CouldNotGrade, match=r"scheduler at tcp://.* went away. What is graded is kept"):
+        graded(order(tmp_path, dask.address, graders), before)
+    gate.unlink()
+    graded(order(tmp_path, "", graders), after)
+    assert before.checks == [("hangs", "held", "first")]
+    assert sorted(after.checks) == [
+        ("hangs", "held", "second"),
+        *((student, "held", check) for student in ("right", "wrong") for check in ("first", "second")),
+    ]
+
+
+def test_nodes_that_would_grade_otherwise_get_no_work(
+    dask: DaskCluster, tmp_path: Path, graders: Path
+) -> None:
+    (tmp_path / "bin").mkdir()
+    dask.add_worker(environment={"PATH": str(tmp_path / "bin")})
+    others = shutil.copytree(
+        ROOT / "lockstep", tmp_path / "other" / "lockstep", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    with (others / "verdict.py").open("a") as file:
+        file.write("# Somebody has been here.\n")
+    dask.add_worker(environment={"PYTHONPATH": str(others.parent)})
+    (tmp_path / "none" / "lockstep").mkdir(parents=True)
+    (tmp_path / "none" / "lockstep" / "__init__.py").write_text("raise ImportError('no torch here')\n")
+    dask.add_worker(environment={"PYTHONPATH": str(tmp_path / "none")})
+    reasons = (
+        "bubblewrap (bwrap) is not installed",
+        "its lockstep, graders, reference or fixtures are other files than those here",
+        "lockstep cannot be used where the Dask worker runs (ImportError('no torch here'))",
+    )
+
+    wait_for_workers(dask, 3)
+    with (
+        opened(dask, graders) as pool,
+        pytest.raises(CouldNotGrade, match=r"no worker of tcp://.* can grade") as refusal,
+    ):
+        pool.run([a_task(graders)], print)
+    assert [reason for reason in reasons if reason not in str(refusal.value)] == [], str(refusal.value)
+
+    dask.add_worker()
+    wait_for_workers(dask, 4)
+    heard: list[Event] = []
+    with opened(dask, graders) as pool:
+        pool.run([a_task(graders)], heard.append)
+        assert [any(reason in remark for remark in pool.remarks) for reason in reasons] == [True] * 3
+        assert len(pool.remarks) == 3
+    assert heard[-1] == Ended(1)
+
+
+def test_whoever_comes_later_takes_a_worker_over(
+    dask: DaskCluster, tmp_path: Path, graders: Path, gate: Path
+) -> None:
+    dask.add_worker()
+    gate.rename(graders / "gate")
+    others = make_graders(tmp_path / "open")
+    later: list[Event] = []
+    earlier: list[Event] = []
+
+    def hear(event: Event) -> None:
+        earlier.append(event)
+        if isinstance(event, CheckEnded):
+            with opened(dask, others) as second:
+                second.run([a_task(others)], later.append)
+
+    tasks = [a_task(graders), replace(a_task(graders), attempt=2)]
+    with (
+        opened(dask, graders) as pool,
+        pytest.raises(CouldNotGrade, match="another grading took this Dask worker"),
+    ):
+        pool.run(tasks, hear)
+    assert later[-1] == Ended(1)
+    assert isinstance(earlier[-1], Lost)
+
+
+def test_stopped_it_ends_with_the_present_checks(dask: DaskCluster, tmp_path: Path, graders: Path) -> None:
+    dask.add_worker()
+    heard: list[Event] = []
+
+    def hear(event: Event) -> None:
+        heard.append(event)
+        pool.stop()
+
+    with opened(dask, graders) as pool:
+        pool.run(iter([a_task(graders), replace(a_task(graders), attempt=2)]), hear)
+    assert heard[0] == Began(1, platform.node(), 2)
+    assert {event.attempt for event in heard} == {1}
+
+
+def a_task(graders: Path) -> Task:
+    work = hand_in(graders.parent / "class") / "right"
+    return Task(1, str(work), ("held",), 7, Setup(graders=str(graders)))
+
+
+def opened(dask: DaskCluster, graders: Path) -> DaskPool:
+    return open_pool(dask.address, None, Setup(graders=str(graders)), 100.0, Path(), lambda sentence: None)
+
+
+def wait_for_workers(dask: DaskCluster, count: int) -> None:
+    with Client(dask.address, set_as_default=False) as client:
+        client.wait_for_workers(count)
+
+
+@pytest.mark.parametrize(
+    ("where", "sentence"),
+    [
+        ("localhost:8786", "takes the address of a Dask scheduler, tcp://host:8786"),
+        ("kubernetes", "one of slurm, pbs, lsf, sge; not kubernetes"),
+        ("tcp://127.0.0.1:1", "no Dask scheduler answers at tcp://127.0.0.1:1"),
+        ("slurm", "--cluster slurm needs a --cluster-config FILE that says jobs and cores and memory"),
+    ],
+)
+def test_no_cluster_is_a_sentence(
+    where: str, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lockstep.classroom.cluster.CONNECT_SECONDS", 1)
+    with pytest.raises(CouldNotGrade) as refusal:
+        open_pool(where, None, Setup(), 100.0, tmp_path, print)
+    assert sentence in str(refusal.value)
+
+
+def test_without_the_extra_it_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(CouldNotGrade, match=r"pip install 'lockstep\[cluster\]'"):
+        open_pool("tcp://127.0.0.1:1", None, Setup(), 100.0, tmp_path, print)
+
+
+def test_nothing_of_dask_is_loaded_for_a_grading_on_this_machine(tmp_path: Path) -> None:
+    program = (
+        "import sys, lockstep.classroom.grade; print(sorted({'dask', 'distributed'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ},
+        cwd=tmp_path,
+    )
+    assert done.stdout == "[]\n"
