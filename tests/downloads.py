@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import io
-import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from lockstep.classroom.people import Student
 from lockstep.classroom.roster import Roster, roster_of
 from lockstep.classroom.sheet import parse_sheet
 from tests.intake import zipped
@@ -55,20 +53,6 @@ def download(tmp_path: Path, files: Mapping[str, bytes], packed: bool) -> Path:
     if packed:
         return big_zip(tmp_path / "submissions.zip", files)
     return folder(tmp_path / "submissions", files)
-
-
-def enrolled(roster: Roster) -> dict[str, Student]:
-    return {student.id: student for student in roster.students}
-
-
-def older(path: Path, seconds: float) -> None:
-    """Let a file or folder have been changed so many seconds before now."""
-    status = path.stat()
-    os.utime(path, (status.st_atime, status.st_mtime - seconds))
-
-
-def dated(name: str, year: int) -> zipfile.ZipInfo:
-    return zipfile.ZipInfo(name, (year, 1, 1, 0, 0, 0))
 
 
 def raw_names(*names: str) -> bytes:

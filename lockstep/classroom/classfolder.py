@@ -36,7 +36,7 @@ def opened(submissions: Path) -> Iterator[tuple[Item, ...]]:
     Raises IntakeError.
     """
     name = label(submissions.name)
-    if submissions.is_dir():
+    if os.path.isdir(submissions):
         try:
             items = _listed(submissions)
         except SubmissionError as error:
@@ -45,7 +45,7 @@ def opened(submissions: Path) -> Iterator[tuple[Item, ...]]:
         return
     try:
         # What is no file, such as a pipe, could make opening it wait for ever.
-        file = submissions.open("rb") if submissions.is_file() else None
+        file = submissions.open("rb") if os.path.isfile(submissions) else None
     except OSError as error:
         raise IntakeError(
             f"{name} cannot be read: {(error.strerror or 'unknown reason').lower()}."

@@ -40,7 +40,7 @@ def _assignment(folders: Sequence[Item], logins: frozenset[str]) -> str:
     if votes:
         prefix, _ = max(votes.items(), key=lambda vote: (vote[1], len(vote[0])))
         return prefix if 2 * sum(item.name.startswith(prefix) for item in folders) >= len(folders) else ""
-    clones = [item.name for item in folders if is_clone(item)]
+    clones = [item.name for item in folders if _is_clone(item)]
     if len(clones) < 2 or 2 * len(clones) < len(folders):
         return ""
     pairs = zip(min(clones), max(clones), strict=False)
@@ -48,7 +48,7 @@ def _assignment(folders: Sequence[Item], logins: frozenset[str]) -> str:
     return common[: common.rfind("-") + 1]
 
 
-def is_clone(item: Item) -> bool:
+def _is_clone(item: Item) -> bool:
     """Whether a folder is a repository."""
     try:
         return any(inner.name == ".git" for inner in item.inside())

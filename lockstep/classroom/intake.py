@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -35,7 +36,7 @@ def take_in(
     Hand-ins stay where they lie; what an LMS has packed or taken apart is put together in a folder of its own below
     `unpack_into`. `deadline` makes days of the times that the roster or the LMS tells. Raises IntakeError.
     """
-    if submissions.resolve().is_relative_to(unpack_into.resolve()):
+    if Path(os.path.realpath(submissions)).is_relative_to(os.path.realpath(unpack_into)):
         raise IntakeError(
             f"{label(str(submissions))} is what an earlier grading has unpacked. Give what was unpacked then."
         )
@@ -65,8 +66,10 @@ def _is_ours(item: Item, unpack_into: Path) -> bool:
     """Whether it is the folder of results, which people like to keep beside the submissions."""
     if item.place is None or not item.is_folder:
         return False
-    ours = (unpack_into.resolve(), unpack_into.resolve().parent)
-    return item.place.resolve() in ours or (item.place / "gradebook.db").is_file()
+    ours = os.path.realpath(unpack_into)
+    is_here = os.path.realpath(item.place) in (ours, os.path.dirname(ours))
+    # Not `Path.is_file`, which raises for a folder that may not be looked into.
+    return is_here or os.path.isfile(item.place / "gradebook.db")
 
 
 def _class_level(items: Sequence[Item], register: Register | None, unpack_into: Path) -> Sequence[Item]:

@@ -22,16 +22,16 @@ def slugs(people: Iterable[Student | Record]) -> Mapping[str, str]:
     order in which students come makes no difference.
     """
     ids = {person.student.id if isinstance(person, Record) else person.id for person in people}
-    names = {student: slug_of(student) for student in sorted(ids)}
+    names = {student: _slug_of(student) for student in sorted(ids)}
     extra = 0
     while twins := _twins(names):
         for student in twins:
-            names[student] = f"{slug_of(student)}-{_hash(student, extra)}"
+            names[student] = f"{_slug_of(student)}-{_hash(student, extra)}"
         extra += 1
     return names
 
 
-def slug_of(student: str) -> str:
+def _slug_of(student: str) -> str:
     """The name for a student's id as long as nobody else has it too."""
     name = display_name(student).encode("utf-8")[:SLUG_BYTES].decode("utf-8", "ignore").rstrip(" .")
     return f"_{name}" if not name or is_reserved(name) else name
