@@ -45,7 +45,7 @@ def place(server: Server) -> str:
 
 
 def test_connections_that_the_server_ended_are_made_anew(server: Server, place: str) -> None:
-    with open_gradebook(place) as book:
+    with open_gradebook(place) as book, book.grading():
         book.enroll([STUDENT])
         _do(server, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
         book.enroll([STUDENT])

@@ -107,7 +107,8 @@ class Reader:
             table.c.spoils,
         ).join(latest, on_latest(table, latest))
         found: dict[tuple[int, str], list[tuple[int, CheckResult]]] = {}
-        key, checks = (0, ""), found.setdefault((0, ""), [])
+        key: tuple[int, str] | None = None
+        checks: list[tuple[int, CheckResult]] = []
         texts: dict[str, str] = {}
         same = texts.setdefault  # ids, messages and hints are the same for many students
         for (
@@ -133,8 +134,7 @@ class Reader:
         for (handin, exercise), placed in found.items():
             # Sorted here: databases differ in how they order names.
             placed.sort(key=_position)
-            if placed:
-                exercises[handin][exercise] = [result for _, result in placed]
+            exercises[handin][exercise] = [result for _, result in placed]
         return exercises
 
     def _fingerprints(self) -> Mapping[int, Mapping[str, str]]:
@@ -166,24 +166,20 @@ class Reader:
     def _overrides(self) -> Mapping[str, list[Override]]:
         table = tables.overrides
         found: dict[str, list[Override]] = defaultdict(list)
-        for row in self._rows(select(table), table.c.student):
+        everything = self._rows(select(table), table.c.student)
+        for row in sorted(everything, key=lambda row: (row.exercise, row.check)):
             item = Override(row.exercise, row.check, row.points, row.comment, row.by, row.at)
             found[row.student].append(item)
-        return {
-            student: sorted(items, key=lambda item: (item.exercise, item.check))
-            for student, items in found.items()
-        }
+        return found
 
     def _marks(self) -> Mapping[str, list[Mark]]:
         table = tables.marks
         found: dict[str, list[Mark]] = defaultdict(list)
-        for row in self._rows(select(table), table.c.student):
+        everything = self._rows(select(table), table.c.student)
+        for row in sorted(everything, key=lambda row: (row.exercise, row.question)):
             item = Mark(row.exercise, row.question, row.points, row.comment, row.by, row.at, row.answer)
             found[row.student].append(item)
-        return {
-            student: sorted(items, key=lambda item: (item.exercise, item.question))
-            for student, items in found.items()
-        }
+        return found
 
     def _flags(self) -> Mapping[str, list[Flag]]:
         table = tables.flags
