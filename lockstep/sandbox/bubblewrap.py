@@ -18,6 +18,8 @@ from pathlib import Path
 FIRST_UID, UIDS = 60001, 256
 INSIDE_UID = "65534"
 PACKAGES = "/opt/packages"
+# Where root starts a box: mounts of its own, in which Python is put where an ordinary user can read it.
+ENTER = ("unshare", "-m", "--propagation", "private")
 
 ETC_FILES: Mapping[str, str] = {
     # Without these, MASTER_ADDR=localhost waits 30 s for a name server that is not there.
@@ -128,8 +130,7 @@ def command(
         "--inh-caps=-all",
         "--no-new-privs",
     ]
-    enter = ["unshare", "-m", "--propagation", "private", "sh", "-ec", script, "sh"]
-    return ["nice", "-n", "5", *enter, *drop, *bwrap]
+    return ["nice", "-n", "5", *ENTER, "sh", "-ec", script, "sh", *drop, *bwrap]
 
 
 def gpu_devices() -> tuple[Path, ...]:
@@ -181,10 +182,18 @@ def problem() -> str | None:
     except SandboxUnavailable as error:
         return str(error)
     probe = [program, "--unshare-all", "--unshare-user", "--ro-bind", "/", "/", "--proc", "/proc", "true"]
+    if os.getuid() == 0:
+        # Root in a container may be allowed the one and not the other.
+        probe = [*ENTER, *probe]
     done = subprocess.run(probe, capture_output=True, text=True, timeout=30, check=False)
     if done.returncode == 0:
         return None
     reason = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+    if reason[0].startswith("unshare:"):
+        return (
+            f"root may not make mounts of its own here ({reason[0]}), as in a container without CAP_SYS_ADMIN; "
+            "start lockstep as an ordinary user, or give the container that capability"
+        )
     return (
         f"bubblewrap cannot make a sandbox here ({reason[0]}); on Ubuntu 23.10 and newer run "
         "`sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0`"
