@@ -993,3 +993,10 @@ def test_without_bubblewrap_there_is_a_sentence_and_no_box(monkeypatch: pytest.M
     assert bubblewrap.problem() == "bubblewrap (bwrap) is not installed"
     with pytest.raises(bubblewrap.SandboxUnavailable):
         Box({"engine": PROBE}, isolated=True)
+
+
+def test_root_that_may_not_mount_is_told_before_a_box_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    refusal = "echo 'unshare: unshare failed: Operation not permitted' >&2; exit 1"
+    monkeypatch.setattr(bubblewrap, "ENTER", ("sh", "-c", refusal))
+    monkeypatch.setattr(os, "getuid", lambda: 0)
+    assert "CAP_SYS_ADMIN" in (bubblewrap.problem() or "")
