@@ -6,11 +6,12 @@ import contextlib
 import itertools
 import os
 import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 from lockstep.sandbox import channel
-from lockstep.sandbox.limits import own_memory
+from lockstep.sandbox.limits import Cgroup, own_memory
 from lockstep.sandbox.outcome import Outcome
 from lockstep.sandbox.prepared import Prepared
 from lockstep.sandbox.spec import RunSpec
@@ -35,6 +36,9 @@ class Connection:
         self._numbers = itertools.count()
         self._ended: set[int] = set()
         self._leaving: tuple[int, contextlib.ExitStack] | None = None
+        self._group: Cgroup | None = None
+        # CPU seconds of the last run that its outcome tells, and those of taking it apart, which the next one tells.
+        self._told = self._late = 0.0
         self._next: Prepared | None = None
 
     @property
@@ -77,12 +81,19 @@ class Connection:
             channel.send(prepared.status, {"op": "job"}, tuple(watching.open(frame)))
             watching.close_inside_ends()
             # From here on the server has to be heard before anything of the run is let go.
-            self._leaving = prepared.number, stack.pop_all()
+            self._leaving, self._group, self._told = (prepared.number, stack.pop_all()), prepared.cgroup, 0.0
             try:
                 watching.watch(self._next)
             finally:
                 watching.end()
-            return watching.outcome()
+            return self._counted(watching.outcome())
+
+    def _counted(self, outcome: Outcome) -> Outcome:
+        """The outcome with the CPU time that has been counted since the last one was told."""
+        if outcome.cpu_seconds is None:
+            return outcome
+        self._told, late, self._late = outcome.cpu_seconds, self._late, 0.0
+        return replace(outcome, cpu_seconds=outcome.cpu_seconds + late)
 
     def settle(self) -> None:
         """Wait until nothing is left of the last run, nor of the one that is being prepared."""
@@ -115,6 +126,8 @@ class Connection:
         with stack:
             self._leaving = None
             self._wait_ended(number)
+            used = self._group.usage().cpu_seconds if self._group is not None else None
+            self._late += max(0.0, (used or 0.0) - self._told)
 
     def _wait_ended(self, number: int) -> None:
         self.control.settimeout(GONE_SECONDS)

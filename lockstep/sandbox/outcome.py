@@ -62,7 +62,8 @@ class RankOutcome:
 class Outcome:
     """One run. `elapsed` in seconds by the trusted clock; `limit` names the limit that ended it.
 
-    `loopback_bytes` and `left_running` are counted by the run's own namespaces, where there are any.
+    `loopback_bytes` and `left_running` are counted by the run's own namespaces, where there are any. `cpu_seconds`
+    include what it took to take the run before this one apart.
     """
 
     ranks: tuple[RankOutcome, ...]
