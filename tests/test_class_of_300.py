@@ -47,12 +47,11 @@ def _attacks(canary: Path) -> list[Work]:
     for attack in all_attacks():
         exercise = attack.about.get("exercise")
         if exercise in CHEAP and not attack.about.get("slow"):
-            fails = tuple(attack.about["checks"])
-            others = tuple(
-                check["id"] for check in exercise_toml(exercise)["check"] if check["id"] not in fails
-            )
-            sample = Sample(exercise, "mistake", attack.name, fails, others, attack.about["title"], FOLDER)
+            checks = tuple(check["id"] for check in exercise_toml(exercise)["check"])
+            sample = Sample(exercise, "mistake", attack.name, (), checks, attack.about["title"], FOLDER)
+            no_points = tuple(f"{exercise}/{check}" for check in attack.about["checks"])
             files = {path.name for path in attack.folder.iterdir()} - {"attack.toml"}
             of = exercise if files == {f"{exercise}.py"} and "base" not in attack.about else ""
-            works.append(Work(attack.name, partial(attack.build, canary=canary), {exercise: sample}, of=of))
+            write = partial(attack.build, canary=canary)
+            works.append(Work(attack.name, write, {exercise: sample}, no_points, of=of))
     return works
