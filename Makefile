@@ -3,12 +3,12 @@ PYTHON := .venv/bin/python
 # Test processes at a time. Each holds a sandbox with a warm torch: about 400 MB.
 JOBS ?= 2
 
-.PHONY: help setup demo test lint format bench soak slurm postgres template reports rules clean
+.PHONY: help setup demo test lint format bench soak slurm postgres template reports rules picture clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12
 
-setup: ## .venv with every pinned package, and bubblewrap
+setup: ## .venv with every pinned package, bubblewrap, and Chromium for the tests of the pages
 	@scripts/setup.sh
 
 demo: setup ## grade the reference, the template and every sample submission; one table
@@ -48,6 +48,9 @@ reports: setup ## measure anew what reference/reports/ holds
 
 rules: setup ## write docs/report-rules.md
 	@$(PYTHON) -m lockstep.reports.rulebook
+
+picture: setup ## draw docs/class-page.png, the class page of a made-up class
+	@$(PYTHON) -m fixtures.class_picture
 
 clean: ## remove what setup and the tests made
 	rm -rf .venv build results .pytest_cache .mypy_cache .ruff_cache *.egg-info

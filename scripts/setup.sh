@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .venv with every pinned package, and bubblewrap where it is missing. A second run ends at once.
+# Makes .venv with every pinned package, and bubblewrap and Chromium where they are missing. A second run ends at once.
 #
 #   PYTHON=/path/to/python3.11 scripts/setup.sh     to choose the interpreter
 set -euo pipefail
@@ -98,6 +98,16 @@ install_sandbox() {
         say "libseccomp is missing: run 'apt-get install libseccomp2' as root, or check with '--sandbox none'."
 }
 
+has_browser() { command -v chromium || command -v chromium-browser || command -v google-chrome; } >/dev/null
+
+# Never fatal: only the tests of the class's pages look through a browser, and they say so themselves. The fonts give
+# letters a width where nobody ever needed any.
+install_browser() {
+    has_browser || apt_install chromium fonts-inter fonts-dejavu-core || true
+    has_browser ||
+        say "Chromium is missing, and the tests of the pages will fail: run 'apt-get install chromium' as root."
+}
+
 if [ -x .venv/bin/python ] && [ -f "$STAMP" ]; then
     python=.venv/bin/python
     [ "$(cat "$STAMP")" = "$(fingerprint)" ] && exit 0
@@ -113,5 +123,6 @@ python=$(find_python)
 install_uv
 install_packages
 install_sandbox
+install_browser
 fingerprint >"$STAMP"
 say "ready: .venv"

@@ -261,7 +261,8 @@ def test_the_class_page_shows_figures_flags_and_strays() -> None:
     for part in (
         "5 students · last graded 21 November 2026, 09:41 UTC",
         "Graded 3 of 5",
-        "Median, of 10 5 mean 3.8",
+        "Median of points 5 of 10",
+        "Final points of 3 students: mean 3.8, median 5",
         "Flagged 2",
         "Late, with a penalty 1",
         "Could not be graded 1",

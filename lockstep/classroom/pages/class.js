@@ -63,8 +63,8 @@ function studentRow(student) {
     element('td', { className: 'number strong', textContent: student.final === null ? '' : student.final }),
     late, status,
     element('td', { className: 'word', textContent: student.kinds.map((kind) => data.kinds[kind]).join(', ') }),
-    element('td', { dir: 'auto', textContent: student.team }),
     ...student.points.map((value, place) => pointsCell(value, most[place])),
+    element('td', { dir: 'auto', textContent: student.team }),
   );
 }
 
@@ -180,21 +180,17 @@ function filter() {
 
 function readAddress() {
   const words = new URLSearchParams(location.hash.slice(1));
-  const known = [...Object.keys(controls), 'sort'].some((name) => words.has(name));
-  if (location.hash.length > 1 && !known) return false;
   for (const [name, control] of Object.entries(controls)) {
     if (control.type === 'checkbox') control.checked = words.has(name);
     else control.value = words.get(name) || '';
-    // A select has no such choice any more.
+    // A select may have no such choice any more.
     if (control.selectedIndex === -1) control.value = '';
   }
   const sort = words.get('sort') || 'name';
-  const key = sort.replace(/^-/, '');
   table.setRows(chosen());
-  table.setOrder(key, sort.startsWith('-') ? -1 : 1);
+  table.setOrder(sort.replace(/^-/, ''), sort.startsWith('-') ? -1 : 1);
   if (table.order === null) table.setOrder('name', 1);
   refreshHeat();
-  return known;
 }
 
 const form = document.getElementById('filters');
@@ -205,10 +201,9 @@ form.addEventListener('reset', () => setTimeout(filter));
 order.form.addEventListener('submit', (event) => event.preventDefault());
 order.addEventListener('change', refreshHeat);
 window.addEventListener('hashchange', () => {
-  if (readAddress()) document.getElementById('students').focus();
+  // Other addresses are places in the page.
+  if (!location.hash.includes('=')) return;
+  readAddress();
+  document.getElementById('students').focus();
 });
-if (!readAddress()) {
-  table.setRows(students);
-  table.setOrder('name', 1);
-  refreshHeat();
-}
+readAddress();

@@ -13,6 +13,9 @@ function heatMap({ symbols, exercises, open }) {
   const readout = document.getElementById('readout');
   const zoom = document.getElementById('zoom');
   const paper = canvas.getContext('2d', { alpha: false });
+  const words = new Map([['.', 'not made'], ...symbols.map(({ code, word }) => [code, word])]);
+  // A map full of ticks says less than one of what went wrong.
+  const signs = new Map(symbols.filter(({ code }) => code !== 'p').map(({ code, sign }) => [code, sign]));
   const rows = [];
   let height = 0;
   let students = [];
@@ -53,19 +56,29 @@ function heatMap({ symbols, exercises, open }) {
     return [from, Math.max(from + 1, Math.min(Math.floor((column + 1) / each), students.length))];
   }
 
-  function mean(from, to, row) {
-    const sum = [0, 0, 0];
-    for (let place = from; place < to; place += 1) {
-      const colour = colours[students[place].codes[row]];
-      sum[0] += colour[0];
-      sum[1] += colour[1];
-      sum[2] += colour[2];
-    }
-    return sum.map((part) => Math.round(part / (to - from)));
-  }
-
   function css([red, green, blue]) {
     return `rgb(${red} ${green} ${blue})`;
+  }
+
+  // One pixel for each column and check; stretched to its size below, which is far quicker than as many rectangles.
+  function pixels(first, last, frame) {
+    const image = new ImageData(last - first, rows.length);
+    for (let column = first; column < last; column += 1) {
+      const [from, to] = members(column, frame);
+      for (let row = 0; row < rows.length; row += 1) {
+        let red = 0;
+        let green = 0;
+        let blue = 0;
+        for (let place = from; place < to; place += 1) {
+          const colour = colours[students[place].codes[row]];
+          red += colour[0];
+          green += colour[1];
+          blue += colour[2];
+        }
+        image.data.set([red / (to - from), green / (to - from), blue / (to - from), 255], (row * (last - first) + column - first) * 4);
+      }
+    }
+    return image;
   }
 
   function draw() {
@@ -84,22 +97,25 @@ function heatMap({ symbols, exercises, open }) {
     const left = scroll.scrollLeft;
     const first = Math.max(0, Math.floor(left / step));
     const last = Math.min(columns, Math.ceil((left + width) / step));
-    const gap = step >= 6 ? 1 : 0;
-    paper.font = `${ROW - 4}px sans-serif`;
-    paper.textAlign = 'center';
-    paper.textBaseline = 'middle';
-    for (let column = first; column < last; column += 1) {
-      const [from, to] = members(column, frame);
-      // Whole pixels: columns that end between two of them would shimmer.
-      const x = Math.round(column * step - left);
-      const wide = Math.max(1, Math.round((column + 1) * step - left) - x - gap);
-      for (const { top, place } of rows) {
-        paper.fillStyle = css(mean(from, to, place));
-        paper.fillRect(x, top, wide, ROW - 1);
-        const symbol = symbols.find(({ code }) => code === students[from].codes[place]);
-        if (each >= SIGN_FROM && symbol && symbol.code !== 'p') {
-          paper.fillStyle = css(colours.ink);
-          paper.fillText(symbol.sign, x + wide / 2, top + ROW / 2);
+    if (first >= last || rows.length === 0) return;
+    const small = new OffscreenCanvas(last - first, rows.length);
+    small.getContext('2d').putImageData(pixels(first, last, frame), 0, 0);
+    paper.imageSmoothingEnabled = false;
+    const x = first * step - left;
+    const wide = (last - first) * step;
+    for (const { top, place } of rows) paper.drawImage(small, 0, place, last - first, 1, x, top, wide, ROW - 1);
+    if (step >= 6) {
+      for (let column = first + 1; column <= last; column += 1) paper.fillRect(Math.round(column * step - left) - 1, 0, 1, height);
+    }
+    if (each >= SIGN_FROM) {
+      paper.fillStyle = css(colours.ink);
+      paper.font = `${ROW - 4}px sans-serif`;
+      paper.textAlign = 'center';
+      paper.textBaseline = 'middle';
+      for (let column = first; column < last; column += 1) {
+        for (const { top, place } of rows) {
+          const sign = signs.get(students[column].codes[place]);
+          if (sign) paper.fillText(sign, (column + 0.5) * step - left, top + ROW / 2);
         }
       }
     }
@@ -124,16 +140,15 @@ function heatMap({ symbols, exercises, open }) {
     if (cursor === null || students.length === 0) return;
     const { exercise, check, place } = rows[cursor.row];
     const [from, to] = members(cursor.column, layout());
-    const word = (code) => (symbols.find((symbol) => symbol.code === code) || { word: 'not made' }).word;
     let seen;
     if (to - from === 1) {
-      seen = `${students[from].name}: ${word(students[from].codes[place])}`;
+      seen = `${students[from].name}: ${words.get(students[from].codes[place])}`;
     } else {
       const counts = new Map();
       for (const { codes } of students.slice(from, to)) {
         counts.set(codes[place], (counts.get(codes[place]) || 0) + 1);
       }
-      const parts = [...counts].sort((a, b) => b[1] - a[1]).map(([code, count]) => `${number(count)} ${word(code)}`);
+      const parts = [...counts].sort((a, b) => b[1] - a[1]).map(([code, count]) => `${number(count)} ${words.get(code)}`);
       seen = `students ${number(from + 1)} to ${number(to)} of ${number(students.length)}: ${parts.join(', ')}`;
     }
     readout.textContent = `${exercise} / ${check} · ${seen}`;
@@ -202,7 +217,7 @@ function heatMap({ symbols, exercises, open }) {
       End: [Infinity, row],
     };
     if (event.key === 'Enter') enter();
-    else if (event.key in moves) moveTo(...(cursor === null ? [0, 0] : moves[event.key]));
+    else if (Object.hasOwn(moves, event.key)) moveTo(...(cursor === null ? [0, 0] : moves[event.key]));
     else return;
     event.preventDefault();
   });

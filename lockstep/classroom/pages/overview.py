@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -230,11 +230,11 @@ def _figures(records: Sequence[Record], title: ExerciseTitle) -> ExerciseFigures
 
 
 def _tallies(records: Sequence[Record], exercises: Sequence[ExerciseTitle]) -> tuple[Tally, ...]:
-    counts: dict[tuple[str, str], Counter[str]] = {}
+    counts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for record in records:
         for exercise in record.exercises:
             for check in exercise.checks:
-                counts.setdefault((exercise.id, check.id), Counter())[shade(check).code] += 1
+                counts[exercise.id, check.id][shade(check).code] += 1
     return tuple(
         Tally(
             safe_line(exercise.id), safe_line(check.id), safe_line(check.title), counts[exercise.id, check.id]

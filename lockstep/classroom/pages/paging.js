@@ -72,7 +72,7 @@ function pagedTable({ name, noun, nouns, size, draw, keys, sorted }) {
   }
 
   function setOrder(key, direction) {
-    order = key in keys ? { key, direction } : null;
+    order = Object.hasOwn(keys, key) ? { key, direction } : null;
     page = 0;
     sort();
     mark();
