@@ -43,7 +43,7 @@ def read_sheet(path: Path) -> Sheet:
 
     Raises SheetError.
     """
-    return parse_sheet(_decoded(_content(path), path.name), path.name)
+    return parse_sheet(decoded(_content(path), path.name), path.name)
 
 
 def _content(path: Path) -> bytes:
@@ -60,7 +60,7 @@ def _content(path: Path) -> bytes:
     return data
 
 
-def _decoded(data: bytes, name: str) -> str:
+def decoded(data: bytes, name: str) -> str:
     """The text of a table's file, as the program that wrote it meant it. Raises SheetError."""
     for signature, kind in _SPREADSHEETS.items():
         if data.startswith(signature):
