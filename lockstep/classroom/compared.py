@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+import numpy as np
+
 from lockstep.classroom.copies import Alike, alike
 from lockstep.classroom.overlap import is_common
 from lockstep.classroom.people import Student
@@ -146,7 +148,9 @@ def _files(people: People, found: Sequence[Traces], excused: Callable[[int, int]
     for place, traces in enumerate(found):
         for path, value in traces.made:
             holders.setdefault(value, []).append((place, path))
-    holders = {value: held for value, held in holders.items() if not is_common(len(held), len(found))}
+    holders = {
+        value: held for value, held in holders.items() if not is_common(np.array(len(held)), len(found))
+    }
     for place, traces in enumerate(found):
         files: dict[str, None] = {}
         others: dict[int, str] = {}

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,13 +22,15 @@ from lockstep.classroom.winnowing import Prints
 LEAST = 24
 """Fingerprints that have to be shared, of about 60 tokens: ten lines that nobody handed out."""
 SIMILAR = 0.5
-"""The share of a file from which a person should look; independent work stays below 0.4."""
+"""The share of a file from which a person should look; independent work came to 0.4 at most."""
+LONG, SIMILAR_LONG = 100, 1 / 3
+"""The same where so many fingerprints are shared, of some forty lines: chance makes a few lines alike, never many."""
 SIMILAR_PLAIN = 0.9
 """The same for launch files: every manual has the same example, and there are few ways to be right."""
 NEAREST = 20
 """Others that are told, the most alike; a ring of hundreds is no more readable than this."""
 
-_GAP = 2
+_GAP = 4
 """Lines between two passages that are told as one."""
 
 
@@ -77,18 +80,23 @@ def alike(students: Sequence[Sequence[Prints]], excused: Callable[[int, int], bo
     strongest: dict[int, dict[int, _Pair]] = {}
     paths: dict[int, dict[str, None]] = {}
     more: dict[int, int] = {}
-    for overlap in index.overlaps(LEAST, SIMILAR):
+    for overlap in index.overlaps(LEAST, SIMILAR_LONG):
         student, prints = files[overlap.place]
-        needed = (SIMILAR_PLAIN if is_plain(prints.path) else SIMILAR) * overlap.own
-        others = [
-            (int(other), int(shared))
-            for other, shared in zip(overlap.owners, overlap.shared, strict=True)
-            if shared >= needed and not excused(student, int(other))
-        ]
-        more[student] = max(more.get(student, 0), len(others) - NEAREST)
-        for other, shared in others[:NEAREST]:
+        enough = overlap.shared >= _needed(prints, overlap.own)
+        owners, counts = overlap.owners[enough].tolist(), overlap.shared[enough].tolist()
+        strangers = (
+            (other, shared)
+            for other, shared in zip(owners, counts, strict=True)
+            if not excused(student, other)
+        )
+        nearest = list(islice(strangers, NEAREST))
+        if not nearest:
+            continue
+        paths.setdefault(student, {})[_name(prints)] = None
+        if len(nearest) == NEAREST:
+            more[student] = max(more.get(student, 0), len(owners) - NEAREST)
+        for other, shared in nearest:
             pair = _Pair(overlap.place, other, shared)
-            paths.setdefault(student, {})[_name(prints)] = None
             for a, b in ((student, other), (other, student)):
                 known = strongest.setdefault(a, {}).get(b)
                 if known is None or known.shared < shared:
@@ -98,6 +106,13 @@ def alike(students: Sequence[Sequence[Prints]], excused: Callable[[int, int], bo
         student: _told(student, pairs, compare, paths.get(student, {}), more.get(student, 0))
         for student, pairs in sorted(strongest.items())
     }
+
+
+def _needed(prints: Prints, own: int) -> float:
+    """How many of a file's own fingerprints somebody else has to have."""
+    if is_plain(prints.path):
+        return SIMILAR_PLAIN * own
+    return min(SIMILAR * own, max(LONG, SIMILAR_LONG * own))
 
 
 def _told(
@@ -162,10 +177,10 @@ def _where(prints: Prints, shared: NDArray[np.uint32]) -> str:
         spans = sorted({(_cell(prints, first), _cell(prints, last)) for first, last in spans})
         word, gap = "cell", 1
     ranges = list(_joined(spans, gap))
-    told = [f"{first}" if first == last else f"{first} to {last}" for first, last in ranges[:6]]
+    told = [f"{first}" if first == last else f"{first} to {last}" for first, last in ranges[:5]]
     rest = len(ranges) - len(told)
     plural = "s" if len(ranges) > 1 or ranges[0][0] != ranges[0][1] else ""
-    return f"{word}{plural} {', '.join(told)}{f' and {rest} more places' if rest else ''}"
+    return f"{word}{plural} {', '.join(told)}{f' and {rest} more' if rest else ''}"
 
 
 def _name(prints: Prints) -> str:

@@ -6,16 +6,16 @@ and deviations that are correlated. All bounds here are a little wider than the 
 
 from __future__ import annotations
 
+import statistics
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.reports.between import CORRELATION, LEAST_VALUES, MAX_DEVIATION, NOISE, OF_THE_REST
-
-Series: TypeAlias = Mapping[str, tuple[float, ...]]
-"""Readings of one report, in seconds, by configuration, in the order of the file."""
 
 SLACK = 0.05
 """By how much a correlation may be lower here: rows of different length have other means."""
@@ -24,52 +24,95 @@ MOST_COLUMNS = 1024
 _ROWS = 256
 """Reports that are held against all others at a time; memory stays flat."""
 _PAIRS = 1 << 20
+_REPEATS = 1 << 16
 
 _Matrix: TypeAlias = NDArray[np.float64]
+_Table: TypeAlias = NDArray[np.float32]
+_Places: TypeAlias = NDArray[np.int64]
 
 
-def alike_noise(reports: Sequence[Series], pairs: int, chance: float, nearest: int) -> set[tuple[int, int]]:
+@dataclass(frozen=True)
+class Series:
+    """Readings of one report as logarithms, one configuration after the other.
+
+    `names` has a number for each configuration, equal for equal settings; `lengths` says how many readings it has.
+    """
+
+    names: _Places
+    lengths: _Places
+    logs: _Matrix
+
+    @property
+    def rows(self) -> list[_Matrix]:
+        """The readings by configuration."""
+        return np.split(self.logs, np.cumsum(self.lengths)[:-1])
+
+    def columns(self, names: _Places) -> _Places:
+        """A number for each reading: what is measured, under these names, and which repetition it is."""
+        repeats = np.concatenate([np.arange(length) for length in self.lengths])
+        return np.asarray(np.repeat(names, self.lengths) * _REPEATS + repeats, dtype=np.int64)
+
+
+def series(readings: Mapping[str, Sequence[float]]) -> Series | None:
+    """From readings in seconds by configuration; None where there are none."""
+    if not readings:
+        return None
+    return Series(
+        np.array([zlib.crc32(name.encode("utf-8", "replace")) for name in readings], dtype=np.int64),
+        np.array([len(row) for row in readings.values()], dtype=np.int64),
+        np.log(np.concatenate([np.array(row, dtype=np.float64) for row in readings.values()])),
+    )
+
+
+def alike_noise(reports: Sequence[Series], chance: float, nearest: int) -> set[tuple[int, int]]:
     """Pairs of reports, of one kind, whose noise may be the same; for each report at most the `nearest` ones.
 
-    `chance` is how often that may come out of independent noise in a class of so many `pairs`.
+    `chance` is how likely one pair with independent noise may be to look so.
     """
+    deviations = [_deviations(report) for report in reports]
+    own = [_own(report) for report in reports]
     found: set[tuple[int, int]] = set()
-    for name in (_by_name, _by_place):
-        rows = [
-            (number, name(place, config), np.log(np.array(seconds)))
-            for number, report in enumerate(reports)
-            for place, (config, seconds) in enumerate(report.items())
-        ]
-        found |= set(_correlated(rows, len(reports), nearest))
-        found |= set(_scaled(rows, chance / pairs, nearest))
+    # Settings that are told apart do not make other readings of the same ones.
+    for names in ([report.names for report in reports], [np.arange(len(report.names)) for report in reports]):
+        columns = [report.columns(each) for report, each in zip(reports, names, strict=True)]
+        found |= set(_correlated(columns, deviations, own, nearest))
+        found |= set(_scaled(reports, names, chance, nearest))
     return found
 
 
-def _by_name(place: int, config: str) -> str:
-    return config
+def _deviations(report: Series) -> _Matrix:
+    """From the mean of the configuration."""
+    starts = np.cumsum(report.lengths) - report.lengths
+    means = np.add.reduceat(report.logs, starts) / report.lengths
+    return np.asarray(report.logs - np.repeat(means, report.lengths))
 
 
-def _by_place(place: int, config: str) -> str:
-    return str(place)
+def _own(report: Series) -> _Matrix:
+    """What is left without what a configuration, and what a repetition, has in common: by medians, as in the rule."""
+    around = []
+    for row in report.rows:
+        values = row.tolist()
+        middle = statistics.median(values)
+        around.append([value - middle for value in values])
+    longest = max(len(row) for row in around)
+    common = [statistics.median(row[rep] for row in around if rep < len(row)) for rep in range(longest)]
+    return np.array([value - common[rep] for row in around for rep, value in enumerate(row)])
 
 
-_Row: TypeAlias = tuple[int, str, _Matrix]
-"""Number of the report, name of the configuration, logarithms of the readings."""
-
-
-def _scaled(rows: Sequence[_Row], chance: float, nearest: int) -> Iterator[tuple[int, int]]:
+def _scaled(
+    reports: Sequence[Series], names: Sequence[_Places], chance: float, nearest: int
+) -> Iterator[tuple[int, int]]:
     """Reports one configuration of which has the readings of another's times a constant."""
-    by_name: dict[str, list[_Row]] = {}
-    for row in rows:
-        if len(row[2]) >= 3 and np.ptp(row[2]) > NOISE:
-            by_name.setdefault(row[1], []).append(row)
+    by_name: dict[int, list[tuple[int, _Matrix]]] = {}
+    for number, (report, own) in enumerate(zip(reports, names, strict=True)):
+        for name, row in zip(own.tolist(), report.rows, strict=True):
+            if len(row) >= 3 and row.max() - row.min() > NOISE:
+                by_name.setdefault(name, []).append((number, row))
     taken: dict[int, int] = {}
     for same in by_name.values():
-        if len(same) < 2:
-            continue
-        values = np.full((len(same), max(len(row[2]) for row in same)), np.nan)
-        for place, (_, _, logs) in enumerate(same):
-            values[place, : len(logs)] = logs - logs[0]
+        values = np.full((len(same), max(len(row) for _, row in same)), np.nan)
+        for place, (_, row) in enumerate(same):
+            values[place, : len(row)] = row - row[0]
         for one, other in _close(values, chance):
             a, b = same[one][0], same[other][0]
             taken[a], taken[b] = taken.get(a, 0) + 1, taken.get(b, 0) + 1
@@ -93,7 +136,7 @@ def _close(values: _Matrix, chance: float) -> Iterator[tuple[int, int]]:
         sizes = np.cumsum(np.maximum(end[begin:] - first[begin:], 0))
         stop = begin + max(1, int(np.searchsorted(sizes, _PAIRS, side="right")))
         lengths = np.maximum(end[begin:stop] - first[begin:stop], 0)
-        one = np.repeat(np.arange(begin, stop), lengths)
+        one = np.repeat(np.arange(begin, begin + len(lengths)), lengths)
         other = np.arange(len(one)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + first[one]
         apart = values[one] - values[other]
         off = (np.fmax.reduce(apart, axis=1) - np.fmin.reduce(apart, axis=1)) / 2
@@ -102,62 +145,47 @@ def _close(values: _Matrix, chance: float) -> Iterator[tuple[int, int]]:
         begin = stop
 
 
-def _correlated(rows: Sequence[_Row], reports: int, nearest: int) -> Iterator[tuple[int, int]]:
+def _correlated(
+    columns: Sequence[_Places], deviations: Sequence[_Matrix], own: Sequence[_Matrix], nearest: int
+) -> Iterator[tuple[int, int]]:
     """Reports whose deviations go along, as they are and without what repetitions have in common."""
-    columns = _columns(rows)
-    raw, own = (np.zeros((reports, len(columns))) for _ in range(2))
-    there = np.zeros((reports, len(columns)))
-    for number, mine in _by_report(rows):
-        deviations = [logs - logs.mean() for _, logs in mine]
-        around = [logs - np.median(logs) for _, logs in mine]
-        longest = max(len(logs) for logs in around)
-        common = [np.median([logs[rep] for logs in around if rep < len(logs)]) for rep in range(longest)]
-        for (name, logs), plain, centred in zip(mine, deviations, around, strict=True):
-            for rep in range(len(logs)):
-                column = columns.get((name, rep))
-                if column is not None:
-                    raw[number, column] = plain[rep]
-                    own[number, column] = centred[rep] - common[rep]
-                    there[number, column] = 1.0
-    for begin in range(0, reports, _ROWS):
+    frequent = _frequent(columns)
+    there, raw, rest = (np.zeros((len(columns), len(frequent)), dtype=np.float32) for _ in range(3))
+    for number, mine in enumerate(columns):
+        place = np.minimum(np.searchsorted(frequent, mine), max(len(frequent) - 1, 0))
+        kept = frequent[place] == mine if len(frequent) else np.zeros(len(mine), dtype=np.bool_)
+        there[number, place[kept]] = 1.0
+        raw[number, place[kept]] = deviations[number][kept]
+        rest[number, place[kept]] = own[number][kept]
+    for begin in range(0, len(columns), _ROWS):
         block = slice(begin, begin + _ROWS)
         both = there[block] @ there.T
         likeness = _correlations(raw, there, both, block)
         fits = (both >= LEAST_VALUES) & (likeness > CORRELATION - SLACK)
+        np.fill_diagonal(fits[:, begin:], False)
         if not fits.any():
             continue
-        fits &= _correlations(own, there, both, block) > OF_THE_REST - SLACK
+        fits &= _correlations(rest, there, both, block) > OF_THE_REST - SLACK
         for row in np.flatnonzero(fits.any(axis=1)):
             others = np.flatnonzero(fits[row])
-            others = others[others != begin + row]
             for other in others[np.argsort(-likeness[row, others], kind="stable")][:nearest]:
                 yield min(begin + int(row), int(other)), max(begin + int(row), int(other))
 
 
-def _correlations(values: _Matrix, there: _Matrix, both: _Matrix, block: slice) -> _Matrix:
+def _correlations(values: _Table, there: _Table, both: _Table, block: slice) -> _Table:
     """Of some reports with all, each over the readings that both have."""
     mine, here = values[block], there[block]
-    count = np.maximum(both, 1.0)
+    count = np.maximum(both, np.float32(1))
     sums, other_sums = mine @ there.T, here @ values.T
     squares = (mine**2) @ there.T - sums**2 / count
     other_squares = here @ (values**2).T - other_sums**2 / count
-    scale = np.sqrt(np.maximum(squares, 0.0) * np.maximum(other_squares, 0.0))
+    scale = np.sqrt(np.maximum(squares, 0) * np.maximum(other_squares, 0))
     product = mine @ values.T - sums * other_sums / count
     return np.asarray(np.divide(product, scale, out=np.zeros_like(scale), where=scale > 1e-12))
 
 
-def _columns(rows: Sequence[_Row]) -> Mapping[tuple[str, int], int]:
-    """Readings, by configuration and repetition, that two reports at least have; the most frequent ones."""
-    counts: dict[tuple[str, int], int] = {}
-    for _, name, logs in rows:
-        for rep in range(len(logs)):
-            counts[name, rep] = counts.get((name, rep), 0) + 1
-    kept = sorted((key for key, count in counts.items() if count > 1), key=lambda key: (-counts[key], key))
-    return {key: place for place, key in enumerate(kept[:MOST_COLUMNS])}
-
-
-def _by_report(rows: Sequence[_Row]) -> Iterator[tuple[int, list[tuple[str, _Matrix]]]]:
-    found: dict[int, list[tuple[str, _Matrix]]] = {}
-    for number, name, logs in rows:
-        found.setdefault(number, []).append((name, logs))
-    yield from found.items()
+def _frequent(columns: Sequence[_Places]) -> _Places:
+    """Readings that two reports at least have, the most frequent ones, in order."""
+    every, counts = np.unique(np.concatenate([np.zeros(0, dtype=np.int64), *columns]), return_counts=True)
+    every, counts = every[counts > 1], counts[counts > 1]
+    return np.asarray(np.sort(every[np.argsort(-counts, kind="stable")][:MOST_COLUMNS]), dtype=np.int64)

@@ -16,9 +16,9 @@ COMMON_SHARE, COMMON_LEAST = 0.2, 10
 """What more than a fifth of the class has, and more than ten of it, counts for nothing."""
 
 
-def is_common(holders: int, class_size: int) -> bool:
-    """Whether so many of a class have something that it is no sign of anything."""
-    return holders > max(COMMON_LEAST, COMMON_SHARE * class_size)
+def is_common(holders: NDArray[np.int64], class_size: int) -> NDArray[np.bool_]:
+    """Whether what so many of a class have is no sign of anything."""
+    return np.asarray(holders > max(COMMON_LEAST, COMMON_SHARE * class_size), dtype=np.bool_)
 
 
 @dataclass(frozen=True)
@@ -39,17 +39,22 @@ class Index:
 
     def __init__(self, sets: Sequence[NDArray[np.generic]], owners: Sequence[int], class_size: int) -> None:
         self._owners = np.asarray(owners, dtype=np.int64)
-        self._starts = np.concatenate([[0], np.cumsum([len(each) for each in sets])]).astype(np.int64)
-        everything = np.concatenate([*sets]) if sets else np.zeros(0, dtype=np.uint32)
-        values, inverse = np.unique(everything, return_inverse=True)
-        self._ids: NDArray[np.int64] = inverse.astype(np.int64)
-        people = int(self._owners.max(initial=0)) + 1
-        holders = np.repeat(self._owners, np.diff(self._starts))
-        pairs = np.unique(self._ids * people + holders)
-        self._holder = (pairs % people).astype(np.int32)
-        self._first = np.searchsorted(pairs, np.arange(len(values) + 1) * people)
-        self._common = np.diff(self._first) > max(COMMON_LEAST, COMMON_SHARE * class_size)
-        self._people = people
+        self._people = int(self._owners.max(initial=0)) + 1
+        lengths = [len(each) for each in sets]
+        self._starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+        values, ids = (
+            np.unique(np.concatenate([*sets]), return_inverse=True) if sets else (np.zeros(0), np.zeros(0))
+        )
+        self._ids = ids.astype(np.int32)
+        # Who has what, as one number each, so that sorting brings those together who have the same.
+        pairs = ids.astype(np.int64)
+        pairs *= self._people
+        pairs += np.repeat(self._owners, lengths)
+        pairs.sort()
+        pairs = pairs[np.concatenate([[True], np.diff(pairs) > 0])] if len(pairs) else pairs
+        self._holders = (pairs % self._people).astype(np.int32)
+        self._first = np.searchsorted(pairs, np.arange(len(values) + 1) * self._people)
+        self._common = is_common(np.diff(self._first), class_size)
 
     def common(self, place: int) -> NDArray[np.bool_]:
         """Which numbers of a set are common to the class, in the order of the set."""
@@ -63,7 +68,7 @@ class Index:
             if len(ids) < least:
                 continue
             counts = np.bincount(
-                self._holder[_ranges(self._first[ids], self._first[ids + 1])], minlength=self._people
+                self._holders[_ranges(self._first[ids], self._first[ids + 1])], minlength=self._people
             )
             counts[owner] = 0
             found = np.flatnonzero(counts >= max(least, share * len(ids), 1))
@@ -71,7 +76,7 @@ class Index:
                 found = found[np.argsort(-counts[found], kind="stable")]
                 yield Overlap(place, len(ids), found, counts[found])
 
-    def _of(self, place: int) -> NDArray[np.int64]:
+    def _of(self, place: int) -> NDArray[np.int32]:
         return self._ids[int(self._starts[place]) : int(self._starts[place + 1])]
 
 

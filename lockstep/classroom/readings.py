@@ -18,7 +18,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from lockstep.classroom.noise import Series, alike_noise
+from lockstep.classroom.noise import Series, alike_noise, series
 from lockstep.classroom.overlap import Index
 from lockstep.classroom.winnowing import Given, digest
 from lockstep.jsontext import Json
@@ -33,7 +33,7 @@ CHANCE = 0.01
 """False alarms in a whole class, at most, if all its readings were independent."""
 NEAREST = 20
 """Others that one report is put beside, those it shares most with."""
-MOST_STEPS = 1000
+MOST_STEPS = 300
 """Step times of one report that are looked at."""
 
 _DECIMAL = re.compile(r"[0-9]{1,40}(\.[0-9]{1,40})?([eE][-+]?[0-9]{1,2})?")
@@ -41,10 +41,16 @@ _DECIMAL = re.compile(r"[0-9]{1,40}(\.[0-9]{1,40})?([eE][-+]?[0-9]{1,2})?")
 
 @dataclass(frozen=True)
 class Readings:
-    """What of one report is compared. `keys` are readings that say something by their digits; the rest is packed."""
+    """What of one report of a `kind` is compared.
+
+    `keys` are readings that say something by their digits, `series` those of whole configurations. `packed` is what
+    the rule needs.
+    """
 
     path: str
+    kind: str
     keys: NDArray[np.float64]
+    series: Series | None
     packed: bytes
 
 
@@ -69,7 +75,8 @@ def readings(submission: Submission, known: Given) -> tuple[Readings, ...]:
         slim = _slim(values) if isinstance(values, dict) else None
         if slim is not None:
             packed = zlib.compress(json.dumps(slim, separators=(",", ":")).encode())
-            found.append(Readings(path, _keys(between.prepared(document(slim))), packed))
+            ready = between.prepared(document(slim))
+            found.append(Readings(path, ready.report.kind, _keys(ready), series(ready.series), packed))
     return tuple(found)
 
 
@@ -129,15 +136,13 @@ def _candidates(
             if owners[other] != owners[overlap.place] and not excused(owners[overlap.place], owners[other])
         )
         found |= {_ordered(overlap.place, other) for other, _ in zip(others, range(NEAREST), strict=False)}
-    kinds: dict[str, list[int]] = {}
-    series: list[Series] = []
+    kinds: dict[str, list[tuple[int, Series]]] = {}
     for place, (_, each) in enumerate(files):
-        report = _unpacked(each)
-        kinds.setdefault(report.kind, []).append(place)
-        series.append(between.prepared(report).series)
-    for places in kinds.values():
-        for a, b in alike_noise([series[place] for place in places], pairs, CHANCE, NEAREST):
-            one, other = places[a], places[b]
+        if each.series is not None:
+            kinds.setdefault(each.kind, []).append((place, each.series))
+    for same in kinds.values():
+        for a, b in alike_noise([own for _, own in same], CHANCE / pairs, NEAREST):
+            one, other = same[a][0], same[b][0]
             if owners[one] != owners[other] and not excused(owners[one], owners[other]):
                 found.add(_ordered(one, other))
     return found

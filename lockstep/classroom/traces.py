@@ -7,9 +7,9 @@ from pathlib import PurePosixPath
 
 from lockstep.classroom.readings import Readings, readings
 from lockstep.classroom.winnowing import Given, Prints, digest, fingerprints
-from lockstep.members import shown
 from lockstep.source import direction_marks
 from lockstep.submission import Submission
+from lockstep.text import safe_line
 
 MADE = frozenset({".png", ".svg", ".pdf", ".wandb"})
 """Suffixes of what programs draw or log; JPEG is what data sets are made of."""
@@ -60,8 +60,8 @@ def _turned(submission: Submission) -> tuple[str, ...]:
     for path, content in submission.files.items():
         if path.endswith(".py") and path not in submission.problems:
             notebook = submission.notebooks.get(path)
-            places += [
-                f"{shown(path)}, {notebook.place(line) if notebook else f'line {line}'}"
-                for line in direction_marks(content)[:3]
-            ]
+            name = f"{path.removesuffix('.py')}.ipynb" if notebook is not None else path
+            for line in direction_marks(content):
+                where = notebook.place(line) if notebook is not None else f"line {line}"
+                places.append(f"{safe_line(name, 80)}, {where}")
     return tuple(places)
