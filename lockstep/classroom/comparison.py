@@ -77,7 +77,16 @@ def compare(old: str, new: str) -> Difference:
 
 def _of_gradebook(place: str) -> Grading:
     with open_gradebook(place, create=False) as book:
-        return {record.student.id: side_of_record(record) for record in book.records()}
+        received = book.received()
+
+        def fingerprints(student: str) -> Mapping[str, str]:
+            graded = received[student].graded if student in received else {}
+            return {exercise: grading.fingerprint for exercise, grading in graded.items()}
+
+        return {
+            record.student.id: side_of_record(record, fingerprints(record.student.id))
+            for record in book.records()
+        }
 
 
 def _is_result(place: str) -> bool:

@@ -102,8 +102,8 @@ class Difference:
         return bool(self.added or self.gone or self.turned or self.moved)
 
 
-def side_of_record(record: Record) -> Side:
-    """A student as a gradebook has them."""
+def side_of_record(record: Record, fingerprints: Mapping[str, str]) -> Side:
+    """A student as a gradebook has them; `fingerprints` say by exercise what it was graded with."""
     graded = sum(exercise.points for exercise in record.exercises)
     attempt = record.attempt
     return Side(
@@ -114,7 +114,7 @@ def side_of_record(record: Record) -> Side:
         checks=_checks(Result("", 0, record.exercises)),
         seed=None if attempt is None else attempt.seed,
         digest="" if attempt is None else attempt.digest,
-        fingerprints=record.fingerprints,
+        fingerprints=fingerprints,
         versions={} if attempt is None else attempt.versions,
     )
 

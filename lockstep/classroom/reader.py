@@ -48,7 +48,7 @@ class Reader:
 
     def _records(self) -> Iterator[Record]:
         handins, attempts = self._newest_handins(), self._last_attempts()
-        exercises, fingerprints = self._exercises(), self._fingerprints()
+        exercises = self._exercises()
         overrides, marks, flags = self._overrides(), self._marks(), self._flags()
         students = self._rows(select(tables.students), tables.students.c.id)
         for row in sorted(students, key=lambda row: (row.name.casefold(), row.id)):
@@ -67,7 +67,6 @@ class Reader:
                 flags=tuple(flags.get(row.id, ())),
                 notes=() if handin is None else tuple(handin.notes),
                 problem=(last.problem if last is not None else "") or (handin.problem if handin else ""),
-                fingerprints=fingerprints.get(number, {}),
                 policy=self._policy,
             )
 
@@ -136,17 +135,6 @@ class Reader:
             placed.sort(key=_position)
             exercises[handin][exercise] = [result for _, result in placed]
         return exercises
-
-    def _fingerprints(self) -> Mapping[int, Mapping[str, str]]:
-        table = tables.gradings
-        latest = latest_gradings(newest_handins(self._student))
-        query = select(latest.c.handin, table.c.exercise, table.c.fingerprint)
-        found: dict[int, dict[str, str]] = defaultdict(dict)
-        for handin, exercise, fingerprint in self._connection.execute(
-            query.join(latest, on_latest(table, latest))
-        ):
-            found[handin][exercise] = fingerprint
-        return found
 
     def _with_decided(
         self, graded: Mapping[str, Sequence[CheckResult]], overrides: Sequence[Override]

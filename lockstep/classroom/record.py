@@ -80,8 +80,7 @@ class Record:
 
     `exercises` hold verdicts and points as the graders gave them; what people changed is in `overrides` and
     `marks`. An exercise that was not graded is among them, its checks not checked, where a person decided about it.
-    `fingerprints` say by exercise what it was graded with: see `lockstep.classroom.fingerprint`. Every text may be
-    the student's: untrusted.
+    Every text may be the student's: untrusted.
     """
 
     student: Student
@@ -95,7 +94,6 @@ class Record:
     notes: tuple[str, ...] = ()
     problem: str = ""
     policy: LatePolicy = field(default_factory=LatePolicy)
-    fingerprints: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def raw_points(self) -> float:
