@@ -27,7 +27,10 @@ TIMEOUT = 3600.0
 
 def grade(options: argparse.Namespace) -> int:
     """`lockstep grade SUBMISSIONS --out RESULTS`: a whole class."""
+    from rich.progress import track
+
     from lockstep import terminal
+    from lockstep.classroom import flags
     from lockstep.classroom import grade as course
     from lockstep.classroom.classfolder import IntakeError
     from lockstep.classroom.gradebook import GradebookError, open_gradebook
@@ -50,7 +53,9 @@ def grade(options: argparse.Namespace) -> int:
                 graded = course.grade_class(order, book, progress)
             if graded.stopped:
                 return _stopped(progress.through, len(graded.plan.work))
-            published = publish(book, folder)
+            watched = track(graded.intake.handins, "comparing", console=err, transient=True)
+            handed = flags.handed_out(order.graders)
+            published = publish(book, folder, lambda: flags.refresh(book, watched, handed))
             out.print(summary(graded, published.records, book.catalogue(), folder))
             out.print(terminal.notes(published.notes))
             for failure in published.failures:

@@ -52,6 +52,11 @@ class Order:
     cluster: str = ""
     cluster_config: Path | None = None
 
+    @property
+    def graders(self) -> Path:
+        """The folder of the exercises."""
+        return Path(self.setup.graders) if self.setup.graders else default_graders()
+
 
 @dataclass(frozen=True)
 class Graded:
@@ -89,14 +94,13 @@ def grade_class(order: Order, book: Gradebook, progress: ClassProgress) -> Grade
 
 def _exercises(order: Order) -> tuple[Exercise, ...]:
     """The exercises that are graded, in the order of the graders."""
-    graders = Path(order.setup.graders) if order.setup.graders else default_graders()
     try:
-        known = {exercise.id: exercise for exercise in find_exercises(graders)}
+        known = {exercise.id: exercise for exercise in find_exercises(order.graders)}
     except ExerciseError as error:
         raise CouldNotGrade(str(error)) from error
     if not known:
         raise CouldNotGrade(
-            f"there are no graders in {graders}: each exercise is a folder with an exercise.toml"
+            f"there are no graders in {order.graders}: each exercise is a folder with an exercise.toml"
         )
     for name in order.exercises:
         if name not in known:

@@ -23,13 +23,18 @@ class Published:
     failures: tuple[str, ...]
 
 
-def publish(book: Gradebook, out: Path) -> Published:
-    """Write exports and pages. What fails is told and keeps nothing else from being made: the grades are safe."""
+def publish(book: Gradebook, out: Path, flag: Callable[[], None] | None = None) -> Published:
+    """Write exports and pages; `flag` writes the flags into the gradebook before.
+
+    What fails is told and keeps nothing else from being made: the grades are safe.
+    """
+    failures: list[str] = []
+    if flag is not None and (failure := _failure("flags", flag)):
+        failures.append(failure)
     records = book.records()
     names = slugs(records)
     known, unmatched = book.catalogue(), book.unmatched()
     notes: list[str] = []
-    failures: list[str] = []
 
     def tables() -> None:
         notes.extend(write_all(records, known, unmatched, out / "exports", slugs=names).notes)
