@@ -449,7 +449,7 @@ def _judged(spec: CheckSpec, error: BaseException | None, notes: str, seconds: f
         return CheckResult(spec.id, Verdict.PASSED, spec.points, spec.points, safe(notes), "", seconds)
     if not isinstance(error, CheckEnded):
         return CheckResult(spec.id, Verdict.FAULT, 0.0, spec.points, FAULT_MESSAGE, FAULT_HINT, seconds)
-    points = min(max(error.points, 0.0), spec.points)
+    points = min(max(0.0, error.points), spec.points)  # in this order NaN becomes 0
     # What a student's code had a hand in is made harmless here, before it reaches a file or a terminal.
     message, hint = safe(f"{error.feedback.message} {notes}".strip()), safe(error.feedback.hint)
     return CheckResult(
