@@ -198,6 +198,20 @@ def test_names_and_files_are_made_harmless(school: Class) -> None:
             assert not {"\x1b", "\n", "\u202e"} & set(flag.subject + flag.detail)
 
 
+def test_namesakes_are_told_apart(school: Class) -> None:
+    code = filled("careful")
+    for student in ("ann", "ben", "cat"):
+        school.add(student, {"fashion_trainer.py": f"{code}# {student}"})
+    same = [
+        Record(Student(each.student.id, "Jo" if each.student.id != "cat" else "Cat"))
+        for each in school.records
+    ]
+    found = flags.find(same, school.handins, HANDED)
+    assert (
+        "the work of Jo (ben)" in found["ann"][0].detail or "the work of Jo (ann)" in found["cat"][0].detail
+    )
+
+
 # Readings
 
 
@@ -369,7 +383,8 @@ def test_answers_in_nearly_the_same_words_are_told_to_both() -> None:
     assert found.keys() == {"ann", "ben"}
     (flag,) = found["ann"]
     assert (flag.kind, flag.subject, flag.others) == ("similar answer", "Q1", ("ben",))
-    assert "with Ben" in flag.detail
+    assert "Q1: " in flag.detail
+    assert "shared with Ben." in flag.detail
     assert (
         flags.find([with_answers("ann", {"Q1": text}, "t"), with_answers("ben", {"Q1": text}, "t")], []) == {}
     )

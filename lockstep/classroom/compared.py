@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 
 import numpy as np
@@ -36,9 +38,15 @@ class People:
 
     students: Sequence[Student]
 
+    @cached_property
+    def _known(self) -> Counter[str]:
+        return Counter(student.shown for student in self.students)
+
     def name(self, place: int) -> str:
-        """For a message."""
-        return safe_line(self.students[place].shown, 60)
+        """For a message; with the id where several have the same."""
+        student = self.students[place]
+        twin = f" ({student.id})" if self._known[student.shown] > 1 else ""
+        return safe_line(f"{student.shown[:60]}{twin}", 120)
 
     def team(self, a: int, b: int) -> bool:
         """Whether two may share work."""
@@ -98,7 +106,10 @@ def from_answers(records: Sequence[Record]) -> Iterator[tuple[str, Flag]]:
     told: dict[int, list[tuple[str, str, Sequence[int]]]] = {}
     for (_, question), texts in answers.items():
         for same in same_words(texts, titles[_, question], people.team):
-            detail = f"{safe_line(question, 40)}: {same.shares[0]:.0%} with {people.names(same.others)}"
+            detail = (
+                f"{safe_line(question, 40)}: {same.shares[0]:.0%} of the runs of three words in the shorter answer are "
+                f"shared with {people.names(same.others)}."
+            )
             told.setdefault(same.student, []).append((safe_line(question, 40), detail, same.others))
     for place, found in told.items():
         others = dict.fromkeys(other for _, _, own in found for other in own)
