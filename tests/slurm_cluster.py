@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROGRAMS = ("sbatch", "scontrol", "slurmctld")
+START_SECONDS = 60
 # Partition `gpus3` has nodes of 3 GPUs each, so many of every type; nothing but their GPUs tells nodes apart.
 MOST_GPUS = 8
 TYPES = ("a100", "h100", "v100")
@@ -86,9 +87,9 @@ class Cluster:
         return next((n for n in counts if self.ask(job, f"--partition=gpus{n}").accepted), None)
 
 
-def missing_programs() -> Sequence[str]:
+def missing_programs(programs: Sequence[str] = PROGRAMS) -> Sequence[str]:
     """What has to be installed first."""
-    return [name for name in PROGRAMS if shutil.which(name, path=_environment()["PATH"]) is None]
+    return [name for name in programs if shutil.which(name, path=environment_without_slurm()["PATH"]) is None]
 
 
 @contextmanager
@@ -98,44 +99,62 @@ def cluster(folder: Path) -> Iterator[Cluster]:
     configuration = folder / "slurm.conf"
     configuration.write_text(_configuration(folder))
     (folder / "gres.conf").touch()
-    environment = {**_environment(), "SLURM_CONF": str(configuration)}
-    with (folder / "slurmctld.out").open("wb") as output:
-        # -D: in the foreground, a child of this process, which so can end it without looking for it.
-        controller = subprocess.Popen(
-            ["slurmctld", "-D", "-f", str(configuration)], env=environment, stdout=output, stderr=output
+    environment = {**environment_without_slurm(), "SLURM_CONF": str(configuration)}
+    # -D: in the foreground, a child of this process, which so can end it without looking for it.
+    with daemon(folder, environment, "slurmctld", "-D", "-f", str(configuration)):
+        wait_until_it_answers(environment)
+        yield Cluster(environment)
+
+
+@contextmanager
+def daemon(folder: Path, environment: Mapping[str, str], *command: str, ready: str = "") -> Iterator[None]:
+    """A program that runs as long as the block, which begins when it has printed `ready`, if anything."""
+    with (folder / f"{command[0]}.out").open("wb") as output:
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.PIPE if ready else output, stderr=subprocess.STDOUT
         )
         try:
-            # Slurm's programs wait for a controller that does not answer yet.
-            subprocess.run(
-                ["scontrol", "show", "partition"],
-                env=environment,
-                stdout=subprocess.DEVNULL,
-                timeout=60,
-                check=True,
-            )
-            yield Cluster(environment)
+            if ready and not any(ready.encode() in line for line in process.stdout or ()):
+                raise RuntimeError(f"{command[0]} ended before it was ready")
+            yield
         finally:
-            controller.terminate()
+            process.terminate()
             try:
-                controller.wait(30)
+                process.communicate(timeout=30)
             except subprocess.TimeoutExpired:
-                controller.kill()
-                controller.wait()
+                process.kill()
+                process.communicate()
 
 
-def _environment() -> dict[str, str]:
+def wait_until_it_answers(environment: Mapping[str, str]) -> None:
+    """Wait for a controller that was just started; Slurm's programs wait for one that does not answer yet."""
+    command = ["scontrol", "show", "partition"]
+    subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, timeout=START_SECONDS, check=True)
+
+
+def free_port() -> int:
+    """A port that was free a moment ago: Slurm takes no port 0."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def short_hostname() -> str:
+    """The name by which Slurm knows this machine."""
+    return socket.gethostname().partition(".")[0]
+
+
+def environment_without_slurm() -> dict[str, str]:
+    """This process's own, with the folders of daemons on the path."""
     # On a cluster's login node there may be options for every job, SBATCH_PARTITION for example.
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SBATCH"))}
     return {**kept, "PATH": f"{kept.get('PATH', os.defpath)}:/usr/sbin:/sbin"}
 
 
 def _configuration(folder: Path) -> str:
-    # Ports that were free a moment ago: Slurm takes no port 0.
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    host = socket.gethostname().partition(".")[0]
-    text = CONFIGURATION.format(host=host, port=port, user=getpass.getuser(), folder=folder)
+    text = CONFIGURATION.format(
+        host=short_hostname(), port=free_port(), user=getpass.getuser(), folder=folder
+    )
     for count in range(MOST_GPUS + 1):
         groups = {kind: f"{kind}x{count}n[1-{NODES}]" for kind in TYPES}
         for kind, names in groups.items():

@@ -3,129 +3,24 @@
 from __future__ import annotations
 
 import importlib.util
-import io
 import os
 import platform
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from distributed import Client
-from rich.console import Console
 
 from lockstep.classroom.cluster import DaskPool, open_pool
-from lockstep.classroom.grade import Order, grade_class
-from lockstep.classroom.gradebook import Gradebook, open_gradebook
-from lockstep.classroom.plan import Work
-from lockstep.classroom.progress import ClassProgress
 from lockstep.classroom.task import Began, CheckEnded, Ended, Event, Lost, Setup, Task
 from lockstep.grading import CouldNotGrade
-from lockstep.result import CheckResult
 from tests.dask_cluster import DaskCluster, dask_cluster
+from tests.graded_on_a_cluster import CHECKS, Watching, graded, hand_in, make_graders, order
 from tests.sandboxed import ROOT
-from tests.tiny_class import ESSAY, LAB, RIGHT
-
-HANGS = RIGHT.replace("return x / 2", "while True: pass")
-CLASS = {
-    # The first check passes, and for the seconds of the second one there is something to kill.
-    "hangs": {"doubling.py": HANGS, "essay.md": ESSAY},
-    "right": {"doubling.py": RIGHT, "essay.md": ESSAY},
-    "wrong": {"work/doubling.py": RIGHT.replace("2 * x", "3 * x")},
-}
-
-
-EXERCISE = """
-title = "Two checks, the second of which may have to wait"
-files = ["doubling.py"]
-early = true
-[[check]]
-id = "first"
-points = 1
-[[check]]
-id = "second"
-points = 1
-"""
-JUDGE = '''
-from pathlib import Path
-
-def test_first(check):
-    """The first is there."""
-
-def test_second(check):
-    """The second comes when the gate is open."""
-    gate = Path(__file__).parent.with_name("gate")
-    if gate.exists():
-        gate.read_text()
-'''
-
-
-class Watching(ClassProgress):
-    """Writes down what it hears, and does something about the first check."""
-
-    def __init__(self, at_first_check: Callable[[], object] = lambda: None) -> None:
-        super().__init__(Console(file=io.StringIO(), force_terminal=False))
-        self.checks: list[tuple[str, str, str]] = []
-        self.losses: list[str] = []
-        self.said: list[str] = []
-        self._at_first_check = at_first_check
-
-    def say(self, sentence: str) -> None:
-        self.said.append(sentence)
-
-    def checked(self, attempt: int, work: Work, exercise: str, result: CheckResult) -> None:
-        super().checked(attempt, work, exercise, result)
-        self.checks.append((work.name, exercise, result.id))
-        if len(self.checks) == 1:
-            self._at_first_check()
-
-    def lost(self, attempt: int, work: Work, reason: str) -> None:
-        super().lost(attempt, work, reason)
-        self.losses.append(reason)
-
-
-def hand_in(folder: Path, works: Mapping[str, Mapping[str, str]] = CLASS) -> Path:
-    """Write a folder of hand-ins."""
-    for student, files in works.items():
-        for name, text in files.items():
-            path = folder / student / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-    return folder
-
-
-def order(folder: Path, cluster: str = "", graders: Path = LAB, config: Path | None = None) -> Order:
-    out = folder / "results"
-    out.mkdir(exist_ok=True)
-    setup = Setup(graders=str(graders))
-    handins = hand_in(folder / "class")
-    return Order(handins, out, setup, 1, 100.0, seed=7, cluster=cluster, cluster_config=config)
-
-
-def graded(wanted: Order, watching: Watching | None = None) -> object:
-    """Grade and say what the gradebook holds then, but for times."""
-    with open_gradebook(wanted.out) as book:
-        grade_class(wanted, book, watching or Watching())
-        return contents(book)
-
-
-def contents(book: Gradebook) -> object:
-    return [
-        (
-            record.student.id,
-            record.problem,
-            len(book.attempts(record.student.id)),
-            [
-                (exercise.id, replace(check, seconds=0, cpu_seconds=None))
-                for exercise in record.exercises
-                for check in exercise.checks
-            ],
-        )
-        for record in book.records()
-    ]
 
 
 @pytest.fixture
@@ -148,13 +43,6 @@ def gate(tmp_path: Path) -> Path:
     return tmp_path / "gate"
 
 
-def make_graders(folder: Path) -> Path:
-    (folder / "held").mkdir(parents=True)
-    (folder / "held" / "exercise.toml").write_text(EXERCISE)
-    (folder / "held" / "test_held.py").write_text(JUDGE)
-    return folder
-
-
 def test_a_killed_worker_costs_the_check_in_flight(dask: DaskCluster, tmp_path: Path) -> None:
     first = dask.add_worker()
 
@@ -167,7 +55,7 @@ def test_a_killed_worker_costs_the_check_in_flight(dask: DaskCluster, tmp_path: 
     assert graded(order(tmp_path, dask.address), watching) == graded(order(tmp_path / "here"))
     assert len(watching.losses) == 1
     assert "went away" in watching.losses[0]
-    assert len(watching.checks) == len(set(watching.checks)) == 9
+    assert len(watching.checks) == len(set(watching.checks)) == CHECKS
 
 
 def test_without_its_scheduler_a_grading_ends_and_keeps_what_it_has(

@@ -6,9 +6,12 @@ shared, and whoever may speak to a Dask scheduler may run programs in its owner'
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import shlex
+import shutil
 import sys
+import tempfile
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
@@ -21,6 +24,7 @@ from lockstep.text import safe_line
 
 if TYPE_CHECKING:
     from dask_jobqueue.core import JobQueueCluster
+    from distributed.security import Security
 
 CLUSTERS: Mapping[str, tuple[str, str]] = {
     "slurm": ("SLURMCluster", "account"),
@@ -119,9 +123,19 @@ class JobQueue:
         self._running: dict[str, Any] = {}
         self._submitted = 0
         self._began: set[str] = set()
-        self._cluster: JobQueueCluster = self._start()
+        with contextlib.ExitStack() as stack:
+            try:
+                self.logs.mkdir(parents=True, exist_ok=True)
+                self._private = Path(tempfile.mkdtemp(prefix="private-", dir=self.logs))
+                stack.callback(shutil.rmtree, self._private, ignore_errors=True)
+                self._cluster: JobQueueCluster = self._start(_certified(self._private))
+                stack.callback(self._cluster.close)
+            except (OSError, ValueError, RuntimeError) as error:
+                said = safe_line(str(error))
+                raise CouldNotGrade(f"the jobs of {self.kind} cannot be prepared: {said}") from error
+            self._kept = stack.pop_all()
 
-    def _start(self) -> JobQueueCluster:
+    def _start(self, security: Security) -> JobQueueCluster:
         import dask
 
         class_name, account = CLUSTERS[self.kind]
@@ -138,25 +152,18 @@ class JobQueue:
             "job_name": "lockstep",
             "job_extra_directives": list(jobs.directives),
             "log_directory": str(self.logs),
-            "shared_temp_directory": str(self.logs),
-            "security": True,
+            "security": security,
             # A job is one worker: when that is gone, so is the job, and the queue gives its place to the next.
             "nanny": False,
             "worker_extra_args": ["--no-dashboard", "--dashboard-address", "127.0.0.1:0"],
             "scheduler_options": {"dashboard": False, "dashboard_address": "127.0.0.1:0"},
         }
-        try:
-            self.logs.mkdir(parents=True, exist_ok=True)
-            # Its web server cannot be turned off, but has nothing to serve, and serves it to this machine alone.
-            with dask.config.set({"distributed.scheduler.http.routes": []}):
-                cluster: JobQueueCluster = getattr(importlib.import_module("dask_jobqueue"), class_name)(
-                    **options
-                )
-                return cluster
-        except (OSError, ValueError, RuntimeError) as error:
-            raise CouldNotGrade(
-                f"the jobs of {self.kind} cannot be prepared: {safe_line(str(error))}"
-            ) from error
+        # Its web server cannot be turned off, but has nothing to serve, and serves it to this machine alone.
+        with dask.config.set({"distributed.scheduler.http.routes": []}):
+            cluster: JobQueueCluster = getattr(importlib.import_module("dask_jobqueue"), class_name)(
+                **options
+            )
+            return cluster
 
     @property
     def cluster(self) -> JobQueueCluster:
@@ -169,8 +176,10 @@ class JobQueue:
     def __exit__(self, *_: object) -> None:
         running, self._running = self._running, {}
         for job in running.values():
-            self._cluster.sync(job.close)
-        self._cluster.close()
+            # One that cannot be cancelled ends by itself: its worker finds no scheduler any more.
+            with contextlib.suppress(Exception):
+                self._cluster.sync(job.close)
+        self._kept.close()
 
     @property
     def gone(self) -> str | None:
@@ -209,18 +218,13 @@ class JobQueue:
                 said.append(self._problem)
         return said
 
-    def script(self) -> str:
-        """What a job runs, its directives first."""
-        return str(self._cluster.job_script())
-
     def _submit(self) -> None:
         self._submitted += 1
         name = f"lockstep-{self._submitted}"
         spec = self._cluster.new_spec
         # A queue says in its own way, or not at all, that a job has ended; the folder is there in any case.
-        ended = self._ended(name)
-        ended.unlink(missing_ok=True)
-        prologue = [f"trap 'echo $? > {shlex.quote(str(ended))}' EXIT", *self._jobs.prologue]
+        note = f"{{ echo $? >{shlex.quote(str(self._ended(name)))}; }} 2>/dev/null"
+        prologue = [f"trap {shlex.quote(note)} EXIT", *self._jobs.prologue]
         job = spec["cls"](
             self._cluster.scheduler_address,
             name=name,
@@ -249,7 +253,22 @@ class JobQueue:
             return None
 
     def _ended(self, name: str) -> Path:
-        return self.logs / f"{name}.ended"
+        return self._private / f"{name}.ended"
+
+
+def _certified(folder: Path) -> Security:
+    """Keys for one grading, in files that only their owner can read: the jobs are given their paths."""
+    from distributed.security import Security
+
+    made = Security.temporary().get_tls_config_for_role("worker")
+    places = {}
+    for name, text in made.items():
+        if isinstance(text, str) and "\n" in text:
+            places[name] = folder / f"{name}.pem"
+            places[name].write_text(text)
+    roles, names = ("client", "scheduler", "worker"), ("key", "cert")
+    own = {f"tls_{role}_{name}": str(places[name]) for role in roles for name in names}
+    return Security(require_encryption=True, tls_ca_file=str(places["ca_file"]), **own)
 
 
 def _complaint(error: Exception) -> str:
