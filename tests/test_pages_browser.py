@@ -14,6 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from fixtures.browser import NoBrowser, open_browser
+from fixtures.records import make_records, titles
 from lockstep.classroom.handin import Unmatched
 from lockstep.classroom.pages.render import Pages
 from lockstep.classroom.pages.write import write_pages
@@ -314,10 +315,29 @@ def test_paper_gets_every_row_and_no_controls(watched: Watched, tmp_path: Path) 
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     assert page.locator("#students-table tbody tr").count() == 230
     assert not page.locator("#filters").is_visible()
-    assert not overflows(page)
     page.evaluate("window.dispatchEvent(new Event('afterprint'))")
     assert page.locator("#students-table tbody tr").count() == 30
-    assert page.pdf(format="A4").startswith(b"%PDF")
+    assert page.pdf().startswith(b"%PDF")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_whole_class_fits_on_paper_and_is_ink_on_white(
+    watched: Watched, tmp_path: Path, scheme: str
+) -> None:
+    people = make_records(12)
+    (tmp_path / "index.html").write_text(Pages(titles()).of_class(people, (), slugs(people)))
+    watched.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    page = watched.open(tmp_path / "index.html")
+    page.emulate_media(media="print", color_scheme=scheme)  # type: ignore[arg-type]
+    page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+    # A4 across, less its margins.
+    page.set_viewport_size({"width": 1031, "height": 700})
+    assert not overflows(page)
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    corner = page.get_by_role("application").evaluate(
+        "canvas => [...canvas.getContext('2d').getImageData(0, 2, 1, 1).data]"
+    )
+    assert corner == [255, 255, 255, 255]
 
 
 def many(count: int) -> tuple[Record, ...]:

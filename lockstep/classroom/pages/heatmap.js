@@ -32,14 +32,16 @@ function heatMap({ symbols, exercises, open }) {
     });
   });
 
+  // Only a property that takes a colour says which of a pair is meant, in the light or in the dark.
   function readColours() {
-    const style = getComputedStyle(document.documentElement);
+    const probe = labels.appendChild(document.createElement('i'));
     const parsed = (name) => {
-      const hex = style.getPropertyValue(`--${name}`).trim();
-      return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+      probe.style.color = `var(--${name})`;
+      return getComputedStyle(probe).color.match(/\d+/g).map(Number);
     };
     colours = { '.': parsed('heat-absent'), paper: parsed('page'), ink: parsed('text') };
     for (const { code, name } of symbols) colours[code] = parsed(`heat-${name}`);
+    probe.remove();
   }
 
   // Columns are pixels where students are narrower than one, otherwise students.
@@ -232,7 +234,13 @@ function heatMap({ symbols, exercises, open }) {
     readColours();
     redraw();
   });
-  window.addEventListener('beforeprint', draw);
+  const paint = (scheme) => {
+    document.documentElement.style.colorScheme = scheme;
+    readColours();
+    draw();
+  };
+  window.addEventListener('beforeprint', () => paint('light'));
+  window.addEventListener('afterprint', () => paint(''));
   readColours();
 
   return {

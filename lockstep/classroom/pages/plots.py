@@ -115,7 +115,7 @@ def _laid_out(entry: Mapping[str, Any]) -> Plot:
     return Plot(
         name=safe_line(str(entry["name"])),
         kind=safe_line(str(entry["kind"])),
-        ticks=tuple((height(tick), f"{tick:,.4g}") for tick in ticks),
+        ticks=tuple((height(tick), _shown(tick)) for tick in ticks),
         bars=tuple(
             Bar(
                 x=round(LEFT + (place + 0.5) * step, 1),
@@ -152,6 +152,11 @@ def _summary(drawn: Sequence[Column]) -> str:
         return "No reading can be drawn."
     return (
         "Mean images per second: "
-        + "; ".join(f"{safe_line(name)}: {mean:,.4g}" for mean, name in means)
+        + "; ".join(f"{safe_line(name)}: {_shown(mean)}" for mean, name in means)
         + "."
     )
+
+
+def _shown(value: float) -> str:
+    """A throughput with as many digits as a person reads."""
+    return f"{value:,.0f}" if 1000 <= value < 1e7 else f"{value:.4g}"
