@@ -15,10 +15,11 @@ import numpy as np
 import pytest
 
 from fixtures.reports import KINDS, honest
-from lockstep.classroom.handin import Unmatched
+from lockstep.classroom.handin import HandIn, Unmatched
 from lockstep.classroom.latepolicy import LatePolicy
+from lockstep.classroom.pages.keeping import keep_plots, refresh_plots
 from lockstep.classroom.pages.overview import Status, overview, shown_exercises, status
-from lockstep.classroom.pages.plots import keep_plots, kept_plots
+from lockstep.classroom.pages.plots import kept_plots
 from lockstep.classroom.pages.render import Pages
 from lockstep.classroom.pages.text import folded, prose
 from lockstep.classroom.pages.write import write_pages
@@ -377,7 +378,7 @@ def test_reports_are_kept_as_numbers_and_drawn(tmp_path: Path) -> None:
         "notes.json": b"[1, 2]",
         "train.py": b"perf-report/1",
     }
-    keep_plots({**reports, **odd}, tmp_path)
+    keep_plots({**reports, **odd}, "d1", tmp_path)
     plots = kept_plots(tmp_path)
     assert sorted(plot.name for plot in plots) == sorted(KINDS)
     for plot in plots:
@@ -388,23 +389,48 @@ def test_reports_are_kept_as_numbers_and_drawn(tmp_path: Path) -> None:
     page = pages().of_student(ADA, plots)
     assert page.count('<svg class="plot"') == len(KINDS)
     assert read(page).text
-    keep_plots(odd, tmp_path)
+    keep_plots(odd, "d2", tmp_path)
     assert kept_plots(tmp_path) == ()
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
-    "kept", ["", "{", "[1]", "null", '[{"name": "x", "kind": "y", "columns": [{"label": 1}]}]', '{"a": "b"}']
+    "kept",
+    [
+        "",
+        "{",
+        "[1]",
+        "null",
+        '{"plots": 1}',
+        '{"plots": [{"name": "x", "kind": "y", "columns": [{"label": 1}]}]}',
+    ],
 )
 def test_numbers_that_cannot_be_drawn_are_no_plots(tmp_path: Path, kept: str) -> None:
     (tmp_path / "reports.json").write_text(kept)
     assert kept_plots(tmp_path) == ()
 
 
-def test_new_plots_make_a_page_anew(tmp_path: Path) -> None:
-    names = slugs((ADA,))
-    write_pages((ADA,), CATALOGUE, (), names, tmp_path)
-    report = json.dumps(honest("amp", np.random.default_rng(7), machine="t4")).encode()
-    keep_plots({"reports/amp.json": report}, tmp_path / "students" / names["a1"])
-    assert write_pages((ADA,), CATALOGUE, (), names, tmp_path) == 1
-    assert "Your measurements" in (tmp_path / "students" / names["a1"] / "index.html").read_text()
+def test_plots_are_read_once_for_each_hand_in_that_was_graded(tmp_path: Path) -> None:
+    names = slugs((ADA, BROKEN))
+    out, work = tmp_path / "out", tmp_path / "work" / "reports"
+    work.mkdir(parents=True)
+    report = json.dumps(honest("amp", np.random.default_rng(7), machine="t4"))
+    (work / "amp.json").write_text(report)
+    handins = (HandIn(ADA.student, work.parent, "work"), HandIn(BROKEN.student, tmp_path / "none", "none"))
+
+    def refreshed(record: Record) -> list[str]:
+        refresh_plots(handins, (record, BROKEN), names, out)
+        return [plot.name for plot in kept_plots(out / "students" / names["a1"])]
+
+    write_pages((ADA,), CATALOGUE, (), names, out)
+    assert refreshed(ADA) == ["amp"]
+    assert write_pages((ADA,), CATALOGUE, (), names, out) == 1
+    assert "Your measurements" in (out / "students" / names["a1"] / "index.html").read_text()
+    (work / "amp.json").rename(work / "loader.json")
+    assert refreshed(ADA) == ["amp"]
+    assert ADA.attempt is not None
+    again = replace(ADA, attempt=replace(ADA.attempt, digest="another"))
+    assert refreshed(again) == ["loader"]
+    (work / "loader.json").unlink()
+    work.rmdir()
+    assert refreshed(replace(again, attempt=replace(ADA.attempt, digest="a third"))) == []
+    assert not (out / "students" / names["k1"]).exists()

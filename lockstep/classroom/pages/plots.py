@@ -1,25 +1,18 @@
-"""A student's performance reports as plots: read once when the work is graded, kept as numbers, drawn by the page."""
+"""A student's performance reports as plots: laid out here from the numbers that `keeping` keeps, drawn by the page."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from itertools import islice
-from pathlib import Path, PurePosixPath
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from lockstep.jsonfile import write_json
-from lockstep.reports import format as report_format
-from lockstep.reports.columns import Column, columns, spread_out
-from lockstep.reports.document import document
-from lockstep.reports.rule import Facts
+from lockstep.reports.columns import Column, spread_out
 from lockstep.text import safe_line
 
 FILE = "reports.json"
-MOST_REPORTS = 12
-"""Plots on one page; who hands in more has handed in something else."""
 MOST_READINGS = 50
 WIDTH, HEIGHT = 640, 260
 LEFT, RIGHT, TOP, BOTTOM = 58, 8, 12, 52
@@ -49,44 +42,13 @@ class Plot:
     logarithmic: bool
 
 
-def keep_plots(files: Mapping[str, bytes], folder: Path) -> None:
-    """Keep what the plots of a hand-in's reports show in `folder`, or remove what was kept where there are none.
-
-    Whatever is no report of the right form is passed over. Raises OSError where the folder cannot be written.
-    """
-    kept = [
-        {
-            "name": safe_line(PurePosixPath(path).stem, 60),
-            "kind": kind,
-            "columns": [asdict(column) for column in drawn],
-        }
-        for path, kind, drawn in islice(_reports(files), MOST_REPORTS)
-    ]
-    if kept:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_json(folder / FILE, kept)
-    else:
-        (folder / FILE).unlink(missing_ok=True)
-
-
 def kept_plots(folder: Path) -> tuple[Plot, ...]:
     """The plots of what was kept in `folder`; none where nothing was."""
     try:
         kept: Any = json.loads((folder / FILE).read_bytes())
-        return tuple(_laid_out(entry) for entry in kept)
+        return tuple(_laid_out(entry) for entry in kept["plots"])
     except (OSError, ValueError, KeyError, TypeError):
         return ()
-
-
-def _reports(files: Mapping[str, bytes]) -> Iterator[tuple[str, str, Sequence[Column]]]:
-    for path, content in sorted(files.items()):
-        if not path.lower().endswith(".json") or b"perf-report/1" not in content[: report_format.MAX_BYTES]:
-            continue
-        raw = report_format.read(content)
-        if isinstance(raw, dict) and not report_format.schema_problems(raw):
-            report = document(raw)
-            if drawn := columns(report, Facts()):
-                yield path, report.kind, drawn
 
 
 def _laid_out(entry: Mapping[str, Any]) -> Plot:
