@@ -1,120 +1,105 @@
-"""The commands for a class: what they are asked on the command line, and with what exit status they answer.
-
-Parsers only, until a command is run: `lockstep --help` answers at once.
-"""
+"""The commands for a class, as they are asked on the command line; what they do is imported when they are run."""
 
 from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lockstep import arguments
-from lockstep.text import safe_line
-
-if TYPE_CHECKING:
-    from lockstep.classroom.grade import Order
-
-ALL_GRADED, SOME_NOT, REFUSED = 0, 1, 2
-STOPPED = 130
-"""What a shell reports for a program that Ctrl-C ended."""
 
 TIMEOUT = 3600.0
 """Seconds that one hand-in may take unless somebody says otherwise: thirty times what a slow one takes."""
 
+MOST_JOBS = 200
+"""There are 256 users to run sandboxes as, and a job may hold two sandboxes for a moment."""
 
-def grade(options: argparse.Namespace) -> int:
-    """`lockstep grade SUBMISSIONS --out RESULTS`: a whole class."""
-    from rich.progress import track
-
-    from lockstep import terminal
-    from lockstep.classroom import flags
-    from lockstep.classroom import grade as course
-    from lockstep.classroom.classfolder import IntakeError
-    from lockstep.classroom.gradebook import GradebookError, open_gradebook
-    from lockstep.classroom.latepolicy import PolicyError
-    from lockstep.classroom.progress import ClassProgress
-    from lockstep.classroom.publish import publish
-    from lockstep.classroom.roster import RosterError
-    from lockstep.classroom.sheet import SheetError
-    from lockstep.classroom.summary import summary, ungraded
-    from lockstep.grading import CouldNotGrade
-
-    out, err = terminal.console_for(sys.stdout), terminal.console_for(sys.stderr)
-    folder: Path = options.out
-    try:
-        order = _order(options)
-        folder.mkdir(parents=True, exist_ok=True)
-        with open_gradebook(options.gradebook or folder / "gradebook.db") as book:
-            err.print(terminal.notes(book.notes))
-            with ClassProgress(err) as progress:
-                graded = course.grade_class(order, book, progress)
-            if graded.stopped:
-                return _stopped(progress.through, len(graded.plan.work))
-            watched = track(graded.intake.handins, "comparing", console=err, transient=True)
-            handed = flags.handed_out(order.graders)
-            published = publish(book, folder, lambda: flags.refresh(book, watched, handed))
-            out.print(summary(graded, published.records, book.catalogue(), folder))
-            out.print(terminal.notes(published.notes))
-            for failure in published.failures:
-                _refused(failure)
-            if published.failures:
-                return REFUSED
-            left = ungraded(published.records, book.catalogue())
-            return SOME_NOT if left or graded.intake.unmatched else ALL_GRADED
-    except (CouldNotGrade, GradebookError, IntakeError, PolicyError, RosterError, SheetError) as refusal:
-        return _refused(str(refusal))
-    except OSError as error:
-        return _refused(f"{error.filename}: {error.strerror}")
-    except KeyboardInterrupt:
-        return _stopped()
+BOOK = "the folder that `lockstep grade --out` has made, or the URL of a gradebook"
 
 
-def _order(options: argparse.Namespace) -> Order:
+def add_to(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the commands for a class."""
+    for add in (_add_grade, _add_override, _add_review, _add_compare, _add_export):
+        add(subparsers)
+
+
+def default_jobs() -> int:
+    """Hand-ins at a time: more than there are cores, because some wait for their time to be up."""
+    cores = len(os.sched_getaffinity(0))
+    return min(cores + max(1, cores // 2), MOST_JOBS)
+
+
+def _grade(options: argparse.Namespace) -> int:
     from lockstep.classroom.grade import Order
-    from lockstep.classroom.latepolicy import read_policy
+    from lockstep.classroom.run import run_grade
     from lockstep.classroom.task import Setup
-    from lockstep.grading import CouldNotGrade
 
-    if options.sandbox == "none" and not options.i_trust_this_code:
-        raise CouldNotGrade(
-            "--sandbox none runs everybody's code unprotected, with your rights, on this machine; "
-            "say --i-trust-this-code as well if that is what you want"
-        )
     graders = str(options.graders.absolute()) if options.graders else ""
-    return Order(
+    order = Order(
         submissions=options.submissions,
         out=options.out,
         setup=Setup(options.sandbox, options.device, options.world_sizes, graders),
         jobs=options.jobs or default_jobs(),
         timeout=options.timeout,
         roster=options.roster,
+        late=options.late,
         exercises=tuple(options.exercise),
         only=tuple(options.only_check),
         regrade=options.regrade,
         seed=options.seed,
-        policy=read_policy(options.late) if options.late else None,
         cluster=options.cluster or "",
         cluster_config=options.cluster_config,
     )
+    return run_grade(order, gradebook=options.gradebook, trusted=options.i_trust_this_code)
 
 
-MOST_JOBS = 200
-"""There are 256 users to run sandboxes as, and a job may hold two sandboxes for a moment."""
+def _override(options: argparse.Namespace) -> int:
+    from lockstep.classroom.decisions import run_override
+
+    return run_override(
+        gradebook=options.results,
+        student=options.student,
+        what=options.what,
+        points=options.points,
+        comment=options.comment,
+        by=options.by,
+        withdraw=options.withdraw,
+        above_max=options.above_max,
+    )
 
 
-def default_jobs() -> int:
-    """Hand-ins at a time: more than there are cores, because some wait for their time to be up."""
-    cores = len(os.sched_getaffinity(0))
-    return cores + max(1, cores // 2)
+def _review(options: argparse.Namespace) -> int:
+    from lockstep.classroom.review import run_review
+
+    return run_review(
+        gradebook=options.results,
+        write=options.write,
+        read=options.read,
+        by=options.by,
+        above_max=options.above_max,
+    )
 
 
-def add_to(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Add the commands for a class."""
-    _add_grade(subparsers)
-    _add_export(subparsers)
+def _compare(options: argparse.Namespace) -> int:
+    from lockstep.classroom.comparison import run_compare
+
+    return run_compare(old=options.old, new=options.new, as_json=options.json)
+
+
+def _export(options: argparse.Namespace) -> int:
+    from lockstep.classroom.exports.command import run_export
+
+    return run_export(
+        gradebook=options.gradebook,
+        out=options.out,
+        canvas=options.canvas,
+        assignment=options.assignment,
+        moodle=options.moodle,
+        gradescope=options.gradescope,
+        github=options.github,
+        exercises=tuple(options.exercise),
+        graders=options.graders,
+    )
 
 
 def _add_grade(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -126,7 +111,7 @@ def _add_grade(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         epilog="Exit status: 0 all that was handed in has a grade, 1 something has none or belongs to nobody, "
         "2 nothing was graded or something could not be written.",
     )
-    command.set_defaults(command=grade)
+    command.set_defaults(command=_grade)
     command.add_argument(
         "submissions",
         type=Path,
@@ -186,21 +171,63 @@ def _add_grade(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
 
 
-def export(options: argparse.Namespace) -> int:
-    """`lockstep export`: grades for learning platforms, folders for services that grade."""
-    from lockstep.classroom.exports.command import run_export
-
-    return run_export(
-        gradebook=options.gradebook,
-        out=options.out,
-        canvas=options.canvas,
-        assignment=options.assignment,
-        moodle=options.moodle,
-        gradescope=options.gradescope,
-        github=options.github,
-        exercises=tuple(options.exercise),
-        graders=options.graders,
+def _add_override(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = subparsers.add_parser(
+        "override",
+        help="give points or a comment that survive every grading",
+        description="Writes down what a person decided, beside what the graders said. Without a student it lists "
+        "what was decided.",
+        epilog="Exit status: 0 done, 2 nothing was changed.",
     )
+    command.set_defaults(command=_override)
+    command.add_argument("results", metavar="RESULTS", help=BOOK)
+    command.add_argument("student", nargs="?", metavar="STUDENT", help="id, email or name")
+    command.add_argument(
+        "what",
+        nargs="?",
+        metavar="EXERCISE[/CHECK]",
+        help="what it is about: a check, or an exercise as a whole",
+    )
+    command.add_argument("--points", type=float, metavar="P", help="points in the place of those earned")
+    command.add_argument("--comment", default="", metavar="TEXT", help="what the student reads about it")
+    command.add_argument("--withdraw", action="store_true", help="take back what was decided about it")
+    _add_decider(command)
+
+
+def _add_review(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = subparsers.add_parser(
+        "review",
+        help="mark written answers in a table",
+        description="Writes the written answers of a class as a table and takes it in again, with points. Without "
+        "options it says how many wait.",
+        epilog="Exit status: 0 done, 2 nothing was changed.",
+    )
+    command.set_defaults(command=_review)
+    command.add_argument("results", metavar="RESULTS", help=BOOK)
+    direction = command.add_mutually_exclusive_group()
+    direction.add_argument("--write", type=Path, metavar="FILE", help="write the table, as CSV")
+    direction.add_argument(
+        "--read", type=Path, metavar="FILE", help="take the table in, all of it or nothing"
+    )
+    _add_decider(command)
+
+
+def _add_decider(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--by", default="", metavar="NAME", help="who decides (default: your user name)")
+    command.add_argument("--above-max", action="store_true", help="allow more points than there are")
+
+
+def _add_compare(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = subparsers.add_parser(
+        "compare",
+        help="what changed between two gradings",
+        description="Compares two folders of results, gradebooks or URLs, or two files of `lockstep check --json`.",
+        epilog="Exit status: 0 nothing changed, 1 something did, 2 one of them could not be read.",
+    )
+    command.set_defaults(command=_compare)
+    command.add_argument("old", metavar="OLD", help="the grading before")
+    command.add_argument("new", metavar="NEW", help="the grading after")
+    command.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 def _add_export(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -211,7 +238,7 @@ def _add_export(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
         "Gradescope and GitHub Classroom, which need no RESULTS.",
         epilog="Exit status: 0 done, 1 a file was filled and somebody who handed in is not in it, 2 nothing was done.",
     )
-    command.set_defaults(command=export)
+    command.set_defaults(command=_export)
     command.add_argument(
         "gradebook", nargs="?", metavar="RESULTS", help="folder of the results, or URL of the gradebook"
     )
@@ -252,7 +279,7 @@ def _add_export(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
 
 
 def _count(text: str) -> int:
-    if not text.isdigit() or not 1 <= int(text) <= MOST_JOBS:
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_JOBS:
         raise argparse.ArgumentTypeError(f"a number from 1 to {MOST_JOBS}, not {text!r}")
     return int(text)
 
@@ -265,23 +292,3 @@ def _seconds(text: str) -> float:
     if not 1 <= seconds < float("inf"):
         raise argparse.ArgumentTypeError(f"a number of seconds from 1 on, not {text!r}")
     return seconds
-
-
-def _stopped(done: int = 0, of: int = 0) -> int:
-    so_far = f"{done} of {of} hand-ins are through; " if of else ""
-    _say(f"stopped. {so_far}what was graded is kept, and the same command goes on from there")
-    return STOPPED
-
-
-def _refused(sentence: str) -> int:
-    _say(sentence)
-    return REFUSED
-
-
-def _say(sentence: str) -> None:
-    from rich.text import Text
-
-    from lockstep import terminal
-
-    console = terminal.console_for(sys.stderr)
-    console.print(Text(f"lockstep: {safe_line(sentence, 1000)}"), soft_wrap=True)

@@ -15,7 +15,7 @@ from lockstep.classroom.fingerprint import fingerprints, versions
 from lockstep.classroom.gradebook import Gradebook
 from lockstep.classroom.handin import Intake
 from lockstep.classroom.intake import take_in
-from lockstep.classroom.latepolicy import LatePolicy
+from lockstep.classroom.latepolicy import read_policy
 from lockstep.classroom.plan import Plan, Wanted, forget_forced, make_plan, only_checks
 from lockstep.classroom.pool import LocalPool, Pool
 from lockstep.classroom.progress import ClassProgress
@@ -35,7 +35,7 @@ WORK = ".work"
 class Order:
     """What was asked for. No `exercises` means all, `timeout` is seconds for one hand-in; `out` is there.
 
-    Without a `policy` the one that the gradebook remembers holds.
+    `late` is the file of a late policy; without one the policy holds that the gradebook remembers.
     """
 
     submissions: Path
@@ -44,11 +44,11 @@ class Order:
     jobs: int
     timeout: float
     roster: Path | None = None
+    late: Path | None = None
     exercises: tuple[str, ...] = ()
     only: tuple[str, ...] = ()
     regrade: bool = False
     seed: int | None = None
-    policy: LatePolicy | None = None
     cluster: str = ""
     cluster_config: Path | None = None
 
@@ -60,18 +60,22 @@ class Order:
 
 @dataclass(frozen=True)
 class Graded:
-    """How it went: who handed in, what there was to do, and whether somebody stopped it before it was done."""
+    """How it went: who handed in, what there was to do, and whether somebody stopped it before it was done.
+
+    `remarks` are sentences about machines that graded nothing.
+    """
 
     intake: Intake
     plan: Plan
     stopped: bool
+    remarks: tuple[str, ...] = ()
 
 
 def grade_class(order: Order, book: Gradebook, progress: ClassProgress) -> Graded:
     """Grade what has to be graded; what was written by then stays, however this ends.
 
-    Raises CouldNotGrade, IntakeError, RosterError and GradebookError with a sentence, and KeyboardInterrupt when
-    somebody insists on stopping at once.
+    Raises CouldNotGrade, IntakeError, RosterError, PolicyError and GradebookError with a sentence, and
+    KeyboardInterrupt when somebody insists on stopping at once.
     """
     exercises = _exercises(order)
     if not order.cluster and (problem := machine_problem(order.setup)) is not None:
@@ -83,13 +87,15 @@ def grade_class(order: Order, book: Gradebook, progress: ClassProgress) -> Grade
         plan = make_plan(book, intake.handins, wanted)
         progress.planned(plan, {exercise.id: len(exercise.checks) for exercise in exercises})
         stop = _Stop()
+        remarks: tuple[str, ...] = ()
         if plan.work:
             batch = Batch(book, Way(order.setup, wanted, versions(), order.seed), progress)
             with _pool(order, scratch, progress) as pool, stop.listening(pool, progress):
                 batch.grade(pool, plan.work)
+                remarks = pool.remarks
         if not stop.asked:
             forget_forced(book)
-        return Graded(intake, plan, stop.asked)
+        return Graded(intake, plan, stop.asked, remarks)
 
 
 def _exercises(order: Order) -> tuple[Exercise, ...]:
@@ -112,8 +118,8 @@ def _exercises(order: Order) -> tuple[Exercise, ...]:
 
 def _take_in(order: Order, book: Gradebook) -> Intake:
     """What came in, with everybody it concerns in the gradebook."""
-    if order.policy is not None:
-        book.remember_policy(order.policy)
+    if order.late is not None:
+        book.remember_policy(read_policy(order.late))
     roster = read_roster(order.roster) if order.roster is not None else None
     intake = take_in(order.submissions, order.out / "submissions", roster, book.policy().deadline)
     book.enroll([*(handin.student for handin in intake.handins), *intake.missing])
@@ -137,9 +143,9 @@ def _pool(order: Order, scratch: Scratch, progress: ClassProgress) -> Pool:
         return LocalPool(order.jobs, order.timeout, scratch)
     from lockstep.classroom.cluster import open_pool
 
-    return open_pool(
-        order.cluster, order.cluster_config, order.setup, order.timeout, scratch.new(), progress.say
-    )
+    # Keys and logs of jobs: the folder of results is the one that other machines are most likely to see.
+    folder = order.out.absolute() / WORK / "jobs"
+    return open_pool(order.cluster, order.cluster_config, order.setup, order.timeout, folder, progress.say)
 
 
 class _Stop:

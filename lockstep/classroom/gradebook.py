@@ -24,6 +24,7 @@ from lockstep.classroom.people import Student
 from lockstep.classroom.reader import Reader
 from lockstep.classroom.received import Received, received
 from lockstep.classroom.record import Attempt, Flag, Mark, Override, Record
+from lockstep.classroom.revision import revision
 from lockstep.classroom.tables import DONE, DROPPED, RUNNING
 from lockstep.result import CheckResult
 
@@ -245,6 +246,11 @@ class Gradebook:
         with self._read() as connection:
             text = connection.scalar(select(tables.about.c.value).where(tables.about.c.key == key))
             return None if text is None else json.loads(text)
+
+    def revision(self, *aside: str) -> str:
+        """A name for all that the gradebook says, without what it remembers under the keys in `aside`."""
+        with self._read() as connection:
+            return revision(connection, aside)
 
     def remember_catalogue(self, exercises: Sequence[ExerciseTitle]) -> None:
         """Keep the titles of exercises and checks, so that pages can be made where there are no graders."""

@@ -1,17 +1,24 @@
-"""What everybody else reads is made from the gradebook: tables and pages."""
+"""What everybody else reads is made from the gradebook: flags, tables and pages."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.classroom.exports.write import write_all
+from lockstep.classroom.fingerprint import PACKAGE
 from lockstep.classroom.gradebook import Gradebook
 from lockstep.classroom.pages.write import write_pages
 from lockstep.classroom.record import Record
 from lockstep.classroom.slug import slugs
 from lockstep.text import safe_line
+
+KEY = "published"
+"""Under this the gradebook keeps what was published last: a class of which nothing changed takes no time."""
+
+PLACES = ("index.html", "exports", "students")
 
 
 @dataclass(frozen=True)
@@ -20,17 +27,19 @@ class Published:
 
     records: tuple[Record, ...]
     notes: tuple[str, ...]
-    failures: tuple[str, ...]
+    failures: tuple[str, ...] = ()
 
 
-def publish(book: Gradebook, out: Path, flag: Callable[[], None] | None = None) -> Published:
-    """Write exports and pages; `flag` writes the flags into the gradebook before.
+def publish(book: Gradebook, out: Path, handed: Sequence[Path], flag: Callable[[], None]) -> Published:
+    """Let `flag` write flags into the gradebook, then write exports and pages below `out`.
 
-    What fails is told and keeps nothing else from being made: the grades are safe.
+    Flags rest on what was `handed` out as well. What fails is told and keeps nothing else from being made: the grades
+    are safe. What is there already and would not change is left as it is.
     """
-    failures: list[str] = []
-    if flag is not None and (failure := _failure("flags", flag)):
-        failures.append(failure)
+    before = book.recall(KEY)
+    if before is not None and before["state"] == _state(book, out, handed):
+        return Published(book.records(), tuple(before["notes"]))
+    failures = [_failure("flags", flag)]
     records = book.records()
     names = slugs(records)
     known, unmatched = book.catalogue(), book.unmatched()
@@ -42,10 +51,10 @@ def publish(book: Gradebook, out: Path, flag: Callable[[], None] | None = None) 
     def pages() -> None:
         write_pages(records, known, unmatched, names, out, out.absolute().name)
 
-    for what, make in (("tables", tables), ("pages", pages)):
-        if failure := _failure(what, make):
-            failures.append(failure)
-    return Published(records, tuple(notes), tuple(failures))
+    failures += [_failure("tables", tables), _failure("pages", pages)]
+    if not any(failures):
+        book.remember(KEY, {"state": _state(book, out, handed), "notes": notes})
+    return Published(records, tuple(notes), tuple(failure for failure in failures if failure))
 
 
 def _failure(what: str, make: Callable[[], None]) -> str:
@@ -57,3 +66,21 @@ def _failure(what: str, make: Callable[[], None]) -> str:
     except Exception as error:
         return f"lockstep itself failed to make the {what}: {type(error).__name__}: {safe_line(str(error))}"
     return ""
+
+
+def _state(book: Gradebook, out: Path, handed: Sequence[Path]) -> str:
+    """Equal as long as the same would be written where it lies already."""
+    total = hashlib.sha256(book.revision(KEY).encode())
+    for root in (PACKAGE, *handed, *(out / name for name in PLACES)):
+        for path in sorted(_files(root)):
+            about = path.stat()
+            total.update(f"{path}\n{about.st_size} {about.st_mtime_ns}\n".encode("utf-8", "surrogatepass"))
+    return total.hexdigest()
+
+
+def _files(place: Path) -> Iterator[Path]:
+    if place.is_file():
+        yield place
+    for path in place.rglob("*"):
+        if path.is_file() and path.parent.name != "__pycache__":
+            yield path

@@ -1,0 +1,86 @@
+"""`lockstep grade` as a person meets it: what it says, and its exit status."""
+
+from __future__ import annotations
+
+import sys
+
+from rich.console import Console
+from rich.progress import track
+from rich.text import Text
+
+from lockstep import terminal
+from lockstep.classroom import flags
+from lockstep.classroom.classfolder import IntakeError
+from lockstep.classroom.grade import Graded, Order, grade_class
+from lockstep.classroom.gradebook import Gradebook, GradebookError, open_gradebook
+from lockstep.classroom.latepolicy import PolicyError
+from lockstep.classroom.progress import ClassProgress
+from lockstep.classroom.publish import publish
+from lockstep.classroom.roster import RosterError
+from lockstep.classroom.sheet import SheetError
+from lockstep.classroom.summary import summary, ungraded
+from lockstep.grading import CouldNotGrade
+from lockstep.text import safe_line
+
+ALL_GRADED, SOME_NOT, REFUSED = 0, 1, 2
+STOPPED = 130
+"""What a shell reports for a program that Ctrl-C ended."""
+
+
+def run_grade(order: Order, *, gradebook: str | None, trusted: bool) -> int:
+    """Grade a class and write tables and pages; returns the exit status.
+
+    `gradebook` is a path or URL, None for the one in the folder of results; `trusted` allows no sandbox.
+    """
+    err = terminal.console_for(sys.stderr)
+    try:
+        if order.setup.sandbox == "none" and not trusted:
+            raise CouldNotGrade(
+                "--sandbox none runs everybody's code unprotected, with your rights, on this machine; "
+                "say --i-trust-this-code as well if that is what you want"
+            )
+        order.out.mkdir(parents=True, exist_ok=True)
+        with open_gradebook(gradebook or order.out / "gradebook.db") as book:
+            err.print(terminal.notes(book.notes))
+            with ClassProgress(err) as progress:
+                graded = grade_class(order, book, progress)
+            if graded.stopped:
+                so_far = f"{progress.through} of {len(graded.plan.work)} hand-ins are through; "
+                return _stopped(err, so_far)
+            return _published(order, book, graded, err)
+    except (CouldNotGrade, GradebookError, IntakeError, PolicyError, RosterError, SheetError) as refusal:
+        return _refused(err, str(refusal))
+    except OSError as error:
+        return _refused(err, f"{error.filename}: {error.strerror}")
+    except KeyboardInterrupt:
+        return _stopped(err)
+
+
+def _published(order: Order, book: Gradebook, graded: Graded, err: Console) -> int:
+    """Write what others read, say what it came to; the exit status."""
+    watched = track(graded.intake.handins, "comparing", console=err, transient=True)
+    handed = flags.handed_out(order.graders)
+    published = publish(book, order.out, handed, lambda: flags.refresh(book, watched, handed))
+    out = terminal.console_for(sys.stdout)
+    out.print(summary(graded, published.records, book.catalogue(), order.out))
+    out.print(terminal.notes(published.notes))
+    for failure in published.failures:
+        _refused(err, failure)
+    if published.failures:
+        return REFUSED
+    left = ungraded(published.records, book.catalogue())
+    return SOME_NOT if left or graded.intake.unmatched else ALL_GRADED
+
+
+def _stopped(err: Console, so_far: str = "") -> int:
+    _say(err, f"stopped. {so_far}what was graded is kept, and the same command goes on from there")
+    return STOPPED
+
+
+def _refused(err: Console, sentence: str) -> int:
+    _say(err, sentence)
+    return REFUSED
+
+
+def _say(err: Console, sentence: str) -> None:
+    err.print(Text(f"lockstep: {safe_line(sentence, 1000)}"), soft_wrap=True)
