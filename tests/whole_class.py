@@ -114,6 +114,8 @@ def wrong(class_: Classroom, results: Path, exercises: Sequence[str]) -> list[st
     for student in wanted:
         if not any(part in label for label in nobodys for part in (student.id, student.id[1:], student.name)):
             found.append(f"the work of {student.id}, who is on no roster, is not listed: {nobodys}")
+    if (results / ".work").exists():
+        found.append(f"left in .work: {sorted(path.name for path in (results / '.work').iterdir())}")
     if class_.submissions.is_dir() and not set(nobodys) >= set(lms.STRAYS):
         found.append(f"only {nobodys} belong to nobody")
     return [*found, *_absences(records, nobodys, results)]
