@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from fixtures.reports import KINDS, honest
+from lockstep.classroom.gradebook import open_gradebook
 from lockstep.classroom.handin import HandIn, Unmatched
 from lockstep.classroom.latepolicy import LatePolicy
 from lockstep.classroom.pages.keeping import keep_plots, refresh_plots
@@ -23,6 +24,7 @@ from lockstep.classroom.pages.plots import kept_plots
 from lockstep.classroom.pages.render import Pages
 from lockstep.classroom.pages.text import folded, prose
 from lockstep.classroom.pages.write import write_pages
+from lockstep.classroom.publish import publish
 from lockstep.classroom.record import Override, Record
 from lockstep.classroom.slug import slugs
 from lockstep.verdict import Verdict
@@ -434,3 +436,21 @@ def test_plots_are_read_once_for_each_hand_in_that_was_graded(tmp_path: Path) ->
     work.rmdir()
     assert refreshed(replace(again, attempt=replace(ADA.attempt, digest="a third"))) == []
     assert not (out / "students" / names["k1"]).exists()
+
+
+def test_a_class_is_published_with_its_plots(tmp_path: Path) -> None:
+    out, work = tmp_path / "out", tmp_path / "work"
+    work.mkdir()
+    (work / "amp.json").write_text(json.dumps(honest("amp", np.random.default_rng(7), machine="t4")))
+    handin = HandIn(ADA.student, work, "work")
+    with open_gradebook(tmp_path / "gradebook.db") as book:
+        book.enroll([ADA.student])
+        attempt = book.begin(book.receive(handin, "d1"), {"ddp_train": "f"}, seed=SEED)
+        for position, check in enumerate(ADA.exercises[0].checks):
+            book.write_check(attempt.id, "ddp_train", position, check)
+        book.end(attempt.id)
+        assert publish(book, out, [handin], (), lambda: None).failures == ()
+    page = (out / "students" / "a1" / "index.html").read_text()
+    assert "Your measurements" in page
+    assert str(SEED) not in page
+    assert (out / "index.html").is_file()

@@ -10,6 +10,8 @@ from pathlib import Path
 from lockstep.classroom.exports.write import write_all
 from lockstep.classroom.fingerprint import PACKAGE
 from lockstep.classroom.gradebook import Gradebook
+from lockstep.classroom.handin import HandIn
+from lockstep.classroom.pages.keeping import refresh_plots
 from lockstep.classroom.pages.write import write_pages
 from lockstep.classroom.record import Record
 from lockstep.classroom.slug import slugs
@@ -30,11 +32,13 @@ class Published:
     failures: tuple[str, ...] = ()
 
 
-def publish(book: Gradebook, out: Path, handed: Sequence[Path], flag: Callable[[], None]) -> Published:
+def publish(
+    book: Gradebook, out: Path, handins: Sequence[HandIn], handed: Sequence[Path], flag: Callable[[], None]
+) -> Published:
     """Let `flag` write flags into the gradebook, then write exports and pages below `out`.
 
-    Flags rest on what was `handed` out as well. What fails is told and keeps nothing else from being made: the grades
-    are safe. What is there already and would not change is left as it is.
+    Pages draw the reports of `handins`; flags rest on what was `handed` out as well. What fails is told and keeps
+    nothing else from being made: the grades are safe. What is there already and would not change is left as it is.
     """
     before = book.recall(KEY)
     if before is not None and before["state"] == _state(book, out, handed):
@@ -49,6 +53,7 @@ def publish(book: Gradebook, out: Path, handed: Sequence[Path], flag: Callable[[
         notes.extend(write_all(records, known, unmatched, out / "exports", slugs=names).notes)
 
     def pages() -> None:
+        refresh_plots(handins, records, names, out)
         write_pages(records, known, unmatched, names, out, out.absolute().name)
 
     failures += [_failure("tables", tables), _failure("pages", pages)]

@@ -60,7 +60,9 @@ def _published(order: Order, book: Gradebook, graded: Graded, err: Console) -> i
     """Write what others read, say what it came to; the exit status."""
     watched = track(graded.intake.handins, "comparing", console=err, transient=True)
     handed = flags.handed_out(order.graders)
-    published = publish(book, order.out, handed, lambda: flags.refresh(book, watched, handed))
+    published = publish(
+        book, order.out, graded.intake.handins, handed, lambda: flags.refresh(book, watched, handed)
+    )
     out = terminal.console_for(sys.stdout)
     out.print(summary(graded, published.records, book.catalogue(), order.out))
     out.print(terminal.notes(published.notes))
