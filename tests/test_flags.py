@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from fixtures.reports import KINDS, Noise, honest
+from fixtures.reports.malformed import MALFORMED, Malformed
 from fixtures.reports.rework import settle
 from lockstep.classroom import flags, readings
 from lockstep.classroom.gradebook import Gradebook, open_gradebook
@@ -353,6 +354,27 @@ ODD: dict[str, Any] = {
     "tiny": {"report": "amp", "runs": [{"wall_s": "1e-99"}] * 4},
     "a team of lists": {"report": "amp", "runs": [{"wall_s": "1.23456"}] * 4, "student": {"team": [[], 1]}},
 }  # fmt: skip
+
+
+NO_FILES = (
+    "a gigabyte of nothing",
+    "a folder",
+    "nothing",
+    "a pipe that nobody writes to",
+    "a link to nowhere",
+)
+
+
+@pytest.mark.parametrize(
+    "case", [case for case in MALFORMED if case.name not in NO_FILES], ids=lambda case: case.name
+)
+def test_malformed_files_stop_nothing(case: Malformed, school: Class, tmp_path: Path) -> None:
+    case.write(tmp_path / "report.json")
+    content = (tmp_path / "report.json").read_bytes()
+    school.add("ann", {"a.json": content, "a.py": "x = 1"})
+    school.add("ben", {"b.json": content, "b.py": "y = 2"})
+    for own in school.found().values():
+        assert own.keys() <= {"shared readings"}
 
 
 @pytest.mark.parametrize("content", ODD.values(), ids=ODD)

@@ -11,8 +11,8 @@ from lockstep.source import direction_marks
 from lockstep.submission import Submission
 from lockstep.text import safe_line
 
-MADE = frozenset({".png", ".svg", ".pdf", ".wandb"})
-"""Suffixes of what programs draw or log; JPEG is what data sets are made of."""
+MADE = frozenset({".png", ".svg", ".wandb"})
+"""Suffixes of what programs draw or log; JPEG is what data sets are made of, and PDF what courses hand out."""
 CROWDED = 20
 """From so many of them in one folder they are a data set."""
 
