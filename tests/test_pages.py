@@ -202,6 +202,13 @@ def test_a_passed_check_keeps_its_advice_and_a_fault_is_the_graders() -> None:
     assert "Look at these first" not in text
 
 
+def test_checks_that_only_wait_say_so_in_one_line() -> None:
+    page = student_page(ZOE)
+    assert page.count("What to try") == 0
+    assert page.count("<code>joins_group</code> did not pass.") == 2
+    assert "Autumn" not in page
+
+
 def test_a_long_log_is_folded_and_whole() -> None:
     lines = [f"line {number} of `a log`" for number in range(1, 41)]
     parts = folded("\n".join(lines))
@@ -357,7 +364,7 @@ def test_pages_are_written_once_and_again_only_where_something_changed(tmp_path:
     assert write((replace(ADA, overrides=(comment,), flags=()), *CLASS[1:])) == 2
     assert "See me." in (tmp_path / "students" / names["a1"] / "index.html").read_text()
     assert write(tuple(replace(record, policy=LatePolicy(1.0)) for record in CLASS)) == len(CLASS) + 1
-    assert write(title="Autumn") == len(CLASS) + 1
+    assert write(tuple(replace(record, policy=LatePolicy(1.0)) for record in CLASS), "Autumn") == 1
     assert {path.name for path in tmp_path.rglob("*") if path.is_file()} == {"index.html"}
 
 

@@ -47,10 +47,13 @@ function pointsCell(value, whole) {
   return cell;
 }
 
+// Where there is no roster at all, nobody is missing on it.
+const roster = students.some(({ enrolled }) => enrolled);
+
 function studentRow(student) {
   const name = element('th', { scope: 'row' }, link(student));
   if (student.id !== student.name) name.append(small(student.id));
-  if (!student.enrolled) name.append(small('not on the roster'));
+  if (roster && !student.enrolled) name.append(small('not on the roster'));
   const late = element('td', { className: 'number' });
   if (student.late) {
     late.append(`${student.late} d`);

@@ -102,9 +102,8 @@ def _axis(values: Sequence[float], logarithmic: bool) -> tuple[float, float, lis
         return low, max(high, low + 1), [10.0**power for power in range(low, high + 1, every)]
     most = max(values) * 1.05
     step = 10.0 ** math.floor(math.log10(most))
-    step = next(
-        step * share for share in (0.1, 0.2, 0.25, 0.5, 1.0) if most / (step * share) <= 5 or share == 1.0
-    )
+    shares = (0.1, 0.2, 0.25, 0.5, 1.0, 2.0)
+    step = next(step * share for share in shares if most / (step * share) <= 5 or share == shares[-1])
     return 0.0, most, [step * count for count in range(int(most / step) + 1)]
 
 

@@ -32,7 +32,7 @@ SCRIPTS = ("paging.js", "heatmap.js", "class.js")
 
 
 class Pages:
-    """The pages of one class. `title` is a word for it and may be empty."""
+    """The pages of one class. `title` is a word for it that only its own page shows, and may be empty."""
 
     def __init__(self, catalogue: Sequence[ExerciseTitle], title: str = "") -> None:
         self._catalogue = catalogue

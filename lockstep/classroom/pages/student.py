@@ -57,6 +57,11 @@ class CheckView:
         """Whether the student's own work did not pass it."""
         return lost(self.symbol.code)
 
+    @property
+    def waits(self) -> bool:
+        """Whether it only waits for another check: ten of them with one reason are told in few words."""
+        return self.symbol is BY_VERDICT[Verdict.NOT_CHECKED] and not (self.message.more or self.hint.more)
+
 
 @dataclass(frozen=True)
 class AnswerView:

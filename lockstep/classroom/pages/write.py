@@ -31,7 +31,7 @@ def write_pages(
     `slugs` are the folders of students by id. Pages that would not change are not touched. Raises OSError.
     """
     pages = Pages(catalogue, title)
-    common = _digest(*sources(), repr((title, catalogue)).encode("utf-8", "surrogatepass"))
+    common = _digest(*sources(), repr(catalogue).encode("utf-8", "surrogatepass"))
     written = 0
     for record in records:
         folder = out / "students" / slugs[record.student.id]
