@@ -32,7 +32,7 @@ bench: setup ## measure, and write docs/benchmarks.md
 soak: setup ## the same submission graded 50 times: 50 equal verdicts
 	@$(PYTHON) -m pytest tests -m slow
 
-slurm: setup ## launch files put to a real sbatch (installs Debian's slurm)
+slurm: setup ## launch files and a class put to a real Slurm (installs Debian's)
 	@scripts/slurm.sh
 	@$(PYTHON) -m pytest tests -m slurm
 

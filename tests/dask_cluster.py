@@ -14,13 +14,17 @@ from pathlib import Path
 class DaskCluster:
     """A scheduler and workers, children of this process. Use `dask_cluster`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *options: str) -> None:
         self._folder = folder
         self._workers: list[subprocess.Popen[str]] = []
-        # It says where it listens, so there is nothing to wait for but that line.
-        self._scheduler = self._start("dask_scheduler", "--host", "127.0.0.1", "--port", "0")
+        # A scheduler only carries messages: it has to do without lockstep.
+        without = {"PYTHONPATH": str(unusable_lockstep(folder / "without"))}
+        self._scheduler = self._start(
+            "dask_scheduler", "--host", "127.0.0.1", "--port", "0", *options, environment=without
+        )
         assert self._scheduler.stderr is not None
-        found = (re.search(r"Scheduler at:\s*(tcp://\S+)", line) for line in self._scheduler.stderr)
+        # It says where it listens, so there is nothing to wait for but that line.
+        found = (re.search(r"Scheduler at:\s*(\w+://\S+)", line) for line in self._scheduler.stderr)
         self.address = next(match[1] for match in found if match)
 
     def add_worker(self, *, slots: int = 1, environment: Mapping[str, str] | None = None) -> int:
@@ -71,13 +75,18 @@ class DaskCluster:
             )
 
 
+def unusable_lockstep(folder: Path) -> Path:
+    """A folder for Python's path, below which there is a lockstep that cannot be imported."""
+    (folder / "lockstep").mkdir(parents=True)
+    (folder / "lockstep" / "__init__.py").write_text("raise ImportError('no torch here')\n")
+    return folder
+
+
 @contextmanager
-def dask_cluster(folder: Path, workers: int = 0) -> Iterator[DaskCluster]:
-    """A cluster that ends with the block."""
-    cluster = DaskCluster(folder)
+def dask_cluster(folder: Path, *options: str) -> Iterator[DaskCluster]:
+    """A scheduler with these options, to which workers can be added; all of it ends with the block."""
+    cluster = DaskCluster(folder, *options)
     try:
-        for _ in range(workers):
-            cluster.add_worker()
         yield cluster
     finally:
         cluster.close()

@@ -16,9 +16,10 @@ import pytest
 from distributed import Client
 
 from lockstep.classroom.cluster import DaskPool, open_pool
+from lockstep.classroom.jobqueue import make_keys
 from lockstep.classroom.task import Began, CheckEnded, Ended, Event, Lost, Setup, Task
 from lockstep.grading import CouldNotGrade
-from tests.dask_cluster import DaskCluster, dask_cluster
+from tests.dask_cluster import DaskCluster, dask_cluster, unusable_lockstep
 from tests.graded_on_a_cluster import CHECKS, Watching, graded, hand_in, make_graders, order
 from tests.sandboxed import ROOT
 
@@ -86,9 +87,7 @@ def test_nodes_that_would_grade_otherwise_get_no_work(
     with (others / "verdict.py").open("a") as file:
         file.write("# Somebody has been here.\n")
     dask.add_worker(environment={"PYTHONPATH": str(others.parent)})
-    (tmp_path / "none" / "lockstep").mkdir(parents=True)
-    (tmp_path / "none" / "lockstep" / "__init__.py").write_text("raise ImportError('no torch here')\n")
-    dask.add_worker(environment={"PYTHONPATH": str(tmp_path / "none")})
+    dask.add_worker(environment={"PYTHONPATH": str(unusable_lockstep(tmp_path / "none"))})
     reasons = (
         "bubblewrap (bwrap) is not installed",
         "its lockstep, graders, reference or fixtures are other files than those here",
@@ -150,6 +149,23 @@ def test_stopped_it_ends_with_the_present_checks(dask: DaskCluster, tmp_path: Pa
         pool.run(iter([a_task(graders), replace(a_task(graders), attempt=2)]), hear)
     assert heard[0] == Began(1, platform.node(), 2)
     assert {event.attempt for event in heard} == {1}
+
+
+def test_a_scheduler_that_speaks_tls(tmp_path: Path) -> None:
+    (tmp_path / "dask").mkdir()
+    make_keys(tmp_path)
+    files = {"tls-ca-file": "ca_file", "tls-cert": "cert", "tls-key": "key"}
+    options = [f"--{option}={tmp_path / name}.pem" for option, name in files.items()]
+    config = tmp_path / "cluster.toml"
+    config.write_text(
+        "".join(f"{option.replace('-', '_')} = '{tmp_path / name}.pem'\n" for option, name in files.items())
+    )
+    with dask_cluster(tmp_path / "dask", "--protocol", "tls", *options) as dask:
+        assert dask.address.startswith("tls://")
+        with open_pool(dask.address, config, Setup(), 100.0, tmp_path, print) as pool:
+            pool.run([], print)
+        with pytest.raises(CouldNotGrade, match="no Dask scheduler answers at tls://"):
+            open_pool(dask.address, None, Setup(), 100.0, tmp_path, print)
 
 
 def a_task(graders: Path) -> Task:

@@ -171,7 +171,7 @@ class DaskPool:
         self._nodes: dict[tuple[str, str], _Node] = {}
         self._running: dict[int, tuple[Task, _Node]] = {}
         self._assignments = 0
-        self._refused: dict[str, str] = {}
+        self._refused: list[str] = []
         self._stopping = False
         self._here = node.look_around(setup)
         self._next_look = 0.0
@@ -184,8 +184,8 @@ class DaskPool:
 
     @property
     def remarks(self) -> tuple[str, ...]:
-        """A sentence for each worker that gets no work, and why."""
-        return tuple(f"{node} graded nothing: {reason}" for node, reason in sorted(self._refused.items()))
+        """See Pool."""
+        return tuple(sorted(self._refused))
 
     def __enter__(self) -> DaskPool:
         return self
@@ -327,15 +327,17 @@ class DaskPool:
         if not isinstance(looked.answer, Exception):
             node.shown = f"{safe_line(looked.answer.host)} ({node.address})"
         reason = _unfit(looked.answer, self._here)
-        node.fit = reason is None
-        if reason is not None:
+        if reason is None:
+            node.fit = True
+        else:
             self._refuse(node, reason, lambda event: None)
 
     def _refuse(self, node: _Node, reason: str, hear: Callable[[Event], None]) -> None:
-        """Give a worker no more work."""
+        """Give a worker no work, or no more."""
+        sentence = f"{node.shown} gets no {'more ' if node.fit else ''}work: {reason}"
         node.fit = False
-        self._refused[node.shown] = reason
-        self._say(f"{node.shown} gets no work: {reason}")
+        self._refused.append(sentence)
+        self._say(sentence)
         self._lose(node, reason, hear)
 
     def _lose(self, node: _Node, reason: str, hear: Callable[[Event], None]) -> None:

@@ -128,7 +128,7 @@ class JobQueue:
                 self.logs.mkdir(parents=True, exist_ok=True)
                 self._private = Path(tempfile.mkdtemp(prefix="private-", dir=self.logs))
                 stack.callback(shutil.rmtree, self._private, ignore_errors=True)
-                self._cluster: JobQueueCluster = self._start(_certified(self._private))
+                self._cluster: JobQueueCluster = self._start(make_keys(self._private))
                 stack.callback(self._cluster.close)
             except (OSError, ValueError, RuntimeError) as error:
                 said = safe_line(str(error))
@@ -256,8 +256,8 @@ class JobQueue:
         return self._private / f"{name}.ended"
 
 
-def _certified(folder: Path) -> Security:
-    """Keys for one grading, in files that only their owner can read: the jobs are given their paths."""
+def make_keys(folder: Path) -> Security:
+    """Make keys for one grading, and put them into files of this folder: the jobs are given their paths."""
     from distributed.security import Security
 
     made = Security.temporary().get_tls_config_for_role("worker")

@@ -50,6 +50,10 @@ class Pool(Protocol):
     def stop(self) -> None:
         """Let `run` return soon, as a signal handler may: checks under way are ended, others are not begun."""
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """Sentences about machines that graded nothing, and why."""
+
 
 class LocalPool:
     """Worker processes on this machine, started when there is work for them."""
@@ -78,6 +82,11 @@ class LocalPool:
     def stop(self) -> None:
         """See Pool."""
         self._stopping = True
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """See Pool."""
+        return ()
 
     def abandon(self) -> None:
         """Let `run` return at once, as another thread may: checks under way are not waited for."""
