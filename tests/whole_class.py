@@ -85,7 +85,7 @@ def _memory(running: subprocess.Popen[bytes], deadline: float) -> Iterator[float
             running.wait(1)
             return
         except subprocess.TimeoutExpired:
-            with contextlib.suppress(OSError, ValueError):  # it has just ended
+            with contextlib.suppress(OSError, LookupError):  # it has just ended
                 pages = Path(f"/proc/{children.read_text().split()[0]}/statm").read_text().split()[1]
                 yield int(pages) * os.sysconf("SC_PAGE_SIZE") / 2**20
     raise AssertionError("it takes too long")
