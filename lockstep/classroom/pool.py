@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Protocol
 
 from lockstep.classroom.scratch import Scratch
-from lockstep.classroom.task import STOP, Ended, Event, Lost, Task
+from lockstep.classroom.task import STOP, Began, Ended, Event, Lost, Task
 from lockstep.grading import CouldNotGrade
+from lockstep.sandbox.limits import remove_forgotten_groups
 from lockstep.text import safe_line
 
 WORKER_TASKS = 100
@@ -78,6 +79,8 @@ class LocalPool:
             worker.wait_gone()
             worker.forget()
         self._leaving = []
+        # Of workers that were killed; those that end by themselves remove their own.
+        remove_forgotten_groups()
 
     def stop(self) -> None:
         """See Pool."""
@@ -141,7 +144,10 @@ class LocalPool:
             yield from self._gone(worker, worker.task)
             return
         worker.heard = True
-        if isinstance(event, Ended):
+        if isinstance(event, Began):
+            # What it took to start a process is not the hand-in's.
+            worker.give(self._timeout)
+        elif isinstance(event, Ended):
             worker.task = None
         yield event
 
@@ -202,15 +208,19 @@ class _Worker:
         """Begin a task; False when the process is gone."""
         self.task = task
         self.tasks += 1
-        self._deadline = time.monotonic() + timeout
+        self.give(timeout)
         try:
             self.connection.send(task)
         except OSError:
             return False
         return True
 
+    def give(self, seconds: float) -> None:
+        """Let it have so much time from now on."""
+        self._deadline = time.monotonic() + seconds
+
     def is_late(self) -> bool:
-        """Whether it has been at its task for longer than it may."""
+        """Whether it has taken longer than it may."""
         return time.monotonic() > self._deadline
 
     def stop(self) -> None:
@@ -223,7 +233,7 @@ class _Worker:
     def end(self) -> None:
         """Let go of it: it leaves its check, puts its sandbox away and ends, or is killed."""
         self.connection.close()
-        self._deadline = time.monotonic() + END_SECONDS
+        self.give(END_SECONDS)
 
     def is_gone(self) -> bool:
         """Whether it has ended since it was let go of."""

@@ -82,7 +82,7 @@ class Grader:
         try:
             grade(_options(task, graders), listener, box)
         except CouldNotGrade as refusal:
-            hear(Ended(task.attempt, str(refusal)))
+            hear(Ended(task.attempt, listener.problem or str(refusal)))
         else:
             hear(Ended(task.attempt))
         finally:
@@ -145,11 +145,13 @@ class _Listener(Silent):
         done = {(name, result.id) for name, result in task.done}
         self.nothing_left = bool(self._positions) and done.issuperset(self._positions)
         self.seen: set[Verdict] = set()
+        self.problem = ""
 
     def started(self, total_checks: int, submission: Submission) -> None:
         """Say who grades. Raises CouldNotGrade when these are not the files that the grade would be written for."""
         if self._task.digest and submission.digest != self._task.digest:
-            raise CouldNotGrade("the files changed after they were taken in; grade again")
+            self.problem = "The files changed after they were taken in. Grade again."
+            raise CouldNotGrade(self.problem)
         self._hear(Began(self._task.attempt, platform.node(), total_checks))
 
     def check_done(self, exercise: str, result: CheckResult) -> None:

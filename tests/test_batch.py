@@ -1,0 +1,370 @@
+"""`lockstep grade`: what is graded, what is left as it is, and what is not let stop it."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tracemalloc
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from fixtures.pretending import Pretending, Unwatched
+from lockstep.classroom import plan, publish
+from lockstep.classroom.batch import TIMES, Batch, Way
+from lockstep.classroom.fingerprint import fingerprints
+from lockstep.classroom.gradebook import open_gradebook
+from lockstep.classroom.handin import HandIn
+from lockstep.classroom.people import Student
+from lockstep.classroom.plan import Wanted, make_plan
+from lockstep.classroom.pool import LocalPool
+from lockstep.classroom.record import Override
+from lockstep.classroom.scratch import Scratch
+from lockstep.classroom.task import Ended, Event, Lost, Setup, Task
+from lockstep.exercise import find_exercises
+from lockstep.submission import Submission
+from tests.batches import LAB, STEPS, attempts, grade, hand_in, verdicts
+
+
+@pytest.fixture
+def submissions(tmp_path: Path) -> Path:
+    return tmp_path / "submissions"
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "results"
+
+
+@pytest.fixture
+def graders(tmp_path: Path) -> Path:
+    """A copy of the lab that a test may change. No two judges of one process share a name."""
+    folder = tmp_path / "graders"
+    shutil.copytree(LAB, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def drawn(out: Path) -> dict[tuple[object, object], object]:
+    """By student and check what the judge drew: it is another number whenever a check is made with another seed."""
+    return {(row[0], row[3]): re.findall(r"drawn \d+", str(row[7])) for row in verdicts(out)}
+
+
+def test_a_class_is_graded_and_what_has_not_changed_is_not_graded_again(
+    submissions: Path, out: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hand_in(submissions, {"ada": "", "bob": "two four", "eve": "one"})
+    assert grade(submissions, out) == 0
+    assert "3 hand-ins: 3 graded now, 0 unchanged" in " ".join(capfd.readouterr().out.split())
+    first = verdicts(out)
+    assert {(row[0], row[3]): row[4] for row in first if row[4] != "passed"} == {
+        ("bob", "two"): "failed", ("bob", "four"): "failed", ("eve", "one"): "failed", ("eve", "two"): "not checked",
+    }  # fmt: skip
+    assert {row[5] for row in first} == {1.0, 0.25, 0.0}
+
+    hand_in(submissions, {"eve": ""})
+    assert grade(submissions, out) == 0
+    assert "3 hand-ins: 1 graded now, 2 unchanged" in " ".join(capfd.readouterr().out.split())
+    assert [row for row in verdicts(out) if row[0] != "eve"] == [row for row in first if row[0] != "eve"]
+    assert [row[4] for row in verdicts(out) if row[0] == "eve"] == ["passed"] * 6
+
+
+def test_what_is_forced_is_graded_again(submissions: Path, out: Path) -> None:
+    hand_in(submissions, {"ada": "", "bob": "two"})
+    grade(submissions, out)
+    before = drawn(out)
+    grade(submissions, out, "--regrade")
+    after = drawn(out)
+    assert before.keys() == after.keys()
+    assert not [key for key in before if before[key] == after[key]]
+
+
+def test_one_check_alone_is_made_again_and_the_others_stay(
+    submissions: Path, out: Path, graders: Path
+) -> None:
+    hand_in(submissions, {"ada": "", "bob": "three"})
+    judge = graders / "steps" / "test_steps.py"
+    judge.rename(judge.with_name("test_steps_to_change.py"))
+    judge = judge.with_name("test_steps_to_change.py")
+    grade(submissions, out, graders=graders)
+    before = verdicts(out)
+
+    right = judge.read_text()
+    judge.write_text(right.replace("check.id not in words", "True").replace("drawn {", "mended {"))
+    assert grade(submissions, out, "--only-check", "steps/three", graders=graders) == 0
+    after = {(row[0], row[3]): row for row in verdicts(out)}
+    # Four waited for three, so it is looked at now; with the same data as before.
+    assert after["bob", "three"][4] == after["bob", "four"][4] == "passed"
+    made = {key for key, row in after.items() if "mended" in str(row[7])}
+    assert made == {("ada", "three"), ("bob", "three"), ("bob", "four")}
+    assert [row[:4] for row in verdicts(out)] == [row[:4] for row in before]
+    assert {row[9] for row in after.values()} == {row[9] for row in before}
+
+    # Whoever makes one check alone says that the others are as good as they were.
+    states = attempts(out)
+    assert grade(submissions, out, graders=graders) == 0
+    assert attempts(out) == states
+
+
+def test_a_check_that_nobody_knows_is_refused(
+    submissions: Path, out: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hand_in(submissions, {"ada": ""})
+    assert grade(submissions, out, "--only-check", "steps/seven") == 2
+    assert "there is no check 'steps/seven'" in capfd.readouterr().err
+    assert grade(submissions, out, "--exercise", "stairs") == 2
+    assert "there is no exercise 'stairs'; there are steps" in capfd.readouterr().err
+
+
+def test_a_fingerprint_changes_with_what_a_verdict_depends_on(tmp_path: Path) -> None:
+    graders = tmp_path / "course" / "graders"
+    shutil.copytree(LAB, graders, ignore=shutil.ignore_patterns("__pycache__"))
+
+    def current(setup: Setup) -> str:
+        return fingerprints(find_exercises(graders), setup)["steps"]
+
+    seen = [current(Setup())]
+    assert current(Setup()) == seen[0]
+    for changed in ("graders/steps/test_steps.py", "reference/steps.md", "fixtures/shared.py"):
+        path = tmp_path / "course" / changed
+        path.parent.mkdir(exist_ok=True)
+        with path.open("a") as file:
+            file.write("# changed\n")
+        seen.append(current(Setup()))
+    seen += [current(Setup(device="cuda")), current(Setup(sandbox="none")), current(Setup(world_sizes=(2,)))]
+    assert len(set(seen)) == len(seen)
+    (tmp_path / "course" / "graders" / "steps" / "__pycache__").mkdir()
+    (tmp_path / "course" / "graders" / "steps" / "__pycache__" / "x.pyc").write_bytes(b"x")
+    assert current(Setup()) == seen[3]
+
+
+def test_a_worker_that_dies_costs_only_its_hand_in(
+    submissions: Path, out: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hand_in(submissions, {"ada": "", "bob": "four:dies", "eve": "two"})
+    assert grade(submissions, out, "--jobs", "2") == 1
+    said = capfd.readouterr()
+    assert (
+        said.err.count("bob is taken up again, because the process that graded was ended by SIGKILL") == TIMES
+    )
+    problem = f"It was taken up {TIMES} times, and each time the process that graded was ended by SIGKILL."
+    ((state, told),) = attempts(out)["bob"]
+    assert (state, told.startswith(problem)) == ("done", True)
+    # Its checks stay for the next time, and nobody loses points for what lockstep could not finish.
+    assert [row[3] for row in verdicts(out) if row[0] == "bob"] == ["one", "two", "three"]
+    with open_gradebook(out) as book:
+        assert [len(record.exercises) for record in book.records()] == [1, 0, 1]
+    assert "bob: It was taken up" in " ".join(said.out.split())
+
+    before = verdicts(out)
+    assert grade(submissions, out) == 1
+    assert len(attempts(out)["bob"]) == 1
+    assert verdicts(out) == before
+
+
+def test_a_hand_in_that_takes_too_long_is_given_up_and_keeps_its_checks(
+    submissions: Path, out: Path, tmp_path: Path
+) -> None:
+    hand_in(submissions, {"ada": "", "bob": "three:waits"})
+    assert grade(submissions, out, "--timeout", "4") == 1
+    ((_, problem),) = attempts(out)["bob"]
+    assert problem.startswith("It took longer than the 4 seconds that one hand-in may take.")
+    assert [row[3] for row in verdicts(out) if row[0] == "bob"] == ["one", "two"]
+    assert [row[4] for row in verdicts(out) if row[0] == "ada"] == ["passed"] * len(STEPS)
+
+
+def test_a_worker_that_cannot_start_stops_everything(
+    submissions: Path,
+    out: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "broken" / "lockstep").mkdir(parents=True)
+    (tmp_path / "broken" / "lockstep" / "__init__.py").write_text(
+        "raise RuntimeError('half an installation')\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "broken"))
+    hand_in(submissions, {"ada": "", "bob": "", "eve": ""})
+    assert grade(submissions, out) == 2
+    said = capfd.readouterr().err
+    assert "lockstep: a process that grades could not start: " in said
+    assert "half an installation" in said
+    monkeypatch.delenv("PYTHONPATH")
+    assert grade(submissions, out) == 0
+
+
+def test_a_hand_in_that_changes_meanwhile_is_not_graded_as_what_it_was(tmp_path: Path) -> None:
+    path = hand_in(tmp_path / "submissions", {"ada": ""}) / "ada"
+    heard: list[Event] = []
+    task = Task(1, str(path), ("steps",), 5, Setup(graders=str(LAB)), digest="of other files")
+    with Scratch(tmp_path / ".work") as scratch, LocalPool(1, 60, scratch) as pool:
+        pool.run([task], heard.append)
+    assert heard == [Ended(1, "The files changed after they were taken in. Grade again.")]
+
+
+def test_a_hand_in_that_breaks_the_intake_stops_nothing(
+    submissions: Path, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original = plan.open_submission
+
+    def breaks(path: Path) -> Submission:
+        if path.name == "bob":
+            raise RecursionError("too deep")
+        return original(path)
+
+    monkeypatch.setattr(plan, "open_submission", breaks)
+    hand_in(submissions, {"ada": "", "bob": ""})
+    assert grade(submissions, out) == 1
+    with open_gradebook(out) as book:
+        ada, bob = book.records()
+    assert (ada.problem, ada.raw_points) == ("", 6.0)
+    assert "RecursionError" in bob.problem
+
+
+def test_two_gradings_into_one_gradebook_refuse_each_other(
+    submissions: Path, out: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hand_in(submissions, {"ada": ""})
+    out.mkdir()
+    holding = (
+        "import sys\nfrom lockstep.classroom.gradebook import open_gradebook\n"
+        "with open_gradebook(sys.argv[1]) as book, book.grading():\n    print(flush=True)\n    sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", holding, str(out / "gradebook.db")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        assert grade(submissions, out) == 2
+        assert (
+            f"another process is grading into {out / 'gradebook.db'}: process {other.pid}"
+            in capfd.readouterr().err
+        )
+        other.kill()
+    assert grade(submissions, out) == 0
+
+
+def test_without_a_sandbox_a_class_is_graded_only_by_those_who_say_twice_that_they_want_it(
+    submissions: Path, out: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hand_in(submissions, {"ada": ""})
+    assert grade(submissions, out, "--sandbox", "none") == 2
+    assert "--i-trust-this-code" in capfd.readouterr().err
+    assert not out.exists()
+    assert grade(submissions, out, "--sandbox", "none", "--i-trust-this-code") == 0
+
+
+def test_what_a_killed_grading_left_behind_is_removed(submissions: Path, out: Path, tmp_path: Path) -> None:
+    hand_in(submissions, {"ada": ""})
+    out.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+        (tmp_path / "temporary").mkdir()
+        forgotten = Scratch(out / ".work").new()
+        (forgotten / "file").write_text("x")
+        # A link to anything else was not made by a grading, and what it leads to is not touched.
+        (out / ".work" / "precious").symlink_to(submissions)
+        assert grade(submissions, out) == 0
+        assert list((tmp_path / "temporary").iterdir()) == []
+    assert not (out / ".work").exists()
+    assert (submissions / "ada" / "steps.md").exists()
+
+
+def test_the_coordinator_keeps_nothing_of_what_was_graded(tmp_path: Path) -> None:
+    exercises = find_exercises(LAB)
+    message = "word " * 4_000
+    wanted = Wanted(fingerprints(exercises, Setup()), {})
+    submissions = hand_in(tmp_path / "submissions", {f"s{number}": "" for number in range(12)})
+    handins = [HandIn(Student(path.name), path, path.name) for path in sorted(submissions.iterdir())]
+    with open_gradebook(tmp_path / "gradebook.db") as book:
+        book.enroll([handin.student for handin in handins])
+        made = make_plan(book, handins, wanted)
+        batch = Batch(book, Way(Setup(), wanted, {}), Unwatched())
+        tracemalloc.start()
+        batch.grade(Pretending(exercises, message), made.work[:4])
+        warm, _ = tracemalloc.get_traced_memory()
+        batch.grade(Pretending(exercises, message), made.work[4:])
+        after, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    assert after - warm < len(message)
+
+
+class Losing:
+    """A pool that loses its first tasks, and then grades."""
+
+    def __init__(self, times: int) -> None:
+        self.times = times
+        self.runs: list[list[Task]] = []
+
+    def __enter__(self) -> Losing:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        return None
+
+    def stop(self) -> None:
+        """See Pool."""
+
+    def run(self, tasks: Iterable[Task], hear: Callable[[Event], None]) -> None:
+        own = list(tasks)
+        self.runs.append(own)
+        for task in own:
+            lost = len(self.runs) <= self.times
+            hear(Lost(task.attempt, "the machine went away") if lost else Ended(task.attempt))
+
+
+@pytest.mark.parametrize("times", range(TIMES + 1))
+def test_what_was_lost_is_taken_up_again_a_few_times(times: int, tmp_path: Path) -> None:
+    path = hand_in(tmp_path / "submissions", {"ada": ""}) / "ada"
+    handin = HandIn(Student("ada"), path, "ada")
+    wanted = Wanted(fingerprints(find_exercises(LAB), Setup()), {})
+    with open_gradebook(tmp_path / "gradebook.db") as book:
+        book.enroll([handin.student])
+        pool = Losing(times)
+        Batch(book, Way(Setup(), wanted, {}), Unwatched()).grade(pool, make_plan(book, [handin], wanted).work)
+        assert [len(run) for run in pool.runs if run] == [1] * min(times + 1, TIMES)
+        assert len({(task.attempt, task.seed) for run in pool.runs for task in run}) == 1
+        problem = book.records()[0].problem
+    assert problem.startswith(f"It was taken up {TIMES} times") is (times == TIMES)
+
+
+def test_tables_and_pages_of_an_unchanged_class_are_left_as_they_are(submissions: Path, out: Path) -> None:
+    def written() -> dict[str, int]:
+        places = [out / "index.html", *(out / "exports").rglob("*"), *(out / "students").rglob("*")]
+        return {str(path): path.stat().st_mtime_ns for path in places if path.is_file()}
+
+    hand_in(submissions, {"ada": "", "bob": "two"})
+    grade(submissions, out)
+    first = written()
+    assert grade(submissions, out) == 0
+    assert written() == first
+    (out / "exports" / "grades.csv").unlink()
+    assert grade(submissions, out) == 0
+    assert written().keys() == first.keys()
+    with open_gradebook(out) as book:
+        book.override(
+            "bob", Override("steps", "two", 1.0, "shown in the lab", "ann", "2026-05-01T12:00:00+00:00")
+        )
+    assert grade(submissions, out) == 0
+    assert written() != first
+
+
+def test_pages_that_cannot_be_made_are_told_and_the_grades_stay(
+    submissions: Path, out: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise KeyError("a template")
+
+    hand_in(submissions, {"ada": ""})
+    with monkeypatch.context() as patch:
+        patch.setattr(publish, "write_pages", fails)
+        assert grade(submissions, out) == 2
+    assert (
+        "lockstep: lockstep itself failed to make the pages: KeyError: 'a template'" in capfd.readouterr().err
+    )
+    assert (out / "exports" / "grades.csv").exists()
+    assert {row[4] for row in verdicts(out)} == {"passed"}
+    assert grade(submissions, out) == 0
+    assert (out / "index.html").exists()
