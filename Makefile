@@ -29,7 +29,7 @@ format: setup ## let ruff rewrite what it can
 bench: setup ## measure, and write docs/benchmarks.md
 	@$(PYTHON) -m benchmarks
 
-soak: setup ## the same submission graded 50 times: 50 equal verdicts
+soak: setup ## submissions graded 50 times, whole classes, a class killed at 20 moments: equal verdicts
 	@$(PYTHON) -m pytest tests -m slow
 
 slurm: setup ## launch files and a class put to a real Slurm (installs Debian's)

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 BOX_SUBMISSIONS = 25
 """Hand-ins that one sandbox is lent to: starting one computes for seconds, and nothing is meant to last for ever."""
 
-REPLACING = frozenset({Verdict.LIMIT, Verdict.FAULT})
-"""After one of these, which are rare, the next hand-in gets a sandbox of its own, though nothing of a run stays."""
+REPLACING = frozenset({Verdict.HUNG, Verdict.LIMIT, Verdict.FAULT})
+"""After one of these the next hand-in gets a new sandbox, though nothing of a run stays in one."""
 
 GONE_SECONDS = 20.0
 """How long a worker without a coordinator may take to put its sandbox away."""
