@@ -274,7 +274,7 @@ def test_what_a_killed_grading_left_behind_is_removed(submissions: Path, out: Pa
 
 def test_the_coordinator_keeps_nothing_of_what_was_graded(tmp_path: Path) -> None:
     exercises = find_exercises(LAB)
-    message = "word " * 4_000
+    message = "word " * 20_000
     wanted = Wanted(fingerprints(exercises, Setup()), {})
     submissions = hand_in(tmp_path / "submissions", {f"s{number}": "" for number in range(12)})
     handins = [HandIn(Student(path.name), path, path.name) for path in sorted(submissions.iterdir())]

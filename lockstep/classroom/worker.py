@@ -25,7 +25,7 @@ from lockstep.exercise import Exercise, find_exercises
 from lockstep.grading import CouldNotGrade, Options, Silent, default_graders, grade
 from lockstep.result import CheckResult
 from lockstep.sandbox import bubblewrap
-from lockstep.verdict import Verdict
+from lockstep.verdict import GraderFault, Verdict
 
 if TYPE_CHECKING:
     from lockstep.sandbox.box import Box
@@ -69,6 +69,7 @@ class Grader:
         self._kind: _Kind | None = None
         self._known: frozenset[str] = frozenset()
         self._lent = 0
+        self._is_worn = False
 
     def grade(self, task: Task, hear: Callable[[Event], None]) -> None:
         """Grade one hand-in; `hear` gets every event, an Ended last. Raises KeyboardInterrupt when it was stopped."""
@@ -79,16 +80,16 @@ class Grader:
             hear(Ended(task.attempt))
             return
         box = self._lend(task, graders, exercises)
+        if any(exercises[name].probe.is_file() for name in task.exercises if name in exercises):
+            listener.wait = box.wait_ready
         try:
             grade(_options(task, graders), listener, box)
         except CouldNotGrade as refusal:
             hear(Ended(task.attempt, listener.problem or str(refusal)))
         else:
             hear(Ended(task.attempt))
-        finally:
-            self._lent += 1
-            if self._lent >= BOX_SUBMISSIONS or listener.seen & REPLACING:
-                self._replace(exercises)
+        self._lent += 1
+        self._is_worn = self._lent >= BOX_SUBMISSIONS or bool(listener.seen & REPLACING)
 
     def close(self) -> None:
         """Put the sandbox away."""
@@ -100,20 +101,16 @@ class Grader:
         setup = task.setup
         real_gpus = len(bubblewrap.gpu_devices()) if setup.device == "cuda" else 0
         kind = _Kind(graders, setup.sandbox != "none", real_gpus)
-        if self._box is None or kind != self._kind or not self._known.issuperset(task.exercises):
+        fits = kind == self._kind and self._known.issuperset(task.exercises)
+        if self._box is None or not fits or self._is_worn:
+            old, self._box = self._box, None
             known = self._known if kind == self._kind else frozenset()
-            self.close()
             self._kind, self._known = kind, known.union(task.exercises)
-            self._box, self._lent = self._open(exercises), 0
+            # The new one warms up while the old one is put away and the hand-in is read.
+            self._box, self._lent, self._is_worn = self._open(exercises), 0, False
+            if old is not None:
+                old.close()
         return self._box
-
-    def _replace(self, exercises: Mapping[str, Exercise]) -> None:
-        """Start another sandbox, which warms up while the next hand-in is read; then put the old one away."""
-        old, self._box = self._box, None
-        if old is not None and not self._stopping():
-            self._box, self._lent = self._open(exercises), 0
-        if old is not None:
-            old.close()
 
     def _open(self, exercises: Mapping[str, Exercise]) -> Box:
         from lockstep.sandbox.box import open_box
@@ -146,12 +143,17 @@ class _Listener(Silent):
         self.nothing_left = bool(self._positions) and done.issuperset(self._positions)
         self.seen: set[Verdict] = set()
         self.problem = ""
+        self.wait: Callable[[], None] = lambda: None
 
     def started(self, total_checks: int, submission: Submission) -> None:
         """Say who grades. Raises CouldNotGrade when these are not the files that the grade would be written for."""
         if self._task.digest and submission.digest != self._task.digest:
             self.problem = "The files changed after they were taken in. Grade again."
             raise CouldNotGrade(self.problem)
+        # Or the first check would be said to have taken as long as the sandbox to start. One that does not is told
+        # by the checks that need it.
+        with contextlib.suppress(GraderFault):
+            self.wait()
         self._hear(Began(self._task.attempt, platform.node(), total_checks))
 
     def check_done(self, exercise: str, result: CheckResult) -> None:
