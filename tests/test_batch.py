@@ -118,6 +118,26 @@ def test_a_check_that_nobody_knows_is_refused(
     assert "there is no exercise 'stairs'; there are steps" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--jobs", "0"], "a number from 1 to 200"),
+        (["--jobs", "many"], "a number from 1 to 200"),
+        (["--timeout", "0"], "a number of seconds from 1 on"),
+        (["--timeout", "nan"], "a number of seconds from 1 on"),
+        (["--sandbox", "docker"], "invalid choice"),
+    ],
+)
+def test_a_wrong_option_is_explained(
+    arguments: list[str], complaint: str, submissions: Path, out: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        grade(submissions, out, *arguments)
+    assert stopped.value.code == 2
+    assert complaint in capfd.readouterr().err
+    assert not out.exists()
+
+
 def test_a_fingerprint_changes_with_what_a_verdict_depends_on(tmp_path: Path) -> None:
     graders = tmp_path / "course" / "graders"
     shutil.copytree(LAB, graders, ignore=shutil.ignore_patterns("__pycache__"))
@@ -276,16 +296,16 @@ def test_the_coordinator_keeps_nothing_of_what_was_graded(tmp_path: Path) -> Non
     exercises = find_exercises(LAB)
     message = "word " * 20_000
     wanted = Wanted(fingerprints(exercises, Setup()), {})
-    submissions = hand_in(tmp_path / "submissions", {f"s{number}": "" for number in range(12)})
+    submissions = hand_in(tmp_path / "submissions", {f"s{number}": "" for number in range(8)})
     handins = [HandIn(Student(path.name), path, path.name) for path in sorted(submissions.iterdir())]
     with open_gradebook(tmp_path / "gradebook.db") as book:
         book.enroll([handin.student for handin in handins])
         made = make_plan(book, handins, wanted)
         batch = Batch(book, Way(Setup(), wanted, {}), Unwatched())
         tracemalloc.start()
-        batch.grade(Pretending(exercises, message), made.work[:4])
+        batch.grade(Pretending(exercises, message), made.work[:3])
         warm, _ = tracemalloc.get_traced_memory()
-        batch.grade(Pretending(exercises, message), made.work[4:])
+        batch.grade(Pretending(exercises, message), made.work[3:])
         after, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
     assert after - warm < len(message)
