@@ -48,11 +48,11 @@ class DaskCluster:
 
     def close(self) -> None:
         """End what is left."""
-        # The scheduler last: a worker that is told to end while that vanishes may wait for it for minutes.
+        # The scheduler last, and not for long: a worker that is told to end may wait for it for ever (Dask 2026.8).
         for process in [*self._workers, self._scheduler]:
             process.terminate()
             try:
-                process.wait(30)
+                process.wait(5)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 from distributed import Client
 
-from lockstep.classroom.cluster import DaskPool, open_pool
+from lockstep.classroom.cluster import open_pool
+from lockstep.classroom.daskpool import DaskPool
 from lockstep.classroom.jobqueue import make_keys
 from lockstep.classroom.task import Began, CheckEnded, Ended, Event, Lost, Setup, Task
 from lockstep.grading import CouldNotGrade
@@ -57,6 +58,8 @@ def test_a_killed_worker_costs_the_check_in_flight(dask: DaskCluster, tmp_path: 
     assert len(watching.losses) == 1
     assert "went away" in watching.losses[0]
     assert len(watching.checks) == len(set(watching.checks)) == CHECKS
+    # What the killed one could not remove, the other one did.
+    assert list((tmp_path / "dask").glob("*/lockstep-*")) == []
 
 
 def test_without_its_scheduler_a_grading_ends_and_keeps_what_it_has(

@@ -12,6 +12,7 @@ import shlex
 import shutil
 import sys
 import tempfile
+import time
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
@@ -36,6 +37,9 @@ CLUSTERS: Mapping[str, tuple[str, str]] = {
 
 SUBMISSIONS = 3
 """Jobs that are submitted for each one that was asked for: a lost one is replaced, but not for ever."""
+
+END_SECONDS = 10.0
+"""How long jobs may take to end by themselves before they are cancelled."""
 
 
 @dataclass(frozen=True)
@@ -175,11 +179,24 @@ class JobQueue:
 
     def __exit__(self, *_: object) -> None:
         running, self._running = self._running, {}
+        self._dismiss([name for name in running if name in self._began])
         for job in running.values():
             # One that cannot be cancelled ends by itself: its worker finds no scheduler any more.
             with contextlib.suppress(Exception):
                 self._cluster.sync(job.close)
         self._kept.close()
+
+    def _dismiss(self, names: Collection[str]) -> None:
+        """Let workers end by themselves: signalled while their scheduler goes, they may never do so (Dask 2026.8)."""
+        scheduler = self._cluster.scheduler
+        if names and scheduler is not None:
+            with contextlib.suppress(Exception):
+                self._cluster.sync(
+                    scheduler.retire_workers, names=list(names), close_workers=True, remove=False
+                )
+        deadline = time.monotonic() + END_SECONDS
+        while time.monotonic() < deadline and any(self._status(name) is None for name in names):
+            time.sleep(0.1)
 
     @property
     def gone(self) -> str | None:

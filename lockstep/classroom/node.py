@@ -7,6 +7,7 @@ what they say, check by check.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import hashlib
 import pickle
 import platform
@@ -15,6 +16,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import IO
 
 from distributed import Worker, WorkerPlugin
 
@@ -27,6 +29,7 @@ from lockstep.classroom.worker import machine_problem
 from lockstep.exercise import ExerciseError, find_exercises
 from lockstep.grading import default_graders
 from lockstep.members import SubmissionError
+from lockstep.text import safe_line
 
 SPOKEN = ("node.py", "parcel.py", "pool.py", "task.py", "worker.py")
 """Files of this folder that have to be the same on both sides, so that they understand each other."""
@@ -128,9 +131,8 @@ class Gradings(WorkerPlugin):
         self._stopping = self._ending = False
         self._idle: dict[LocalPool, threading.Timer] = {}
         self._busy: dict[LocalPool, threading.Thread] = {}
-        self._scratch = Scratch(_register(Path(worker.local_directory)))
-        self._scratch.__enter__()
-        self._handins = self._scratch.new()
+        self._register = _Register(Path(worker.local_directory))
+        self._handins = self._register.scratch.new()
 
     async def teardown(self, worker: Worker) -> None:
         """See WorkerPlugin."""
@@ -156,7 +158,7 @@ class Gradings(WorkerPlugin):
         thread.start()
 
     def _new_pool(self) -> LocalPool:
-        return LocalPool(1, self._timeout, self._scratch)
+        return LocalPool(1, self._timeout, self._register.scratch)
 
     def _grade(self, pool: LocalPool, assignment: int, task: Task, parcel: Parcel) -> None:
         last = Told(assignment, None)
@@ -174,7 +176,7 @@ class Gradings(WorkerPlugin):
         except SubmissionError as error:
             last = Told(assignment, Ended(task.attempt, str(error)))
         except Exception as error:  # whatever it is, nobody else would hear of it
-            last = Told(assignment, None, str(error))
+            last = Told(assignment, None, safe_line(str(error)) or type(error).__name__)
         if last.event is None and self._ending:
             last = Told(assignment, None, TAKEN_OVER)
         self._put_back(pool)
@@ -213,16 +215,32 @@ class Gradings(WorkerPlugin):
             pool.__exit__()
         for thread in busy.values():
             thread.join()
-        self._scratch.__exit__()
+        self._register.close()
 
 
-def _register(own: Path) -> Path:
-    """Where the scratch folders of a Dask worker are listed; what killed ones left behind is removed first.
+class _Register:
+    """The scratch folders of one Dask worker, listed beside its own folder; those of killed workers go first."""
 
-    `own` is the Dask worker's folder: Dask removes those of workers that are gone.
-    """
-    for register in own.parent.glob("lockstep-*"):
-        if not (own.parent / register.name.removeprefix("lockstep-")).exists():
-            with Scratch(register):
-                pass
-    return own.parent / f"lockstep-{own.name}"
+    def __init__(self, own: Path) -> None:
+        for lock in own.parent.glob("lockstep-*.lock"):
+            with lock.open("a") as file:
+                if _locks(file):  # whoever held it is gone
+                    with Scratch(lock.with_suffix("")):
+                        lock.unlink(missing_ok=True)
+        self._lock = (own.parent / f"lockstep-{own.name}.lock").open("a")
+        _locks(self._lock)
+        self.scratch = Scratch(Path(self._lock.name).with_suffix(""))
+
+    def close(self) -> None:
+        """Remove the folders."""
+        with self.scratch:
+            Path(self._lock.name).unlink(missing_ok=True)
+        self._lock.close()
+
+
+def _locks(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
