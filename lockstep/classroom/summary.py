@@ -34,6 +34,7 @@ def summary(
     parts: list[RenderableType] = [Text(line) for line in _figures(graded, records, without, catalogue)]
     lists = (
         ("Not graded:", [f"{record.student.shown}: {why}" for record, why in without]),
+        ("Machines:", graded.remarks),
         ("Nobody's:", [f"{item.label}: {item.reason}" for item in graded.intake.unmatched]),
     )
     for title, lines in lists:
