@@ -18,6 +18,7 @@ from distributed import Client
 from lockstep.classroom.cluster import open_pool
 from lockstep.classroom.daskpool import DaskPool
 from lockstep.classroom.jobqueue import make_keys
+from lockstep.classroom.run import run_grade
 from lockstep.classroom.task import Began, CheckEnded, Ended, Event, Lost, Setup, Task
 from lockstep.grading import CouldNotGrade
 from tests.dask_cluster import DaskCluster, dask_cluster, unusable_lockstep
@@ -201,6 +202,12 @@ def test_no_cluster_is_a_sentence(
     with pytest.raises(CouldNotGrade) as refusal:
         open_pool(where, None, Setup(), 100.0, tmp_path, print)
     assert sentence in str(refusal.value)
+
+
+def test_a_file_for_no_cluster_is_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    wanted = order(tmp_path, config=tmp_path / "cluster.toml")
+    assert run_grade(wanted, gradebook=None, trusted=False) == 2
+    assert "say which by --cluster as well" in capsys.readouterr().err
 
 
 def test_without_the_extra_it_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

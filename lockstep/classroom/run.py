@@ -39,6 +39,8 @@ def run_grade(order: Order, *, gradebook: str | None, trusted: bool) -> int:
                 "--sandbox none runs everybody's code unprotected, with your rights, on this machine; "
                 "say --i-trust-this-code as well if that is what you want"
             )
+        if order.cluster_config is not None and not order.cluster:
+            raise CouldNotGrade("--cluster-config tells how to use a cluster; say which by --cluster as well")
         order.out.mkdir(parents=True, exist_ok=True)
         with open_gradebook(gradebook or order.out / "gradebook.db") as book:
             err.print(terminal.notes(book.notes))
