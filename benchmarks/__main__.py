@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import pages, reports
+from benchmarks import batch, pages, reports
 from benchmarks.weight_sync import BATCH_SIZE, LR, WORLD, inputs, single_process
 from graders.ddp_train import expected
 from lockstep.check import torchrun_environment
@@ -176,8 +176,9 @@ def measure() -> Iterator[Line]:
         "",
         True,
     )
-    for what, figure, limit_text, holds in (*reports.figures(REPETITIONS), *pages.figures(REPETITIONS)):
-        yield Line(what, figure, limit_text, holds)
+    for module in (reports, batch, pages):
+        for what, figure, limit_text, holds in module.figures(REPETITIONS):
+            yield Line(what, figure, limit_text, holds)
     peak = statistics.median(peaks) / 1e9
     yield Line(
         "peak memory of a 4-rank check, the warm server included",

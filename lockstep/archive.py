@@ -303,8 +303,7 @@ def _bomb(name: str) -> SubmissionError:
 
 def _too_many(name: str, limit: int) -> SubmissionError:
     return SubmissionError(
-        f"{shown(name)} holds more than {limit} entries. "
-        "Leave data sets, .git and virtual environments out."
+        f"{shown(name)} holds more than {limit} entries. Leave data sets, .git and virtual environments out."
     )
 
 
