@@ -12,6 +12,8 @@ from lockstep.classroom.fingerprint import PACKAGE
 from lockstep.classroom.gradebook import Gradebook
 from lockstep.classroom.handin import HandIn
 from lockstep.classroom.pages.keeping import refresh_plots
+from lockstep.classroom.handin import HandIn
+from lockstep.classroom.pages.keeping import refresh_plots
 from lockstep.classroom.pages.write import write_pages
 from lockstep.classroom.record import Record
 from lockstep.classroom.slug import slugs
@@ -52,11 +54,14 @@ def publish(
     def tables() -> None:
         notes.extend(write_all(records, known, unmatched, out / "exports", slugs=names).notes)
 
+    def plots() -> None:
+        refresh_plots(handins, records, names, out)
+
     def pages() -> None:
         refresh_plots(handins, records, names, out)
         write_pages(records, known, unmatched, names, out, out.absolute().name)
 
-    failures += [_failure("tables", tables), _failure("pages", pages)]
+    failures += [_failure("tables", tables), _failure("plots", plots), _failure("pages", pages)]
     if not any(failures):
         book.remember(KEY, {"state": _state(book, out, handed), "notes": notes})
     return Published(records, tuple(notes), tuple(failure for failure in failures if failure))
