@@ -12,8 +12,6 @@ from lockstep.classroom.fingerprint import PACKAGE
 from lockstep.classroom.gradebook import Gradebook
 from lockstep.classroom.handin import HandIn
 from lockstep.classroom.pages.keeping import refresh_plots
-from lockstep.classroom.handin import HandIn
-from lockstep.classroom.pages.keeping import refresh_plots
 from lockstep.classroom.pages.write import write_pages
 from lockstep.classroom.record import Record
 from lockstep.classroom.slug import slugs
@@ -58,7 +56,6 @@ def publish(
         refresh_plots(handins, records, names, out)
 
     def pages() -> None:
-        refresh_plots(handins, records, names, out)
         write_pages(records, known, unmatched, names, out, out.absolute().name)
 
     failures += [_failure("tables", tables), _failure("plots", plots), _failure("pages", pages)]
