@@ -18,10 +18,10 @@ from lockstep.result import CheckResult
 from tests.tiny_class import ESSAY, LAB, RIGHT
 
 CLASS = {
+    "ann": {"doubling.py": RIGHT, "essay.md": ESSAY},
+    "ben": {"work/doubling.py": RIGHT.replace("2 * x", "3 * x")},
     # The first check passes, and for the seconds of the second one there is something to kill.
-    "hangs": {"doubling.py": RIGHT.replace("return x / 2", "while True: pass"), "essay.md": ESSAY},
-    "right": {"doubling.py": RIGHT, "essay.md": ESSAY},
-    "wrong": {"work/doubling.py": RIGHT.replace("2 * x", "3 * x")},
+    "zoe": {"doubling.py": RIGHT.replace("return x / 2", "while True: pass"), "essay.md": ESSAY},
 }
 CHECKS = 9
 """What there is to check in it: two exercises, three checks, three students."""
@@ -53,14 +53,15 @@ def test_second(check):
 
 
 class Watching(ClassProgress):
-    """Writes down what it hears, and does something about the first check."""
+    """Writes down what it hears, and does something about the first check, of all or of one student."""
 
-    def __init__(self, at_first_check: Callable[[], object] = lambda: None) -> None:
+    def __init__(self, at_first_check: Callable[[], object] = lambda: None, of: str = "") -> None:
         super().__init__(Console(file=io.StringIO(), force_terminal=False))
         self.checks: list[tuple[str, str, str]] = []
         self.losses: list[str] = []
         self.said: list[str] = []
         self._at_first_check = at_first_check
+        self._of = of
 
     def say(self, sentence: str) -> None:
         self.said.append(sentence)
@@ -68,7 +69,7 @@ class Watching(ClassProgress):
     def checked(self, attempt: int, work: Work, exercise: str, result: CheckResult) -> None:
         super().checked(attempt, work, exercise, result)
         self.checks.append((work.name, exercise, result.id))
-        if len(self.checks) == 1:
+        if sum(self._of in ("", name) for name, *_ in self.checks) == 1 and self._of in ("", work.name):
             self._at_first_check()
 
     def lost(self, attempt: int, work: Work, reason: str) -> None:

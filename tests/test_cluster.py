@@ -53,7 +53,7 @@ def test_a_killed_worker_costs_the_check_in_flight(dask: DaskCluster, tmp_path: 
         dask.add_worker()
         dask.kill(first)
 
-    watching = Watching(kill)
+    watching = Watching(kill, of="zoe")
     (tmp_path / "here").mkdir()
     assert graded(order(tmp_path, dask.address), watching) == graded(order(tmp_path / "here"))
     assert len(watching.losses) == 1
@@ -73,10 +73,10 @@ def test_without_its_scheduler_a_grading_ends_and_keeps_what_it_has(
         graded(order(tmp_path, dask.address, graders), before)
     gate.unlink()
     graded(order(tmp_path, "", graders), after)
-    assert before.checks == [("hangs", "held", "first")]
+    assert before.checks == [("ann", "held", "first")]
     assert sorted(after.checks) == [
-        ("hangs", "held", "second"),
-        *((student, "held", check) for student in ("right", "wrong") for check in ("first", "second")),
+        ("ann", "held", "second"),
+        *((student, "held", check) for student in ("ben", "zoe") for check in ("first", "second")),
     ]
 
 
@@ -173,7 +173,7 @@ def test_a_scheduler_that_speaks_tls(tmp_path: Path) -> None:
 
 
 def a_task(graders: Path) -> Task:
-    work = hand_in(graders.parent / "class") / "right"
+    work = hand_in(graders.parent / "class") / "ann"
     return Task(1, str(work), ("held",), 7, Setup(graders=str(graders)))
 
 

@@ -47,19 +47,20 @@ def config(folder: Path, queue: str) -> Path:
     return path
 
 
-def test_a_cancelled_job_costs_the_check_in_flight(slurm: Slurm, tmp_path: Path) -> None:
+def test_cancelled_jobs_cost_the_checks_in_flight(slurm: Slurm, tmp_path: Path) -> None:
     seen: list[str] = []
 
     def cancel() -> None:
         jobs = slurm.jobs()
         seen.extend(slurm.about(job) for job in jobs)
-        slurm.cancel(jobs[0])
+        for job in jobs:
+            slurm.cancel(job)
 
-    watching = Watching(cancel)
+    watching = Watching(cancel, of="zoe")
     (tmp_path / "here").mkdir()
     on_slurm = order(tmp_path, "slurm", config=config(tmp_path, PARTITION))
     assert graded(on_slurm, watching) == graded(order(tmp_path / "here"))
-    assert len(watching.losses) == 1
+    assert 1 <= len(watching.losses) <= 2  # the other job may have had nothing to do any more
     assert len(watching.checks) == len(set(watching.checks)) == CHECKS
     assert slurm.jobs() == []
     assert len(seen) == 2
