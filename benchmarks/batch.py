@@ -27,7 +27,7 @@ from lockstep.exercise import Exercise, find_exercises
 from lockstep.grading import default_graders
 
 CORES = 2
-WHOLE = 12
+WHOLE = 20
 STUDENTS = 300
 PYTHON_STARTS = 0.02  # seconds, on the machine that the bounds were set on
 
