@@ -131,6 +131,8 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Queue]:
         program.write_text(text)
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'queue' / 'bin'}:{os.environ['PATH']}")
+    # Dask keeps a folder for its locks on every node, which outlives its workers.
+    monkeypatch.setenv("DASK_TEMPORARY_DIRECTORY", str(tmp_path / "dask"))
     made = Queue(tmp_path / "queue")
     yield made
     for job in made.running():
