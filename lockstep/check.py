@@ -135,14 +135,16 @@ class Check:
         env: Sequence[Mapping[str, str]] | Mapping[str, str] | None = None,
         seconds: float | None = None,
         limits: Limits | None = None,
+        shared_files: bool = False,
         expect: bool = True,
     ) -> Outcome:
         """Run the probe's function `call` beside the student's code, in fresh processes.
 
         `ranks=None` is one process without any group variables; `ranks=n` forks n with torchrun's
         environment, over which `env` is laid (one mapping for all, or one per rank). `data` appears
-        read-only under /data/NAME, `files` in the student's folder. `seconds` is wall time. Unless `expect`
-        is False, ends the check as crashed, hung or over a limit when a rank did not answer.
+        read-only under /data/NAME, `files` in the student's folder. Ranks find the same files there, but what
+        one writes no other sees, unless the check is about `shared_files`. `seconds` is wall time. Unless
+        `expect` is False, ends the check as crashed, hung or over a limit when a rank did not answer.
         """
         count = ranks or 1
         limits = replace(limits or Limits(), seconds=seconds or self._spec.seconds)
@@ -169,6 +171,8 @@ class Check:
             data={name: Pack(tree) for name, tree in (data or {}).items()},
             limits=limits,
             server=self._exercise.server,
+            # Between real GPUs NCCL hands over memory by its address in the process, which it looks for by its pid.
+            shared_files=shared_files or self.real_gpus > 0,
         )
         outcome = self._setting.box.run(spec)
         self.count_cpu(outcome.cpu_seconds)

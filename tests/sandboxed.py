@@ -38,6 +38,7 @@ def run(
     files: Mapping[str, str] | None = None,
     limits: Limits = GENEROUS,
     server: Server = Server.FULL,
+    shared_files: bool = False,
 ) -> Outcome:
     """Run `source` as student.py. `ranks=None` is one process without a group; `values` are one per rank."""
     count = ranks or 1
@@ -58,6 +59,7 @@ def run(
             data={name: Pack(tree) for name, tree in (data or {}).items()},
             limits=limits,
             server=server,
+            shared_files=shared_files,
         )
     )
 

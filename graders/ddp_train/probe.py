@@ -10,6 +10,7 @@ import contextlib
 import copy
 import json
 import os
+import socket
 import sys
 import tempfile
 import time
@@ -30,6 +31,8 @@ from lockstep.wire import Array, Json
 
 MODULE = "ddp_train"
 GRADIENT_STEPS = 4
+# Of this group alone, as its port is. Looked up before student code can change it.
+MEETING = f"\0all-through-{os.environ.get('MASTER_PORT')}"
 MAX_ROWS = 20_000
 
 
@@ -209,15 +212,20 @@ def _cleanup(lab: Lab, inputs: Inputs) -> None:
 def _wait_for_all(student: Student, inputs: Inputs) -> None:
     """A rank that is through early would close its connections while a slow one still makes them.
 
-    They meet by files: a barrier could be mistaken for one that the student's other ranks still wait in.
+    They meet at a socket: a barrier could be mistaken for one that the student's other ranks still wait in.
     """
-    folder = tempfile.gettempdir()
-    with student.calling("waiting for all ranks before cleanup()"):
-        with open(os.path.join(folder, f"arrived-{inputs.rank}"), "w"):
-            pass
-        wanted = {f"arrived-{rank}" for rank in range(inputs.world_size)}
-        while not wanted <= set(os.listdir(folder)):
+    with student.calling("waiting for all ranks before cleanup()"), socket.socket(socket.AF_UNIX) as end:
+        if inputs.rank == 0:
+            end.bind(MEETING)
+            end.listen(inputs.world_size)
+            # Held until the last one is here; then all are let go at once.
+            others = [end.accept()[0] for _ in range(inputs.world_size - 1)]
+            for other in others:
+                other.close()
+            return
+        while end.connect_ex(MEETING):
             time.sleep(0.001)
+        end.recv(1)
 
 
 def join(student: Student, inputs: Inputs) -> Observation:

@@ -119,6 +119,7 @@ def _joined(check: Check, world: int, how: str, **chosen: Json) -> None:
         per_rank=[Inputs(arrays={"number": np.array([value])}) for value in numbers],
         # What file:// says must not be needed from the environment.
         env={"MASTER_ADDR": "nowhere.invalid"} if "meeting" in chosen else None,
+        shared_files="meeting" in chosen,
     )
     for rank, seen in enumerate(outcome.ranks):
         _in_group(check, seen, rank, world, int(numbers.sum()), f"setup() on rank {rank} of {world}, {how}")
@@ -505,6 +506,7 @@ def _script_reshuffles(check: Check) -> bool:
         data={"cifar": tree},
         files={f"data/{name}": content for name, content in tree.items()},
         limits=SCRIPT_LIMITS,
+        shared_files=True,
         seconds=30.0,
         expect=False,
     )
@@ -699,7 +701,11 @@ def test_checkpoint(check: Check) -> None:
         epoch = int(check.rng.integers(2, 7))
         told = options(shape, epoch=epoch)
         saved = check.run(
-            "save", ranks=world, values=told, arrays={**data.arrays(), **expected.as_inputs(weights)}
+            "save",
+            ranks=world,
+            values=told,
+            arrays={**data.arrays(), **expected.as_inputs(weights)},
+            shared_files=True,
         )
         _written_once(check, saved)
         resumed = check.run(
@@ -708,6 +714,7 @@ def test_checkpoint(check: Check) -> None:
             values=told,
             arrays={**data.arrays(), **expected.as_inputs(other)},
             files={"checkpoint.pt": saved.ranks[0].arrays["checkpoint"].tobytes()},
+            shared_files=True,
         )
         _loaded_everywhere(check, saved, resumed, epoch)
     unbroken = Training(shape, weights, lr=LR, momentum=MOMENTUM)
@@ -978,6 +985,7 @@ def test_lr_scaling(check: Check) -> None:
             values={"arguments": [*arguments, *flags]},
             data={"cifar": tree},
             limits=SCRIPT_LIMITS,
+            shared_files=True,
         )
         for rank, seen in enumerate(outcome.ranks):
             rates = seen.values.get("lr")

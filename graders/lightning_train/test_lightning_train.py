@@ -516,6 +516,7 @@ def run_script(
         data={"fashion": tree},
         env={"WANDB_MODE": "offline"},
         limits=LIMITS,
+        shared_files=True,  # what prepare_data downloads on one rank, the others look for
     )
 
 

@@ -25,10 +25,11 @@ from lockstep.wire import Json
 PACKAGE = Path(__file__).resolve().parent.parent
 # The only files of lockstep that exist inside; the trusted side's own stay outside.
 INSIDE_FILES = (
-    "__init__.py jsontext.py wire.py sandbox/__init__.py sandbox/channel.py sandbox/confine.py sandbox/server.py "
-    "sandbox/supervisor.py sandbox/ranks.py sandbox/probing.py sandbox/loading.py sandbox/warm.py "
-    "sandbox/watch.py sandbox/shims.py sandbox/slowed.py sandbox/modelmeter.py sandbox/cells.py sandbox/jupyter.py "
-    "sandbox/lightning_names.py sandbox/lightning_spellings.py "
+    "__init__.py jsontext.py wire.py sandbox/__init__.py sandbox/channel.py sandbox/confine.py "
+    "sandbox/server.py sandbox/supervisor.py sandbox/apart.py sandbox/job.py sandbox/memoryfile.py "
+    "sandbox/places.py sandbox/processes.py sandbox/ranks.py sandbox/probing.py sandbox/loading.py "
+    "sandbox/warm.py sandbox/watch.py sandbox/shims.py sandbox/slowed.py sandbox/modelmeter.py "
+    "sandbox/cells.py sandbox/jupyter.py sandbox/lightning_names.py sandbox/lightning_spellings.py "
     "sandbox/device/__init__.py sandbox/device/amp.py sandbox/device/cuda.py sandbox/device/machine.py "
     "sandbox/device/marks.py sandbox/device/mixing.py sandbox/device/parallel.py sandbox/device/streams.py "
     "sandbox/device/tensors.py sandbox/device/compiler.py sandbox/gpus.py"
@@ -261,6 +262,7 @@ class Box:
             "call": spec.call,
             "env": environments,
             "data": list(spec.data),
+            "apart": self.isolated and len(spec.ranks) > 1 and not spec.shared_files,
             "limits": cast(Json, spec.limits.for_inside()),
         }
         return wire.pack(values, arrays)

@@ -78,6 +78,27 @@ def new_namespaces() -> None:
     not_dumpable()
 
 
+def pid_namespace() -> int:
+    """A descriptor of the pid namespace that this process is in."""
+    return os.open("/proc/self/ns/pid", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def new_pids_for_children() -> None:
+    """Let the next fork be the first process of a pid namespace below this one."""
+    _check(_libc.unshare(CLONE_NEWPID), "unshare")
+
+
+def children_join(namespace: int) -> None:
+    """Let further forks be in this pid namespace, which must be this process's own."""
+    _check(_libc.setns(namespace, CLONE_NEWPID), "setns")
+
+
+def own_mounts() -> None:
+    """Leave the mount namespace; what is mounted from now on is seen by this process and those it forks."""
+    _check(_libc.unshare(CLONE_NEWNS), "unshare")
+    private_mounts()
+
+
 def loopback_up() -> None:
     """Bring up the private network's only interface."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:

@@ -19,7 +19,7 @@ from types import CodeType, ModuleType
 from typing import NoReturn, cast
 
 from lockstep import wire
-from lockstep.sandbox import confine, probing, shims
+from lockstep.sandbox import confine, memoryfile, probing, shims
 from lockstep.sandbox.watch import Watch
 from lockstep.wire import Json
 
@@ -78,9 +78,7 @@ def run_rank(job: RankJob, pipes: RankPipes) -> NoReturn:
         os.setsid()  # so that a signal to "my process group" stays with this rank
         become_fresh(job.environment, job.work, job.python, pipes.output)
         faulthandler.register(signal.SIGUSR1, file=pipes.stacks, all_threads=False)
-        from lockstep.sandbox.supervisor import read_all
-
-        frame = wire.unpack(read_all(pipes.input))
+        frame = wire.unpack(memoryfile.read(pipes.input))
         probe = _load_probe(job.probe)
         # Held here because student code may replace what these modules export.
         write, end, pack, pause = os.write, os._exit, wire.pack, signal.pause

@@ -42,7 +42,8 @@ class Pack:
 class RunSpec:
     """One run: a probe's function, the submission's files, secret data sets, ranks and limits.
 
-    It is forked from `server`, and finds loaded what that one has imported.
+    It is forked from `server`, and finds loaded what that one has imported. Each rank has folders of its own,
+    as on a machine of its own, unless they have `shared_files`.
     """
 
     probe: str
@@ -52,3 +53,4 @@ class RunSpec:
     data: Mapping[str, Pack] = field(default_factory=dict)
     limits: Limits = field(default_factory=Limits)
     server: Server = Server.FULL
+    shared_files: bool = False

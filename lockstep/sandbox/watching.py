@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import selectors
 import signal
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from lockstep import wire
-from lockstep.sandbox import answers, channel, standing
+from lockstep.sandbox import answers, channel, memoryfile, standing
 from lockstep.sandbox.limits import tree_memory
 from lockstep.sandbox.outcome import Outcome
 from lockstep.sandbox.prepared import Prepared
@@ -96,11 +95,11 @@ class Watching:
     def open(self, frame: bytes) -> list[int]:
         """Make every descriptor the run is given, in the order the supervisor expects them."""
         spec = self._spec
-        self._inside.append(_memory_file(frame))
-        self._inside.append(_memory_file(spec.submission.frame()))
-        self._inside += [_memory_file(pack.frame()) for pack in spec.data.values()]
+        self._inside.append(memoryfile.make(frame))
+        self._inside.append(memoryfile.make(spec.submission.frame()))
+        self._inside += [memoryfile.make(pack.frame()) for pack in spec.data.values()]
         for rank in spec.ranks:
-            self._inside.append(_memory_file(wire.pack(rank.values, rank.arrays)))
+            self._inside.append(memoryfile.make(wire.pack(rank.values, rank.arrays)))
             ends = []
             for cap, keep in (
                 (wire.MAX_FRAME, None),
@@ -289,16 +288,6 @@ class Watching:
             peak_memory=usage.peak_memory if usage else self._peak or None,
             cpu_seconds=usage.cpu_seconds if usage else None,
         )
-
-
-def _memory_file(data: bytes) -> int:
-    fd = os.memfd_create("lockstep", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-    # Ranks share these pages; sealed, none can change what another reads.
-    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
-    return fd
 
 
 def _loopback_bytes(pid: int) -> int | None:

@@ -1,0 +1,82 @@
+"""Ranks apart: each has processes, folders and shared memory of its own, and shares with the others the network alone.
+
+What one rank knows then reaches another only over the loopback, whose bytes are counted outside.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import traceback
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NoReturn, cast
+
+from lockstep.sandbox import channel, confine
+from lockstep.sandbox.job import Job
+from lockstep.wire import Json
+
+
+def run(job: Job, alone: Callable[[Job], None]) -> None:
+    """Have `alone` run every rank in namespaces of its own, and pass on what is said until the run is over."""
+    ends: list[socket.socket] = []
+    own = confine.pid_namespace()
+    for number, pipes in job.ranks.items():
+        ours, theirs = channel.pair()
+        confine.new_pids_for_children()
+        if os.fork() == 0:
+            confine.only_keep({0, 1, 2, theirs.fileno(), job.files_fd, *pipes.all()})
+            _become_supervisor(replace(job, status=theirs, ranks={number: pipes}), alone)
+        confine.children_join(own)
+        theirs.close()
+        ends.append(ours)
+    os.close(own)
+    for pipes in job.ranks.values():
+        for fd in pipes.all():
+            os.close(fd)
+    _pass_on(job.status, ends)
+
+
+def _become_supervisor(job: Job, alone: Callable[[Job], None]) -> NoReturn:
+    """In the fork, which is the first process of its namespace: what its rank starts ends with it."""
+    try:
+        confine.own_mounts()
+        alone(job)
+    except BaseException as error:
+        text = "".join(traceback.format_exception(error))[-4000:]
+        channel.send(job.status, {"op": "fault", "text": text})
+    finally:
+        os._exit(0)
+
+
+def _pass_on(outside: socket.socket, ends: list[socket.socket]) -> None:
+    """Between the trusted side and the supervisors, until that side says so or one of them is gone."""
+    answers: list[dict[str, Json]] = []
+    while True:
+        readable, _, _ = select.select([outside, *ends], [], [])
+        for end in readable:
+            message = channel.receive(end)
+            if message is None or message.fields["op"] == "end":
+                # Where a supervisor was lost, as when memory ran out, the run is: with this process it all ends.
+                return
+            if end is outside:
+                answers = []
+                for other in ends:
+                    channel.send(other, message.fields)
+            elif message.fields["op"] in ("states", "report"):
+                answers.append(message.fields)
+                if len(answers) == len(ends):
+                    channel.send(outside, _together(answers))
+            else:
+                channel.send(outside, message.fields)
+
+
+def _together(answers: list[dict[str, Json]]) -> dict[str, Json]:
+    """What all supervisors answered to one question, as one answer."""
+    if answers[0]["op"] == "report":
+        return {"op": "report", "left": sum(cast(int, answer["left"]) for answer in answers)}
+    states: dict[str, Json] = {}
+    for answer in answers:
+        states |= cast(dict[str, Json], answer["states"])
+    return {"op": "states", "states": states}

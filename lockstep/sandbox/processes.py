@@ -1,0 +1,82 @@
+"""The processes of one run as its first process sees them: who lives, how they stand, how to end them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Iterator
+
+# Processes that are given time to end before what is left is counted; a fork bomb's thousands are not.
+PATIENT_WITH = 64
+
+
+def reap() -> Iterator[tuple[int, int]]:
+    """Children of this process that have ended: pid, and exit code or minus the signal's number."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        yield pid, os.waitstatus_to_exitcode(status)
+
+
+def state(pid: int) -> str:
+    """The kernel's letter for what a process does: R, S, T (stopped), Z; X when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0]
+    except OSError:
+        return "X"
+
+
+def others_left(ranks: set[int], patience: float) -> int:
+    """Live processes of this pid namespace other than this one and the ranks themselves.
+
+    Those that are about to end may do so first: on a busy machine that takes a moment, at most `patience` seconds.
+    """
+    deadline = time.monotonic() + patience
+    others = _others_alive(ranks)
+    if not others:
+        return 0
+    for pid in sorted(others)[:PATIENT_WITH]:
+        with contextlib.suppress(OSError):
+            pidfd = os.pidfd_open(pid)
+            try:
+                select.select([pidfd], [], [], max(0.0, deadline - time.monotonic()))
+            finally:
+                os.close(pidfd)
+    return len(_others_alive(ranks))
+
+
+def _others_alive(ranks: set[int]) -> set[int]:
+    others = {int(name) for name in os.listdir("/proc") if name.isdigit()} - ranks - {os.getpid()}
+    return {pid for pid in others if state(pid) not in "ZX"}
+
+
+def end_descendants() -> None:
+    """Without a pid namespace: end every descendant, also those that made themselves daemons."""
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
+        left = children(os.getpid())
+        if not left:
+            return
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        for _ in reap():
+            pass
+        select.select([], [], [], 0.002)
+
+
+def children(pid: int) -> list[int]:
+    """Every descendant of a process."""
+    found: list[int] = []
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{pid}/children") as file:
+        for child in map(int, file.read().split()):
+            found += [child, *children(child)]
+    return found
