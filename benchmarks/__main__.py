@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import re
@@ -14,20 +13,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
-from benchmarks import batch, pages, reports
-from benchmarks.weight_sync import BATCH_SIZE, LR, WORLD, inputs, single_process
-from graders.ddp_train import expected
-from lockstep.check import torchrun_environment
-from lockstep.compare import difference
+from benchmarks import apart, batch, pages, reports
+from benchmarks.weight_sync import sync_run
+from benchmarks.whole import whole_reference
 from lockstep.exercise import find_exercises
 from lockstep.grading import default_graders
-from lockstep.sandbox.box import Box, open_box
-from lockstep.sandbox.outcome import Outcome
-from lockstep.sandbox.spec import Pack, RankInputs, RunSpec
-from lockstep.submission import Submission, open_submission
-from lockstep.wire import Json
+from lockstep.sandbox.box import open_box
+from lockstep.submission import open_submission
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -49,29 +41,6 @@ class Line:
     holds: bool
 
 
-def sync_run(box: Box, submission: Submission, world: int = WORLD) -> tuple[float, Outcome]:
-    """The weight-sync check through the warm server; seconds from asking to knowing."""
-    started = time.perf_counter()
-    seed = 5
-    shape, weights, data = inputs(np.random.default_rng(seed))
-    values: dict[str, Json] = {
-        "shape": shape, "lr": LR, "momentum": 0.0, "batch_size": BATCH_SIZE,
-        "seed": seed, "rank_seed": 0, "epochs": [0],
-    }  # fmt: skip
-    arrays = {**data.arrays(), **expected.as_inputs(weights)}
-    ranks = [RankInputs(values, arrays, torchrun_environment(rank, world)) for rank in range(world)]
-    outcome = box.run(RunSpec("ddp_train", "train", Pack(submission.files, submission.executable), ranks))
-    if world == WORLD:
-        batches = [expected.batches(rank, data) or [] for rank in outcome.ranks]
-        wanted = single_process(np.random.default_rng(seed), [[i for b in own for i in b] for own in batches])
-        for rank in outcome.ranks:
-            for name, value in wanted.items():
-                problem = difference(rank.arrays.get(f"final/{name}"), value, rtol=2e-3, atol=2e-5)
-                if problem is not None:
-                    raise SystemExit(f"the reference is not in sync: {problem}")
-    return time.perf_counter() - started, outcome
-
-
 def spawned() -> float:
     """Seconds of the same check as a plain pytest test; only the test's own call, no start-up of pytest."""
     check = ROOT / "benchmarks" / "spawned_check.py"
@@ -83,34 +52,6 @@ def spawned() -> float:
     if done.returncode != 0 or found is None:
         raise SystemExit(f"the spawned check failed:\n{done.stdout[-3000:]}")
     return float(found.group(1))
-
-
-FIRST_CHECK = """
-import json, sys, time
-from pathlib import Path
-from lockstep.grading import Options, Silent, grade
-from lockstep.sandbox.connection import Connection
-run, marks = Connection.run, []
-def noted(self, *args):
-    marks.append(time.time())
-    return run(self, *args)
-Connection.run = noted
-result = grade(Options(Path(sys.argv[1]), exercises=tuple(sys.argv[2:]), self_check=True), Silent())
-assert result.points == result.max_points, result
-print(json.dumps([marks[0], {e.id: sum(c.seconds for c in e.checks) for e in result.exercises}]))
-"""
-
-
-def whole_reference(*exercises: str) -> tuple[float, float, dict[str, float]]:
-    """Wall seconds of a whole self-check of the reference, those until its first run, and those of each exercise."""
-    started = time.time()
-    command = [sys.executable, "-c", FIRST_CHECK, str(REFERENCE), *exercises]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    wall = time.time() - started
-    if done.returncode != 0:
-        raise SystemExit(f"the reference did not pass: {done.stderr[-2000:]}")
-    first, seconds = json.loads(done.stdout.splitlines()[-1])
-    return wall, first - started, seconds
 
 
 def _listed(exercises: Sequence[str]) -> str:
@@ -176,7 +117,7 @@ def measure() -> Iterator[Line]:
         "",
         True,
     )
-    for module in (reports, batch, pages):
+    for module in (apart, reports, batch, pages):
         for what, figure, limit_text, holds in module.figures(REPETITIONS):
             yield Line(what, figure, limit_text, holds)
     peak = statistics.median(peaks) / 1e9

@@ -62,6 +62,17 @@ def cut(text: str, name: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+def solution_lines(text: str) -> list[range]:
+    """The numbers of the lines between the markers of a file that `cut` can cut, one range for each solution."""
+    began, found = 0, []
+    for number, line in enumerate(text.splitlines(), start=1):
+        if _BEGIN.fullmatch(line):
+            began = number
+        elif _END.fullmatch(line):
+            found.append(range(began + 1, number))
+    return found
+
+
 def is_given(path: Path) -> bool:
     """Whether a file of the reference holds no solution, so that the student gets it as it is."""
     if not path.is_file() or path.parent.name == MEASURED:
