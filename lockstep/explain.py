@@ -164,11 +164,12 @@ def _phase(ranks: Sequence[RankOutcome]) -> str:
 
 
 def _while(phase: str) -> str:
-    if not phase:
+    name = safe(phase, 160).strip()
+    if not name:
         return "before any of your functions was called"
     # Probes name what they call either as doing ("calling setup()") or as the call itself ("len(dataset)").
-    word = "while" if phase.split()[0].endswith("ing") else "in"
-    return f"{word} {safe(phase, 160)}"
+    word = "while" if name.split()[0].endswith("ing") else "in"
+    return f"{word} {name}"
 
 
 def _of(ranks: Sequence[RankOutcome], rank: RankOutcome) -> str:

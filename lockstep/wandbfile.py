@@ -130,7 +130,8 @@ def _records(data: bytes, problems: list[str]) -> Iterator[tuple[int, bytes]]:
     if not data.startswith(_FILE_HEADER):
         problems.append("the file does not begin as a .wandb file does")
         return
-    began, collected = -1, b""
+    began = -1
+    collected = bytearray()
     for count, (offset, kind, piece) in enumerate(_pieces(data, problems)):
         if count >= MAX_PIECES:
             raise _Enough(f"the file has more than {MAX_PIECES} records")
@@ -138,7 +139,7 @@ def _records(data: bytes, problems: list[str]) -> Iterator[tuple[int, bytes]]:
         if is_start and began >= 0:
             problems.append(f"the record at byte {began} has no end")
         if is_start:
-            began, collected = offset, b""
+            began, collected = offset, bytearray()
         elif began < 0:
             # What is left of a record whose beginning was damaged, and has been reported.
             continue
@@ -146,7 +147,7 @@ def _records(data: bytes, problems: list[str]) -> Iterator[tuple[int, bytes]]:
         if len(collected) > MAX_RECORD:
             raise _Enough(f"the record at byte {began} has more than {MAX_RECORD} bytes")
         if kind in (_FULL, _LAST):
-            yield began, collected
+            yield began, bytes(collected)
             began = -1
     if began >= 0:
         problems.append(f"the record at byte {began} has no end")

@@ -54,6 +54,7 @@ def outcome(*ranks: RankOutcome, timed_out: bool = False, limit: str | None = No
         (outcome(error("StudentMistake", "there is no bad.py", "importing bad.py")), Crashed, "bad.py is not text."),
         (outcome(error("SyntaxError", "invalid syntax", "importing x.py", frames=(), line=7)), Crashed, "(line 7)"),
         (outcome(error("Evil", "\x1b[31mred\u202e")), Crashed, "Evil: red"),
+        (outcome(error("Evil", phase=" \u202e")), Crashed, "before any of your functions was called"),
         (outcome(RankOutcome(complete=False, protocol="the frame is cut short")), Crashed, "one whole piece"),
     ],
 )  # fmt: skip

@@ -60,3 +60,9 @@ def test_a_stopped_process_is_no_wait() -> None:
 def test_forged_stacks_are_only_text() -> None:
     text = '  File "/work/../../etc/passwd\x1b[2J", line 99999999999 in x\n' * 1000
     assert standing.read(text, "/work", "R", [{"kind": "collective", "op": 7, "number": 1}]).waits_in == ""
+
+
+@pytest.mark.parametrize("kind", ["returned", "collective"])
+def test_a_forged_number_is_none(kind: str) -> None:
+    forged: Mapping[str, Json] = {"kind": kind, "op": "barrier", "number": [1]}
+    assert standing.read("", "/work", "S", [ENTERED, forged]).waits_in in ("all_gather", "barrier")

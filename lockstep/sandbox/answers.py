@@ -10,6 +10,10 @@ from lockstep.jsontext import JsonError, parse_json
 from lockstep.sandbox.outcome import CodeFrame, RankOutcome, StudentError
 from lockstep.wire import Json
 
+MAX_LINES = 50_000
+"""Event lines that are read, the last ones, where a rank stood. Honest runs have hundreds; of `{}`, which is a line
+as well, four megabytes would take us a quarter of a minute."""
+
 
 def read(result: bytes, events: bytes, output: bytes, status: int | None) -> RankOutcome:
     """One rank's side of a run, from what came through its pipes; `status` when its process has ended."""
@@ -34,7 +38,7 @@ def read(result: bytes, events: bytes, output: bytes, status: int | None) -> Ran
 
 def _events(data: bytes) -> tuple[Mapping[str, Json], ...]:
     events: list[Mapping[str, Json]] = []
-    for line in data.split(b"\n"):
+    for line in data.split(b"\n")[-MAX_LINES:]:
         try:
             event = parse_json(line) if line.startswith(b"{") else None
         except JsonError:

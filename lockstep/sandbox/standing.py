@@ -47,11 +47,17 @@ def _place(frames: Sequence[CodeFrame]) -> str:
 
 def _pending(events: Sequence[Mapping[str, Json]]) -> str:
     """The last collective that was entered and has not returned."""
-    returned = {event.get("number") for event in events if event.get("kind") == "returned"}
+    returned = {_number(event) for event in events if event.get("kind") == "returned"}
     for event in reversed(events):
-        if event.get("kind") == "collective" and event.get("number") not in returned:
+        if event.get("kind") == "collective" and _number(event) not in returned:
             name = event.get("op")
             if isinstance(name, str):
                 note = " (it waits until all ranks have joined)" if name == "init_process_group" else ""
                 return f"{name}{note}"
     return ""
+
+
+def _number(event: Mapping[str, Json]) -> int | None:
+    """Which call an event is about; a forged one may hold what no set can."""
+    number = event.get("number")
+    return number if isinstance(number, int) else None
