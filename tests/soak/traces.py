@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from lockstep.sandbox.limits import MIB, own_memory
 from tests.sandboxed import _descendants, control_groups, is_alive
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -60,9 +61,8 @@ def left(before: Traces, after: Traces) -> list[str]:
 
 
 def memory() -> float:
-    """MiB that this process has resident."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+    """MiB of this process's own; pages of files come and go with what memory there is."""
+    return own_memory(os.getpid()) / MIB
 
 
 def reap(known: set[int]) -> None:

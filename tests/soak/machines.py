@@ -1,0 +1,82 @@
+"""The machine as a grading may find it: left alone, busy, or short of memory. None of it harms whoever else is on it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+
+from lockstep.sandbox.limits import MIB, _own_groups
+
+BUSY = "while True: pass"
+WRITES = """
+import os, sys
+file = open(sys.argv[1], "r+b", buffering=0)
+block = os.urandom(1 << 20)
+while True:
+    file.seek(0)
+    for _ in range(64):
+        file.write(block)
+    os.fsync(file)
+"""
+TIGHT = 1024 * MIB
+"""Bytes for the process that grades, a warm sandbox (700 MiB, half of them pages of files) and all that runs in it."""
+
+
+class NoMemoryGroup(Exception):
+    """This machine lends no control group by which memory could be made short; the message says so."""
+
+
+@contextmanager
+def idle() -> Iterator[None]:
+    """Nothing of ours runs beside the grading."""
+    yield
+
+
+@contextmanager
+def loaded() -> Iterator[None]:
+    """Two busy processes for every core, and one that writes to the disk without a pause."""
+    with ExitStack() as stack:
+        # A file without a name: the folder for temporary files has to be empty at all times.
+        file = stack.enter_context(tempfile.TemporaryFile())
+        writes = [WRITES, f"/proc/{os.getpid()}/fd/{file.fileno()}"]
+        for program, *arguments in [[BUSY]] * (2 * (os.cpu_count() or 1)) + [writes]:
+            burner = subprocess.Popen([sys.executable, "-c", program, *arguments])
+            stack.callback(burner.wait)
+            stack.callback(burner.kill)
+        yield
+
+
+@contextmanager
+def tight() -> Iterator[None]:
+    """This process, and whatever it starts, has no more memory than it needs, as on a small machine.
+
+    What it holds already is not counted. Raises NoMemoryGroup where there is no group for it.
+    """
+    parents = _own_groups()
+    parent = parents.get("memory", parents.get(""))
+    if parent is None:
+        raise NoMemoryGroup("this machine has no control groups")
+    with ExitStack() as stack:
+        group = parent / f"soak-{os.getpid()}"
+        try:
+            group.mkdir()
+            stack.callback(group.rmdir)
+            (group / ("memory.limit_in_bytes" if "memory" in parents else "memory.max")).write_text(
+                str(TIGHT)
+            )
+            (group / "cgroup.procs").write_text(str(os.getpid()))
+        except OSError as error:
+            raise NoMemoryGroup(f"no memory can be set apart in {parent}: {error}") from error
+        stack.callback((parent / "cgroup.procs").write_text, str(os.getpid()))
+        yield
+
+
+MACHINES: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
+    "idle": idle,
+    "loaded": loaded,
+    "memory-tight": tight,
+}
