@@ -17,7 +17,8 @@ from lockstep.exercise import find_exercises
 from lockstep.grading import CouldNotGrade
 from lockstep.result import CheckResult
 from lockstep.sandbox.box import Box, open_box
-from tests.sandboxed import ROOT
+from lockstep.verdict import GraderFault
+from tests.sandboxed import ROOT, processes_of
 from tests.soak import traces
 from tests.soak.machines import MACHINES
 from tests.soak.works import EXERCISES, WORKS, Work, checks_of, graded, surprises, write
@@ -98,8 +99,11 @@ def soak(rounds: int, seed: int, machines: Sequence[str], say: Callable[[str], N
                 break
             machine = machines[number % len(machines)]
             begun = len(done.gradings)
-            with MACHINES[machine]():
-                _round(machine, rng, places, scratch, done, say)
+            try:
+                with MACHINES[machine]():
+                    _round(machine, rng, places, scratch, done, say)
+            except GraderFault as fault:
+                done.findings.append(f"round {number} ({machine}) was broken off: {fault}")
             left = traces.left(before, traces.look(scratch))
             if canary.read_text() != text:
                 left.append("a file outside of the sandbox was changed")
@@ -107,8 +111,8 @@ def soak(rounds: int, seed: int, machines: Sequence[str], say: Callable[[str], N
             taken = sum(grading.seconds for grading in done.gradings[begun:])
             wrong = sum(bool(grading.findings) for grading in done.gradings[begun:]) + len(left)
             say(
-                f"round {number + 1} of {rounds}, {machine}, load {os.getloadavg()[0]:.1f}: {len(WORKS)} gradings "
-                f"in {taken:.0f} s, {wrong} findings, {done.gradings[-1].memory:.0f} MiB"
+                f"round {number + 1} of {rounds}, {machine}, load {os.getloadavg()[0]:.1f}: "
+                f"{len(done.gradings) - begun} gradings in {taken:.0f} s, {wrong} findings, {traces.memory():.0f} MiB"
             )
     return done
 
@@ -123,7 +127,6 @@ def _round(
 ) -> None:
     """Grade every submission once, one after the other in one sandbox that is theirs alone."""
     with _box() as box:
-        box.wait_ready()
         baseline = traces.look(scratch)
         for work in rng.sample(WORKS, len(WORKS)):
             grading = done.add(
@@ -163,9 +166,16 @@ def _told(grading: Grading) -> str:
     )
 
 
-def _box() -> Box:
+@contextmanager
+def _box() -> Iterator[Box]:
+    """A warm sandbox; afterwards everything in it has ended."""
     wanted = [exercise for exercise in find_exercises(ROOT / "graders") if exercise.id in EXERCISES]
-    return open_box(wanted, isolated=True)
+    with open_box(wanted, isolated=True) as box:
+        box.wait_ready()
+        yield box
+        ending = processes_of(box)
+    traces.wait_gone(ending)
+    traces.reap(set())
 
 
 @contextmanager

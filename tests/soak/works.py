@@ -17,7 +17,7 @@ from lockstep import plugin
 from lockstep.grading import Options, Silent, grade
 from lockstep.result import CheckResult, Result
 from lockstep.sandbox.box import Box
-from tests.attack_corpus import Attack, _impatient, all_attacks
+from tests.attack_corpus import Attack, all_attacks, impatient
 from tests.sandboxed import ROOT
 
 HANGING = "hanging"
@@ -81,7 +81,7 @@ def graded(work: Work, folder: Path, seed: int, box: Box) -> Result:
     options = Options(folder, exercises=(work.exercise,), checks=work.checks, seed=seed, world_sizes=(2,))
     with pytest.MonkeyPatch.context() as patch:
         if work.kind == HANGING:
-            patch.setattr(plugin, "find_exercises", _impatient)
+            patch.setattr(plugin, "load_exercise", impatient)
         return grade(options, Silent(), box)
 
 
