@@ -113,26 +113,14 @@ probing.Observation.__init__ = forging
 """
 
 
-@pytest.mark.parametrize(
-    ("odd", "odd_array"),
-    [
-        (
-            "[['loss'], ['backward', 1, 2], ['optimizer', True, 'x'], ['call'], 7]",
-            "torch.full((4, 108), torch.nan)",
-        ),
-        (
-            "{'events': [['call'], ['scale', 1], []], 'types': ['torch.bfloat16'], 'returned': [None], 'scales': [{}]}",
-            "torch.ones(3, 3, 3, dtype=torch.int64)",
-        ),
-    ],
-)
-def test_forged_answers_earn_nothing_and_break_nothing(
-    odd: str, odd_array: str, tmp_path: Path, box: Box
-) -> None:
+ODD = "[['loss'], ['backward', 1, 2], ['optimizer', True, 'x'], ['call'], 7]"
+
+
+def test_forged_answers_earn_nothing_and_break_nothing(tmp_path: Path, box: Box) -> None:
     for name in ("amp_train.py", "perf_report.py"):
         shutil.copy(REFERENCE / name, tmp_path / name)
     source = tmp_path / "amp_train.py"
-    forgery = FORGED.format(odd=odd, odd_array=odd_array)
+    forgery = FORGED.format(odd=ODD, odd_array="torch.full((4, 108), torch.nan)")
     source.write_text(source.read_text().replace("import argparse\n", f"import argparse\n{forgery}", 1))
     (exercise,) = graded(tmp_path, EXERCISE, box).exercises
     assert [

@@ -14,7 +14,13 @@ from lockstep.sandbox.limits import _own_groups
 from tests.sandboxed import ROOT, is_alive
 
 
-@pytest.mark.parametrize("to_all", [True, False], ids=["Ctrl-C in a terminal", "kill -INT"])
+@pytest.mark.parametrize(
+    "to_all",
+    [
+        pytest.param(True, id="Ctrl-C in a terminal"),
+        pytest.param(False, id="kill -INT", marks=pytest.mark.slow),
+    ],
+)
 def test_an_interrupted_demo_leaves_nothing(to_all: bool, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "fixtures.demo", "--exercise", "scaling", "--jobs", "2"]
     demo = subprocess.Popen(

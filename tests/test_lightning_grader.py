@@ -175,7 +175,6 @@ probing.Observation.__init__ = forging
 @pytest.mark.parametrize(
     ("odd", "odd_array"),
     [
-        ("-1", "torch.zeros(8, 10)"),
         ("{'train': [[None]], 'val': ['x'], 'limited': 1}", "torch.full((8, 10), 1e38)"),
         (
             "[{'loss': 2.302585, 'output': 'a float32 tensor', 'loss_is': 'a tensor', 'graph': True}]",

@@ -19,7 +19,17 @@ def plain_box() -> Iterator[Box]:
         yield plain
 
 
-@pytest.mark.parametrize("exercise", known_exercises(default_graders()))
+LONG = ("amp", "reports")
+"""Half of the time goes into these two, which measure."""
+
+
+@pytest.mark.parametrize(
+    "exercise",
+    [
+        pytest.param(exercise, marks=pytest.mark.slow if exercise in LONG else ())
+        for exercise in known_exercises(default_graders())
+    ],
+)
 def test_the_reference_earns_every_point(exercise: str, plain_box: Box) -> None:
     options = Options(ROOT / "reference", exercises=(exercise,), sandbox="none", self_check=True)
     assert expect.reference_surprises(grade(options, Silent(), plain_box)) == []
