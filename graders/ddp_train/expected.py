@@ -99,6 +99,26 @@ def batches(rank: RankOutcome, data: Data) -> list[Batch] | None:
     return result
 
 
+def is_mixed(seen: Array | None, parts: Sequence[Array], own: int) -> bool:
+    """Whether an array is a sum of multiples of `parts`, and each but number `own` weighs a tenth of it or more."""
+    if (
+        seen is None
+        or seen.shape != parts[0].shape
+        or seen.dtype != np.float32
+        or not np.isfinite(seen).all()
+    ):
+        return False
+    columns = np.stack([part.ravel() for part in parts], axis=1).astype(np.float64)
+    wanted = seen.ravel().astype(np.float64)
+    if len(wanted) <= 2 * len(parts):
+        return False  # anything is a sum of enough parts
+    weights = np.linalg.lstsq(columns, wanted, rcond=None)[0]
+    size = np.linalg.norm(wanted)
+    shares = np.abs(weights) * np.linalg.norm(columns, axis=0)
+    others = np.delete(shares, own)
+    return bool(np.linalg.norm(columns @ weights - wanted) < 1e-2 * size and (others > 0.1 * size).all())
+
+
 class Training:
     """A training in one process on the batches of all ranks: what DDP promises to be equal to."""
 

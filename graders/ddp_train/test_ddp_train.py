@@ -368,14 +368,16 @@ def test_really_communicates(check: Check) -> None:
     shape = expected.make_shape(check.rng, hidden=120)
     weights = expected.make_weights(check.rng, shape)
     batch_size, n_steps = 3, 6
-    data = expected.make_data(check.rng, world * batch_size * n_steps)
+    # Every rank has images nobody else has: bytes alone do not tell what is in them.
+    data = [expected.make_data(check.rng, world * batch_size * n_steps) for _ in range(world)]
     outcome = check.run(
         "train",
         ranks=world,
         values=options(shape, batch_size=batch_size),
-        arrays={**data.arrays(), **expected.as_inputs(weights)},
+        arrays=expected.as_inputs(weights),
+        per_rank=[Inputs(arrays=own.arrays()) for own in data],
     )
-    steps = _steps(check, outcome, [data] * world)
+    steps = _steps(check, outcome, data)
     for step, ranks in enumerate(steps):
         check.expect(
             len({frozenset(batch) for batch in ranks}) > 1,
@@ -394,6 +396,43 @@ def test_really_communicates(check: Check) -> None:
         f"{len(steps)} steps of train_one_epoch on {world} ranks exchanged {outcome.loopback_bytes / 1e6:.2f} MB; "
         f"averaging the gradients of this model takes at least {least / 1e6:.2f} MB.",
         WRAP_HINT,
+    )
+    check.expect(
+        any(_as_one(outcome, shape, weights, data, steps, softmax=softmax) for softmax in (False, True))
+        or _in_gradients(outcome, training, data, steps[0]),
+        f"{len(steps)} steps of train_one_epoch on {world} ranks exchanged {outcome.loopback_bytes / 1e6:.2f} MB, but "
+        "neither the gradients nor the weights of a rank show what the other ranks' batches would do to them.",
+        WRAP_HINT,
+    )
+
+
+def _as_one(
+    outcome: Outcome,
+    shape: Shape,
+    weights: dict[str, Array],
+    data: Sequence[Data],
+    steps: Sequence[Sequence[Batch]],
+    *,
+    softmax: bool,
+) -> bool:
+    """Whether all ranks ended with the weights of one process that trains on all their batches."""
+    training = Training(shape, weights, lr=LR, momentum=MOMENTUM)
+    for ranks in steps:
+        training.step(data, ranks, softmax=softmax)
+    return differing(outcome.ranks, "final", training.weights(), "") is None
+
+
+def _in_gradients(outcome: Outcome, training: Training, data: Sequence[Data], ranks: Sequence[Batch]) -> bool:
+    """Whether every rank's first gradient holds a part of the others', in whatever proportion they were put together."""
+    if not all(ranks):
+        return False
+    local = [training.local_gradients(own, batch) for own, batch in zip(data, ranks, strict=True)]
+    return all(
+        any(
+            expected.is_mixed(seen.arrays.get(f"grad0/{name}"), [one[name].numpy() for one in local], number)
+            for name in local[0]
+        )
+        for number, seen in enumerate(outcome.ranks)
     )
 
 

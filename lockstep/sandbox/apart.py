@@ -42,6 +42,7 @@ def _become_supervisor(job: Job, alone: Callable[[Job], None]) -> NoReturn:
     """In the fork, which is the first process of its namespace: what its rank starts ends with it."""
     try:
         confine.own_mounts()
+        confine.own_abstract_sockets()
         alone(job)
     except BaseException as error:
         text = "".join(traceback.format_exception(error))[-4000:]

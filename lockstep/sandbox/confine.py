@@ -22,6 +22,9 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP = 1, 4, 22, 2
 PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS = 36, 38
 SECCOMP_MODE_FILTER = 2
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
+# The same numbers on all processors.
+SYS_LANDLOCK_CREATE_RULESET, SYS_LANDLOCK_RESTRICT_SELF = 444, 446
+LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET = 1
 LAST_CAPABILITY = 40
 CAPABILITY_VERSION_3 = 0x20080522
 
@@ -97,6 +100,18 @@ def own_mounts() -> None:
     """Leave the mount namespace; what is mounted from now on is seen by this process and those it forks."""
     _check(_libc.unshare(CLONE_NEWNS), "unshare")
     private_mounts()
+
+
+def own_abstract_sockets() -> None:
+    """Reach only the abstract Unix sockets of this process and of those it forks.
+
+    Their names belong to a network, not to a folder. A kernel before 6.12 cannot do that and leaves it as it was.
+    """
+    attributes = struct.pack("QQQ", 0, 0, LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET)
+    rules = _libc.syscall(SYS_LANDLOCK_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
+    if rules >= 0:
+        _check(_libc.syscall(SYS_LANDLOCK_RESTRICT_SELF, rules, 0), "landlock")
+        os.close(rules)
 
 
 def loopback_up() -> None:

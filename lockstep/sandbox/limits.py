@@ -185,7 +185,7 @@ def own_memory(pid: int) -> int:
     """
     total = 0
     with contextlib.suppress(OSError, ValueError):
-        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        for line in Path(f"/proc/{pid}/status").read_text("utf-8", "replace").splitlines():
             if line.startswith(("RssAnon:", "RssShmem:")):
                 total += int(line.split()[1]) << 10
     return total

@@ -28,7 +28,8 @@ def reap() -> Iterator[tuple[int, int]]:
 def state(pid: int) -> str:
     """The kernel's letter for what a process does: R, S, T (stopped), Z; X when it is gone."""
     try:
-        with open(f"/proc/{pid}/stat") as file:
+        # A process names itself, and not always in UTF-8.
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(")")[2].split()[0]
     except OSError:
         return "X"

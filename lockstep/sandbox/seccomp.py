@@ -18,6 +18,7 @@ DENIED = (
     "open_tree_attr statmount listmount"
 ).split()
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
+NETLINK_ROUTE = 0
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C
 # Calls with the number of the argument that names a process. Others of the run have the same user, the
 # first one among them, whose death or starvation would look like a fault of lockstep's own.
@@ -48,6 +49,10 @@ def filter_program() -> bytes:
     for call in ("socket", "socketpair"):
         for family in set(range(64)) - {AF_UNIX, AF_INET, AF_INET6, AF_NETLINK}:
             program.add_rule(deny, call, seccomp.Arg(0, seccomp.MASKED_EQ, INT, family))
+    # Of netlink only what tells of interfaces and addresses: over another protocol processes send to one another,
+    # past the loopback and its counter.
+    other = seccomp.Arg(2, seccomp.NE, NETLINK_ROUTE)
+    program.add_rule(deny, "socket", seccomp.Arg(0, seccomp.MASKED_EQ, INT, AF_NETLINK), other)
     for request in (TIOCSTI, TIOCLINUX):
         program.add_rule(deny, "ioctl", seccomp.Arg(1, seccomp.MASKED_EQ, INT, request))
     for call, argument in OF_ONE_SELF.items():

@@ -110,7 +110,9 @@ class Workers:
     def serve(self, readable: Sequence[socket.socket | int]) -> None:
         """Take new stand-ins, start their processes, pass on signals, end those whose stand-in is gone."""
         if self._listener in readable:
-            self._waiting[self._listener.accept()[0]] = None
+            # The kernel may be out of memory for one more.
+            with contextlib.suppress(OSError):
+                self._waiting[self._listener.accept()[0]] = None
         for end in [end for end in self._waiting if end in readable]:
             try:
                 self._serve_one(end)

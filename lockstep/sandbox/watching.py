@@ -191,11 +191,7 @@ class Watching:
         message = channel.receive(self._status)
         if message is None:
             self._selector.unregister(self._status)
-            usage = self._cgroup.usage() if self._cgroup else None
-            if usage is None or usage.exceeded is None:
-                raise GraderFault("the supervisor of a run ended before its ranks did")
-            # The kernel chose the supervisor when the run was out of memory.
-            self._limit = usage.exceeded
+            self._limit = self._why_lost("the supervisor of a run ended before its ranks did")
             return
         operation = message.fields["op"]
         if operation == "laid out":
@@ -207,7 +203,17 @@ class Watching:
         elif operation == "states":
             self._states = cast(dict[str, Json], message.fields["states"])
         elif operation == "fault":
-            raise GraderFault(f"inside the sandbox: {message.fields['text']}")
+            self._limit = self._why_lost(f"inside the sandbox: {message.fields['text']}")
+
+    def _why_lost(self, what: str) -> str:
+        """The limit because of which a supervisor broke: the kernel may have chosen it, or let it start nothing more.
+
+        Raises GraderFault where the run has hit none.
+        """
+        usage = self._cgroup.usage() if self._cgroup else None
+        if usage is None or usage.exceeded is None:
+            raise GraderFault(what)
+        return usage.exceeded
 
     def _look_at_limits(self) -> None:
         """End a run that hit a limit of its control group; without one, look at the memory ourselves."""
