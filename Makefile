@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 # Test processes at a time. Each holds a sandbox with a warm torch: about 400 MB.
 JOBS ?= 2
 
-.PHONY: help setup demo test lint format bench soak slurm postgres template reports rules picture clean
+.PHONY: help setup demo test lint format bench soak mutants slurm postgres template reports rules picture clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -31,6 +31,9 @@ bench: setup ## measure, and write docs/benchmarks.md
 
 soak: setup ## submissions graded 50 times, whole classes, a class killed at 20 moments: equal verdicts
 	@$(PYTHON) -m pytest tests -m slow
+
+mutants: setup ## change the worked solutions by machine, grade every change, write docs/mutants.md
+	@$(PYTHON) -m fixtures.mutants
 
 slurm: setup ## launch files and a class put to a real Slurm (installs Debian's)
 	@scripts/slurm.sh
