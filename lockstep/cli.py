@@ -82,6 +82,13 @@ def verify_report(options: argparse.Namespace) -> int:
         return _refused(refusal)
 
 
+def doctor(options: argparse.Namespace) -> int:
+    """`lockstep doctor`: what this machine can promise, and what mends the rest."""
+    from lockstep.doctor.command import run_doctor
+
+    return run_doctor(quick=options.quick, as_json=options.json)
+
+
 def _refused(refusal: Exception) -> int:
     print(f"lockstep: {safe_line(str(refusal), 1000)}", file=_printable(sys.stderr))
     return COULD_NOT_GRADE
@@ -171,6 +178,7 @@ def _parser() -> argparse.ArgumentParser:
     arguments.add_how_to_grade(command)
     _add_verify_report(subparsers)
     commands.add_to(subparsers)
+    _add_doctor(subparsers)
     return parser
 
 
@@ -208,6 +216,20 @@ def _add_verify_report(subparsers: argparse._SubParsersAction[argparse.ArgumentP
     command.add_argument(
         "--pictures", type=Path, metavar="DIR", help="draw a plot of every report into this folder"
     )
+
+
+def _add_doctor(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = subparsers.add_parser(
+        "doctor",
+        help="say whether grading works on this machine, and what mends it",
+        description="Says what this machine can promise, what follows from it for grading, and what mends it.",
+        epilog="Exit status: 0 grading works, 1 it would be refused.",
+    )
+    command.set_defaults(command=doctor)
+    command.add_argument(
+        "--quick", action="store_true", help="do without the run in a real sandbox, which takes seconds"
+    )
+    command.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
 class _Version(argparse.Action):

@@ -145,6 +145,9 @@ def _arguments(options: Options) -> list[str]:
     # The last looks for unraised exceptions by collecting garbage: 0.4 s once torch is loaded.
     arguments += ["-p", "no:cacheprovider", "-p", "no:terminal", "-p", "no:unraisableexception"]
     arguments += ["--submission", str(options.submission), "--sandbox", options.sandbox]
+    if options.sandbox == "none":
+        # Whoever asked has said so: of the code of a class by the same words, of one's own by asking.
+        arguments.append("--i-trust-this-code")
     arguments += ["--device", options.device]
     arguments += ["--world-sizes", ",".join(str(size) for size in options.world_sizes)]
     for name in options.exercises:

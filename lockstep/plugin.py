@@ -51,6 +51,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--sandbox", choices=("auto", "bubblewrap", "none"), default="auto", help="where student code runs"
     )
     group.addoption(
+        "--i-trust-this-code", action="store_true", help="allow `--sandbox none`, which protects nothing"
+    )
+    group.addoption(
         "--device",
         choices=("cpu", "cuda"),
         default="cpu",
@@ -116,21 +119,36 @@ class _Grading:
         self._taken_over: list[tuple[str, CheckResult]] = []
         self._result: Result | None = None
         self._started = False
-        if not self._coordinates and not config.option.collectonly:
-            self._start()
+        if not config.option.collectonly:
+            if self._worker is None:
+                self._insist_on_protection()
+            if not self._coordinates:
+                self._start()
 
     # Starting
+
+    def _insist_on_protection(self) -> None:
+        """Refuse to run student code unprotected, unless somebody said that this is what they want."""
+        from lockstep.sandbox import bubblewrap
+
+        if self._config.getoption("sandbox") == "none":
+            if not self._config.getoption("i_trust_this_code"):
+                raise pytest.UsageError(
+                    "--sandbox none runs this submission's code unprotected, with your rights, on this machine; say "
+                    "--i-trust-this-code as well if that is what you want"
+                )
+        elif refusal := bubblewrap.refusal():
+            way_out = (
+                "`--sandbox none`, without any protection, is for your own code"
+                if self._self_check
+                else "`--sandbox none --i-trust-this-code`, without any protection, is for code you trust"
+            )
+            raise pytest.UsageError(f"{refusal}; {way_out}")
 
     def _start(self) -> None:
         from lockstep.sandbox import bubblewrap
 
         isolated = self._config.getoption("sandbox") != "none"
-        problem = bubblewrap.problem() if isolated else None
-        if problem is not None:
-            raise pytest.UsageError(
-                f"no sandbox, so nothing is graded: {problem}. `--sandbox none` runs the code unprotected: only for "
-                "code you trust"
-            )
         real_gpus = len(bubblewrap.gpu_devices()) if self._config.getoption("device") == "cuda" else 0
         if self._config.getoption("device") == "cuda" and not real_gpus:
             raise pytest.UsageError(
@@ -147,7 +165,7 @@ class _Grading:
             submission=self.submission,
             seed=self.seed,
             world_sizes=self.world_sizes,
-            self_check=bool(getattr(self._events, "self_check", False)),
+            self_check=self._self_check,
             real_gpus=real_gpus,
         )
 
@@ -161,6 +179,10 @@ class _Grading:
     @property
     def _events(self) -> Any:
         return self._config.pluginmanager.get_plugin(EVENTS)
+
+    @property
+    def _self_check(self) -> bool:
+        return bool(getattr(self._events, "self_check", False))
 
     def _graders(self) -> tuple[Exercise, ...]:
         """The exercises among what pytest was asked to collect."""

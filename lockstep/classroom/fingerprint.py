@@ -14,7 +14,7 @@ from lockstep.exercise import Exercise
 
 PACKAGE = Path(__file__).resolve().parent.parent
 
-NOT_THE_ENGINE = frozenset({"classroom"})
+NOT_THE_ENGINE = frozenset({"classroom", "doctor"})
 """Folders of lockstep that have no part in a verdict."""
 
 LIBRARIES = ("torch", "torchvision", "numpy", "pytorch-lightning")

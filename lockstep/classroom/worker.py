@@ -43,8 +43,8 @@ GONE_SECONDS = 20.0
 
 def machine_problem(setup: Setup) -> str | None:
     """Why nothing can be graded on this machine, as a sentence; None when it can."""
-    if setup.sandbox != "none" and (problem := bubblewrap.problem()) is not None:
-        return f"no sandbox, so nothing is graded: {problem}"
+    if setup.sandbox != "none" and (refusal := bubblewrap.refusal()) is not None:
+        return refusal
     if setup.device == "cuda" and not bubblewrap.gpu_devices():
         return "there is no NVIDIA GPU that a process can open (no /dev/nvidia0), and `--device cuda` asks for one"
     return None

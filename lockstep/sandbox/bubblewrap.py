@@ -13,9 +13,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from lockstep.sandbox import seccomp
+
 # One real user per live box: boxes with one user share its process count, and a dying fork bomb in one
 # makes the next of the same user fail. The abstract socket name is a lock the kernel lets go by itself.
 FIRST_UID, UIDS = 60001, 256
+# No box has this one, so that no box's process bomb makes a machine look as if it had no sandbox.
+TRIAL_UID = 60000
+TRIAL_SECONDS = 30
 INSIDE_UID = "65534"
 PACKAGES = "/opt/packages"
 # Where root starts a box: mounts of its own, in which Python is put where an ordinary user can read it.
@@ -121,8 +126,12 @@ def command(
         make = f"mkdir {place}" if source.is_dir() else f": >{place}"
         script += f"{make}; mount --bind {shlex.quote(str(source))} {place}\n"
     script += 'exec "$@"'
-    uid = str(lease.uid)
-    drop = [
+    return ["nice", "-n", "5", *ENTER, "sh", "-ec", script, "sh", *as_user(lease.uid), *bwrap]
+
+
+def as_user(uid: int) -> list[str]:
+    """What in front of a command of root's makes it one of a user without any privilege."""
+    return [
         "setpriv",
         f"--reuid={uid}",
         f"--regid={uid}",
@@ -130,7 +139,6 @@ def command(
         "--inh-caps=-all",
         "--no-new-privs",
     ]
-    return ["nice", "-n", "5", *ENTER, "sh", "-ec", script, "sh", *drop, *bwrap]
 
 
 def gpu_devices() -> tuple[Path, ...]:
@@ -175,26 +183,77 @@ def _system_python() -> bool:
     return Path(sys.base_prefix).resolve().is_relative_to("/usr")
 
 
+def refusal() -> str | None:
+    """Why nothing is graded on this machine, as a sentence; None when it can be."""
+    why = problem()
+    return (
+        None
+        if why is None
+        else f"no sandbox, so nothing is graded: {why}. `lockstep doctor` says what mends it"
+    )
+
+
 def problem() -> str | None:
-    """Why bubblewrap cannot make a box on this machine, as a sentence; None when it can."""
+    """Why this machine cannot make a sandbox, as a sentence; None when it can."""
     try:
         program = find()
+        seccomp.filter_program()
     except SandboxUnavailable as error:
         return str(error)
-    probe = [program, "--unshare-all", "--unshare-user", "--ro-bind", "/", "/", "--proc", "/proc", "true"]
-    if os.getuid() == 0:
-        # Root in a container may be allowed the one and not the other.
-        probe = [*ENTER, *probe]
-    done = subprocess.run(probe, capture_output=True, text=True, timeout=30, check=False)
-    if done.returncode == 0:
-        return None
-    reason = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
-    if reason[0].startswith("unshare:"):
+    except (ImportError, OSError, RuntimeError) as error:
+        return f"there is no filter of system calls without libseccomp ({error})"
+    tried = [
+        program,
+        "--unshare-all",
+        "--unshare-user",
+        "--ro-bind",
+        "/",
+        "/",
+        "--proc",
+        "/proc",
+        "--chdir",
+        "/",
+    ]
+    # A run has namespaces and a /proc of its own, within those of its box: some machines allow the one alone.
+    tried += [
+        "--",
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "--pid",
+        "--fork",
+        "--mount-proc",
+        "true",
+    ]
+    if os.getuid() != 0:
+        said = _complaint(tried)
+    # Root in a container may be allowed the one and not the other.
+    elif said := _complaint([*ENTER, "true"]):
         return (
-            f"root may not make mounts of its own here ({reason[0]}), as in a container without CAP_SYS_ADMIN; "
+            f"root may not make mounts of its own here ({said}), as in a container without CAP_SYS_ADMIN; "
             "start lockstep as an ordinary user, or give the container that capability"
         )
-    return (
-        f"bubblewrap cannot make a sandbox here ({reason[0]}); on Ubuntu 23.10 and newer run "
-        "`sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0`"
-    )
+    else:
+        said = _complaint([*ENTER, *as_user(TRIAL_UID), *tried])
+    return f"bubblewrap cannot make a sandbox here ({said})" if said else None
+
+
+def _complaint(command: list[str]) -> str:
+    """The last line of what a command said that failed; empty when it did not."""
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=TRIAL_SECONDS,
+            check=False,
+            cwd="/",
+        )
+    except FileNotFoundError:
+        return f"{command[0]} is not installed"
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    lines = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+    return lines[0] if done.returncode else ""

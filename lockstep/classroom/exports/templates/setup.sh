@@ -12,8 +12,4 @@ DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
 PYTHON=python3.11 scripts/setup.sh
 
 # Said in the log of the build. Without a sandbox run_autograder gives no points and says so.
-.venv/bin/python - <<'END'
-from lockstep.sandbox import bubblewrap
-
-print("lockstep:", bubblewrap.problem() or "the sandbox works here")
-END
+.venv/bin/lockstep doctor || true

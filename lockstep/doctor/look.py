@@ -1,0 +1,259 @@
+"""Looks at this machine: reads what the kernel says, and tries what takes no time.
+
+It starts no box. Whatever is missing is a value as well, never an exception.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+
+from lockstep.doctor.machine import (
+    Attempt,
+    Gpus,
+    Host,
+    Machine,
+    Package,
+    Resources,
+    Sandbox,
+    Software,
+)
+from lockstep.sandbox import backend, bubblewrap, cgroup
+
+COMMAND_SECONDS = 30
+
+
+def gather() -> Machine:
+    """Look at this machine."""
+    return Machine(
+        host=_host(),
+        sandbox=_sandbox(),
+        limits=backend.describe(),
+        gpus=_gpus(),
+        resources=_resources(),
+        software=_software(),
+    )
+
+
+def _host() -> Host:
+    try:
+        system = platform.freedesktop_os_release().get("PRETTY_NAME", platform.system())
+    except OSError:
+        system = platform.system()
+    return Host(
+        system=system,
+        kernel=platform.release(),
+        root=os.getuid() == 0,
+        container=in_container(Path("/")),
+        systemd=Path("/run/systemd/system").is_dir(),
+        program=str(Path(sys.prefix) / "bin" / "lockstep"),
+        installer=next((name for name in ("apt-get", "dnf", "zypper") if shutil.which(name)), None),
+    )
+
+
+def in_container(root: Path) -> bool:
+    """Whether the system below `root` is one of Docker's, Podman's or another's that says so."""
+    marks = (root / ".dockerenv", root / "run/.containerenv", root / "run/systemd/container")
+    return any(mark.exists() for mark in marks)
+
+
+def _sandbox() -> Sandbox:
+    try:
+        program: str | None = bubblewrap.find()
+    except bubblewrap.SandboxUnavailable:
+        program = None
+    said = run([program, "--version"]) if program else None
+    other_user = bubblewrap.as_user(bubblewrap.TRIAL_UID) if os.getuid() == 0 else []
+    entering = _attempt([*bubblewrap.ENTER, *other_user, "true"]) if other_user else None
+    if entering is not None and not entering.worked:
+        other_user = []
+    settings = Path("/proc/sys")
+    return Sandbox(
+        bubblewrap=program,
+        bubblewrap_version=said[1].removeprefix("bubblewrap ") if said and said[0] == 0 else "",
+        problem=bubblewrap.problem(),
+        namespaces=_attempt([*other_user, "unshare", "--user", "--map-root-user", "true"]),
+        entering=entering,
+        most_namespaces=setting(settings / "user/max_user_namespaces"),
+        unprivileged_namespaces=_switch(settings / "kernel/unprivileged_userns_clone"),
+        apparmor_restricts=_switch(settings / "kernel/apparmor_restrict_unprivileged_userns"),
+        seccomp=try_filter(),
+    )
+
+
+def setting(file: Path) -> int | None:
+    """A number that the kernel keeps in a file; None where it has no such file."""
+    try:
+        return int(file.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _switch(file: Path) -> bool | None:
+    number = setting(file)
+    return None if number is None else number != 0
+
+
+def run(command: Sequence[str]) -> tuple[int, str]:
+    """Exit status and last line of what a program said; -1 where it could not be started or did not end."""
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=COMMAND_SECONDS,
+            check=False,
+            cwd="/",
+            errors="replace",
+        )
+    except FileNotFoundError:
+        return -1, f"{command[0]} is not installed"
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return -1, str(error)
+    lines = (done.stderr or done.stdout).strip().splitlines()
+    return done.returncode, lines[-1] if lines else f"exit status {done.returncode}"
+
+
+def _attempt(command: Sequence[str]) -> Attempt:
+    status, said = run(command)
+    return Attempt(True) if status == 0 else Attempt(False, said)
+
+
+def try_filter() -> Attempt:
+    """Load the filter of system calls into a child of this process, which then tries a call that it denies."""
+    from lockstep.sandbox import seccomp
+
+    try:
+        program = seccomp.filter_program()
+    except (ImportError, OSError, RuntimeError) as error:
+        return Attempt(False, str(error))
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, _denied(program).encode())
+        os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as end:
+        said = end.read().decode()
+    os.waitpid(child, 0)
+    return Attempt(not said, said)
+
+
+def _denied(program: bytes) -> str:
+    """What is wrong with the filter, in a process that then has it for good; empty where it denies."""
+    from lockstep.sandbox import confine
+
+    try:
+        confine.seal(program)
+    except OSError as error:
+        return str(error)
+    try:
+        os.close(os.memfd_create("denied"))
+    except PermissionError:
+        return ""
+    except OSError as error:
+        return str(error)
+    return "it is loaded and denies nothing"
+
+
+def _gpus() -> Gpus:
+    folder = Path("/proc/driver/nvidia")
+    models = [
+        found[1].strip()
+        for file in sorted(folder.glob("gpus/*/information"))
+        if (found := re.search(r"^Model:(.*)$", _text(file), re.MULTILINE))
+    ]
+    driver = re.search(r"Kernel Module(?: for \S+)?\s+(\d+[\d.]+)", _text(folder / "version"))
+    return Gpus(
+        usable=len(bubblewrap.gpu_devices()),
+        there=sum(path.name[len("nvidia") :].isdigit() for path in Path("/dev").glob("nvidia*")),
+        driver=driver[1] if driver else "",
+        models=tuple(models),
+        memory_file=Path("/dev/nvidia-uvm") in bubblewrap.gpu_driver(),
+    )
+
+
+def _resources() -> Resources:
+    memory = {
+        name: int(kilobytes) << 10
+        for name, kilobytes in re.findall(r"^(\w+):\s+(\d+) kB$", _text(Path("/proc/meminfo")), re.MULTILINE)
+    }
+    try:
+        shared = os.statvfs("/dev/shm")
+    except OSError:
+        shared = None
+    return Resources(
+        memory=memory.get("MemTotal", 0),
+        available=min([memory.get("MemAvailable", 0), *_room_in_groups()]),
+        shared_memory=shared.f_frsize * shared.f_bavail if shared else None,
+        cores=len(os.sched_getaffinity(0)),
+    )
+
+
+def _room_in_groups() -> list[int]:
+    """What is left of the memory of the control groups around this process: a container's limit is one."""
+    found = (cgroup.own_hierarchies().get(controller) for controller in ("", "memory"))
+    groups = [group for hierarchy in found if hierarchy for group in hierarchy.lineage()]
+    return [room for group in groups if (room := room_of(group)) is not None]
+
+
+def room_of(group: Path) -> int | None:
+    """Bytes that a control group of either version may still take, None where it has no limit.
+
+    Files that were read count as used, and are dropped when there is need.
+    """
+    for most, used, dropped in (
+        ("memory.max", "memory.current", "inactive_file"),
+        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    ):
+        limit, now = cgroup.number(group / most), cgroup.number(group / used)
+        if limit is not None and now is not None:
+            return max(0, limit - now + (cgroup.field(group / "memory.stat", dropped) or 0))
+    return None
+
+
+def _software() -> Software:
+    try:
+        needed = requires("lockstep") or []
+    except PackageNotFoundError:
+        needed = []
+    pinned = [line.partition("==") for line in needed if "extra ==" not in line]
+    return Software(
+        lockstep=_version("lockstep") or "",
+        python=platform.python_version(),
+        packages=tuple(Package(name, tested, _version(name)) for name, _, tested in pinned),
+        torch_cuda=cuda_of_torch(),
+    )
+
+
+def cuda_of_torch() -> str | None:
+    """The CUDA that torch was built for, read from its file of versions: importing torch takes seconds."""
+    found = importlib.util.find_spec("torch")
+    if found is None or found.origin is None:
+        return None
+    built = re.search(
+        r"^cuda\b.*=\s*'([^']+)'", _text(Path(found.origin).with_name("version.py")), re.MULTILINE
+    )
+    return built[1] if built else None
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,88 @@
+"""One real run in one real box: whether all of it works together, and how long it takes."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lockstep.doctor import mending
+from lockstep.doctor.finding import Finding, Level
+from lockstep.text import safe_line
+
+if TYPE_CHECKING:
+    from lockstep.sandbox.outcome import Outcome, RankOutcome
+
+RANKS = 2
+SECONDS = 30.0
+CONFINED = {"filter": "2", "capabilities": "0000000000000000", "networks": "lo"}
+"""What a rank has to say of itself (proc_pid_status(5)): a filter is loaded, no capabilities, only a loopback."""
+
+NAME, TITLE = "box", "a run in a box"
+
+
+def trial() -> Finding:
+    """Start a box and let two ranks add something up. Takes as long as importing torch does."""
+    begun = time.monotonic()
+    try:
+        # Imported here: this is where a machine without torch or NumPy fails.
+        from lockstep.check import torchrun_environment
+        from lockstep.exercise import Server
+        from lockstep.sandbox.box import Box
+        from lockstep.sandbox.bubblewrap import SandboxUnavailable
+        from lockstep.sandbox.limits import Limits
+        from lockstep.sandbox.spec import Pack, RankInputs, RunSpec
+        from lockstep.verdict import GraderFault
+    except ImportError as error:
+        return _refused(str(error))
+    spec = RunSpec(
+        probe="doctor",
+        call="look",
+        submission=Pack({}),
+        ranks=[RankInputs(environment=torchrun_environment(rank, RANKS)) for rank in range(RANKS)],
+        limits=Limits(seconds=SECONDS),
+    )
+    try:
+        with Box({"doctor": Path(__file__).with_name("probe.py")}, isolated=True, last=Server.FULL) as box:
+            box.wait_ready()
+            started = time.monotonic() - begun
+            outcome = box.run(spec)
+    except (GraderFault, SandboxUnavailable, OSError, RuntimeError) as error:
+        return _refused(str(error))
+    return judged(outcome, started)
+
+
+def not_tried() -> Finding:
+    """Stands in for a trial where it is known already that there is no sandbox."""
+    return Finding(NAME, TITLE, Level.REFUSED, "not tried", "Mend first what is refused above.")
+
+
+def judged(outcome: Outcome, started: float) -> Finding:
+    """What a run says of this machine; the box had started after so many seconds."""
+    wrong = next(filter(None, map(_complaint, outcome.ranks)), "")
+    if wrong:
+        return _refused(wrong)
+    seen = f"up in {started:.1f} s; {len(outcome.ranks)} ranks added up in {outcome.elapsed:.2f} s"
+    follows = "Grading works, with everything above."
+    values = {"start_seconds": round(started, 3), "run_seconds": round(outcome.elapsed, 3)}
+    return Finding(NAME, TITLE, Level.OK, seen, follows, values=dict(values))
+
+
+def _complaint(rank: RankOutcome) -> str:
+    if rank.error is not None:
+        return f"{rank.error.type}: {rank.error.message}"
+    if not rank.complete:
+        return rank.protocol or "the run did not come back"
+    if rank.values.get("total") != sum(range(1, RANKS + 1)):
+        return f"{RANKS} ranks added up to {rank.values.get('total')}"
+    loose = [name for name, right in CONFINED.items() if rank.values.get(name) != right]
+    return (
+        f"a run is not confined: {', '.join(f'{name} {rank.values.get(name)}' for name in loose)}"
+        if loose
+        else ""
+    )
+
+
+def _refused(why: str) -> Finding:
+    mend = mending.set_up_again() if "No module named" in why else ""
+    return Finding(NAME, TITLE, Level.REFUSED, safe_line(why, 300), "Nothing is graded.", mend)
