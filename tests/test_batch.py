@@ -138,6 +138,26 @@ def test_a_wrong_option_is_explained(
     assert not out.exists()
 
 
+def test_a_folder_with_nobodys_work_is_no_class(
+    submissions: Path, out: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    submissions.mkdir(exist_ok=True)
+    assert grade(submissions, out) == 2
+    assert (
+        "holds no hand-in; give a folder with one folder or archive for each student"
+        in capfd.readouterr().err
+    )
+    assert not (out / "index.html").exists()
+
+
+def test_results_are_a_folder(submissions: Path, out: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    hand_in(submissions, {"ada": ""})
+    out.write_text("grades")
+    assert grade(submissions, out) == 2
+    assert f"--out names a folder, and {out} is a file" in capfd.readouterr().err
+    assert out.read_text() == "grades"
+
+
 def test_a_fingerprint_changes_with_what_a_verdict_depends_on(tmp_path: Path) -> None:
     graders = tmp_path / "course" / "graders"
     shutil.copytree(LAB, graders, ignore=shutil.ignore_patterns("__pycache__"))

@@ -49,7 +49,7 @@ def test_a_log_gets_a_line_for_each_hand_in() -> None:
     file = StringIO()
     _graded(Console(file=file, width=60))
     assert file.getvalue().splitlines() == [
-        "3 to grade, 4 unchanged, 1 with a problem",
+        "3 to grade, 4 unchanged, 1 not graded",
         "Bob [red] ::error::x is taken up again, because the process that graded was ended by SIGKILL",
         "1 of 3: Ada",
         "2 of 3: Bob [red] ::error::x",
@@ -65,4 +65,4 @@ def test_a_terminal_shows_who_is_graded(width: int) -> None:
     assert "Eve: It took too long." in shown
     assert "\x1b[2J" not in shown
     if width == 120:
-        assert "3 of 3 through, 4 unchanged, 2 with a problem" in shown
+        assert "3 of 3, 4 unchanged, 2 not graded" in shown

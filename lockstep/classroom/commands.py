@@ -127,7 +127,7 @@ def _add_grade(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "--jobs",
         type=_count,
         metavar="N",
-        help=f"hand-ins at a time (default: {default_jobs()} on this machine)",
+        help=f"hand-ins at a time (default: {default_jobs()} on this machine; a cluster has its own)",
     )
     arguments.add_exercise(command, "grade")
     command.add_argument(

@@ -82,6 +82,8 @@ def grade_class(order: Order, book: Gradebook, progress: ClassProgress) -> Grade
         raise CouldNotGrade(problem)
     with book.grading(), Scratch(order.out / WORK) as scratch:
         intake = _take_in(order, book)
+        if not intake.handins:
+            raise CouldNotGrade(_nobody(order.submissions, intake))
         book.remember_catalogue(catalogue(exercises))
         wanted = _wanted(order, exercises)
         plan = make_plan(book, intake.handins, wanted)
@@ -125,6 +127,15 @@ def _take_in(order: Order, book: Gradebook) -> Intake:
     book.enroll([*(handin.student for handin in intake.handins), *intake.missing])
     book.list_unmatched(intake.unmatched)
     return intake
+
+
+def _nobody(submissions: Path, intake: Intake) -> str:
+    """Why there is nothing to grade, for who gave the wrong folder."""
+    where = f"{submissions} holds no hand-in"
+    if intake.unmatched:
+        item = intake.unmatched[0]
+        return f"{where}, only what belongs to nobody, such as {item.label}: {item.reason}"
+    return f"{where}; give a folder with one folder or archive for each student, or the zip of a learning platform"
 
 
 def _wanted(order: Order, exercises: tuple[Exercise, ...]) -> Wanted:

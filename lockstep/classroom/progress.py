@@ -146,7 +146,7 @@ class ClassProgress:
         return sum(self._checks[exercise] for exercise in work.fingerprints)
 
     def _counts(self) -> str:
-        return f"{self._done['through']} of {self._total} through, {self._others()}"
+        return f"{self._done['through']} of {self._total}, {self._others()}"
 
     def _others(self) -> str:
-        return f"{self._done['unchanged']} unchanged, {self._done['problems']} with a problem"
+        return f"{self._done['unchanged']} unchanged, {self._done['problems']} not graded"

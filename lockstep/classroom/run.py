@@ -41,6 +41,8 @@ def run_grade(order: Order, *, gradebook: str | None, trusted: bool) -> int:
             )
         if order.cluster_config is not None and not order.cluster:
             raise CouldNotGrade("--cluster-config tells how to use a cluster; say which by --cluster as well")
+        if order.out.exists() and not order.out.is_dir():
+            raise CouldNotGrade(f"--out names a folder, and {order.out} is a file")
         order.out.mkdir(parents=True, exist_ok=True)
         with open_gradebook(gradebook or order.out / "gradebook.db") as book:
             err.print(terminal.notes(book.notes))

@@ -33,7 +33,7 @@ def summary(
     without = ungraded(records, catalogue)
     parts: list[RenderableType] = [Text(line) for line in _figures(graded, records, without, catalogue)]
     lists = (
-        ("Not graded:", [f"{record.student.shown}: {why}" for record, why in without]),
+        ("Not graded:", [f"{_told_apart(record, records)}: {why}" for record, why in without]),
         ("Machines:", graded.remarks),
         ("Nobody's:", [f"{item.label}: {item.reason}" for item in graded.intake.unmatched]),
     )
@@ -52,11 +52,11 @@ def _figures(
     catalogue: Sequence[ExerciseTitle],
 ) -> Iterator[str]:
     plan = graded.plan
-    handed_in = len(graded.intake.handins)
+    handed_in, nobodys = len(graded.intake.handins), len(graded.intake.unmatched)
     yield (
         f"{_count(handed_in, 'hand-in')}: {len(plan.work)} graded now, {plan.unchanged} unchanged, "
         f"{len(without)} without a grade. {_count(len(graded.intake.missing), 'student')} handed in nothing, "
-        f"{_count(len(graded.intake.unmatched), 'file')} belong to nobody."
+        f"{_count(nobodys, 'file')} {'belongs' if nobodys == 1 else 'belong'} to nobody."
     )
     none = {record.student.id for record, _ in without}
     final = [record.final_points for record in records if record.handed_in and record.student.id not in none]
@@ -73,12 +73,19 @@ def _next_steps(records: Sequence[Record], without: Sequence[tuple[Record, str]]
     yield f"{out / 'index.html'} shows the class; tables are in {out / 'exports'}/."
     waiting = sum(record.waiting_reviews for record in records)
     if waiting:
-        yield f"{_count(waiting, 'answer')} wait for a person: lockstep review {out}"
+        yield f"{_count(waiting, 'answer')} {'waits' if waiting == 1 else 'wait'} for a person: lockstep review {out}"
     flagged = sum(bool(record.flags) for record in records)
     if flagged:
         yield f"{_count(flagged, 'student')} to look at or talk to: they are flagged on the class page."
     if without:
         yield f"Points that a person gives stay, whatever is graded later: lockstep override {out}"
+
+
+def _told_apart(record: Record, records: Sequence[Record]) -> str:
+    """A student's name, with the id where others are called the same."""
+    name = record.student.shown
+    same = sum(other.student.shown == name for other in records)
+    return name if same == 1 else f"{name} ({record.student.id})"
 
 
 def _seconds(record: Record) -> float:
