@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from lockstep.doctor import capacity, protection, trial
 from lockstep.doctor.finding import Finding, Level
@@ -20,21 +20,29 @@ WORKS, REFUSED = 0, 1
 def run_doctor(*, quick: bool, as_json: bool) -> int:
     """Say what this machine can promise; `quick` leaves out the run in a box, which takes seconds."""
     machine = gather()
-    found = examine(machine, quick=quick)
     if as_json:
-        findings = list(found)
+        findings = examine(machine)
+        findings += [] if quick else [tried(findings)]
         print(json.dumps(to_json(machine, findings), indent=2, allow_nan=False))
-    else:
-        findings = _shown(machine, found, quick=quick)
-    return exit_status(findings)
+        return exit_status(findings)
+    try:
+        return exit_status(_shown(machine, quick=quick))
+    except ImportError as error:
+        print(
+            f"lockstep: {error}, and without it nothing can be shown or graded: run `make setup`",
+            file=sys.stderr,
+        )
+        return REFUSED
 
 
-def examine(machine: Machine, *, quick: bool) -> Iterator[Finding]:
-    """All findings, in order, each as soon as it is there."""
-    known = [*protection.findings(machine), *capacity.findings(machine)]
-    yield from known
-    if not quick:
-        yield trial.not_tried() if exit_status(known) == REFUSED else trial.trial()
+def examine(machine: Machine) -> list[Finding]:
+    """What there is to say of a machine without starting a box, in order."""
+    return [*protection.findings(machine), *capacity.findings(machine)]
+
+
+def tried(findings: Sequence[Finding]) -> Finding:
+    """What a run in a box shows, where it was not known before that there can be none. Takes seconds."""
+    return trial.not_tried() if exit_status(findings) == REFUSED else trial.trial()
 
 
 def exit_status(findings: Sequence[Finding]) -> int:
@@ -56,23 +64,27 @@ def to_json(machine: Machine, findings: Sequence[Finding]) -> dict[str, Json]:
     }
 
 
-def _shown(machine: Machine, found: Iterator[Finding], *, quick: bool) -> list[Finding]:
-    # Not before it is needed: programs ask for JSON.
+def _shown(machine: Machine, *, quick: bool) -> list[Finding]:
     from lockstep import terminal
     from lockstep.doctor import display
 
     out, err = terminal.console_for(sys.stdout), terminal.console_for(sys.stderr)
     wide = out.width >= terminal.WIDE
+
+    def show(finding: Finding) -> None:
+        out.print(display.line(finding, wide=wide))
+        if finding.mend:
+            out.print(display.command(finding), soft_wrap=True)
+
     out.print(display.heading(machine, wide=wide))
-    findings = []
-    # A log wants no line that is repainted, and a pipe shows none.
-    waiting = err.status("a run in a box", spinner="line") if err.is_terminal else contextlib.nullcontext()
-    with waiting:
-        for finding in found:
-            findings.append(finding)
-            out.print(display.line(finding, wide=wide))
-            if finding.mend:
-                out.print(display.command(finding), soft_wrap=True)
+    findings = examine(machine)
+    for finding in findings:
+        show(finding)
+    if not quick:
+        # A log wants no line that is repainted.
+        with err.status(trial.TITLE, spinner="line") if err.is_terminal else contextlib.nullcontext():
+            findings.append(tried(findings))
+        show(findings[-1])
     out.print()
     out.print(display.summary(findings, quick=quick))
     return findings

@@ -18,6 +18,7 @@ MARKS = {
     Level.WEAKER: Mark("!", "!", "yellow"),
     Level.REFUSED: Mark("✗", "x", "red"),
 }
+OWN_CODE = "Your own code can do without protection: lockstep check PATH --sandbox none"
 TITLE, SEEN = 15, 46
 """Columns of the first two words of a line; what follows has the rest where a terminal is wide."""
 
@@ -63,15 +64,14 @@ def command(finding: Finding) -> Text:
     return Text(f"{' ' * (TITLE + 5)}$ {finding.mend}", style="cyan")
 
 
-def summary(findings: Sequence[Finding], *, quick: bool) -> Text:
-    """The last line: whether grading works here."""
+def summary(findings: Sequence[Finding], *, quick: bool) -> RenderableType:
+    """The last lines: whether grading works here."""
     levels = [finding.level for finding in findings]
     if Level.REFUSED in levels:
-        return Text(
-            "Nothing is graded on this machine before what is marked is mended. Your own code you can check without "
-            "protection: lockstep check PATH --sandbox none",
-            style="bold red",
-        )
+        line = Text("Nothing is graded on this machine before what is marked is mended.", style="bold red")
+        refused = {finding.id for finding in findings if finding.level is Level.REFUSED}
+        only_unprotected = refused - {"box"} and "versions" not in refused
+        return Group(line, Text(OWN_CODE)) if only_unprotected else line
     works = "Grading should work on this machine" if quick else "Grading works on this machine"
     if weaker := levels.count(Level.WEAKER):
         things = "1 thing is" if weaker == 1 else f"{weaker} things are"

@@ -122,15 +122,15 @@ def _filter(host: Host, sandbox: Sandbox) -> Finding:
     if sandbox.seccomp.worked:
         follows = "System calls that reach out of a run are refused."
         return Finding(name, name, Level.OK, "the filter loads, and denies", follows)
-    # The wrapper says so itself, whatever the reason: its own package is missing, or the library it looks for.
-    library = "libseccomp" in sandbox.seccomp.said
+    said = sandbox.seccomp.said
+    mend = mending.set_up_again() if "No module named" in said else ""
     return Finding(
         name,
         name,
         Level.REFUSED,
-        f"no filter: {sandbox.seccomp.said}",
+        f"no filter: {said}",
         f"{NOTHING_GRADED} Without it a run could ask the kernel for whatever it likes.",
-        mending.install(host, "libseccomp") if library else mending.set_up_again(),
+        mending.install(host, "libseccomp") if "libseccomp" in said else mend,
     )
 
 

@@ -1,0 +1,490 @@
+"""`lockstep doctor`: what it says of machines that lack one thing, and of this one."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from lockstep import cli
+from lockstep.doctor import capacity, command, look, trial
+from lockstep.doctor.finding import Finding, Level
+from lockstep.doctor.machine import Machine
+from lockstep.sandbox import backend, bubblewrap, seccomp
+from lockstep.sandbox.outcome import Outcome, RankOutcome, StudentError
+from tests.machines import (
+    GIB,
+    GOOD,
+    NOT_PERMITTED,
+    ONE_GPU,
+    WATCHED,
+    with_host,
+    with_packages,
+    with_room,
+    with_sandbox,
+)
+from tests.sandboxed import ROOT
+
+SCHEMA = json.loads((ROOT / "lockstep" / "schemas" / "doctor-1.schema.json").read_text())
+WEAKER, REFUSED = Level.WEAKER, Level.REFUSED
+NO_BWRAP = with_sandbox(bubblewrap=None, problem="bubblewrap (bwrap) is not installed")
+CLOSED = with_sandbox(
+    problem="bubblewrap cannot make a sandbox here (bwrap: No permissions to create new namespace)",
+    namespaces=replace(GOOD.sandbox.namespaces, worked=False, said=NOT_PERMITTED),
+)
+NO_MOUNTS = with_sandbox(
+    problem="root may not make mounts of its own here",
+    entering=replace(GOOD.sandbox.namespaces, worked=False, said=NOT_PERMITTED),
+)
+NO_OTHER_USER = with_sandbox(
+    problem="bubblewrap cannot make a sandbox here (setpriv: setresuid failed: Invalid argument)",
+    entering=replace(
+        GOOD.sandbox.namespaces, worked=False, said="setpriv: setresuid failed: Invalid argument"
+    ),
+)
+NO_FILTER = with_sandbox(
+    problem="there is no filter of system calls without libseccomp",
+    seccomp=replace(GOOD.sandbox.seccomp, worked=False, said="Unable to find libseccomp"),
+)
+ALLOWING = "docker run --cap-add SYS_ADMIN"
+SET_UP = "make setup"
+
+
+def examined(machine: Machine) -> dict[str, Finding]:
+    """All findings but that of the real run, by id."""
+    return {finding.id: finding for finding in command.examine(machine)}
+
+
+@pytest.fixture(autouse=True)
+def four_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many cores this machine has."""
+    monkeypatch.setattr(capacity, "default_jobs", lambda: 4)
+
+
+def test_a_good_machine_promises_everything() -> None:
+    assert {finding.level for finding in examined(GOOD).values()} == {Level.OK}
+
+
+@pytest.mark.parametrize(
+    ("machine", "name", "level", "seen", "mend"),
+    [
+        (NO_BWRAP, "bubblewrap", REFUSED, "not installed", "apt-get install -y bubblewrap"),
+        (
+            with_host(NO_BWRAP, installer="dnf"),
+            "bubblewrap",
+            REFUSED,
+            "not installed",
+            "dnf install -y bubblewrap",
+        ),
+        (with_host(NO_BWRAP, installer=None), "bubblewrap", REFUSED, "not installed", ""),
+        (CLOSED, "user_namespaces", REFUSED, NOT_PERMITTED, ""),
+        (with_host(CLOSED, container=True), "user_namespaces", REFUSED, NOT_PERMITTED, ALLOWING),
+        (
+            with_sandbox(CLOSED, most_namespaces=0),
+            "user_namespaces",
+            REFUSED,
+            "user.max_user_namespaces is 0",
+            "sysctl user.max_user_namespaces=15000",
+        ),
+        (
+            with_sandbox(CLOSED, unprivileged_namespaces=False),
+            "user_namespaces",
+            REFUSED,
+            "kernel.unprivileged_userns_clone is 0",
+            "sysctl kernel.unprivileged_userns_clone=1",
+        ),
+        (
+            with_sandbox(
+                CLOSED, namespaces=replace(CLOSED.sandbox.namespaces, said="unshare is not installed")
+            ),
+            "user_namespaces",
+            REFUSED,
+            "not tried",
+            "apt-get install -y util-linux",
+        ),
+        (with_host(NO_MOUNTS, container=True), "user", REFUSED, "may not make mounts", ALLOWING),
+        (NO_MOUNTS, "user", REFUSED, "may not make mounts", "su --login NAME"),
+        (NO_OTHER_USER, "user", REFUSED, "may not be another user", "su --login NAME"),
+        (
+            with_host(root=False),
+            "user",
+            WEAKER,
+            "not root",
+            "sudo /srv/lockstep/.venv/bin/lockstep doctor",
+        ),
+        (NO_FILTER, "seccomp", REFUSED, "Unable to find libseccomp", "apt-get install -y libseccomp2"),
+        (
+            with_sandbox(
+                NO_FILTER,
+                seccomp=replace(NO_FILTER.sandbox.seccomp, said="No module named 'pyseccomp'"),
+            ),
+            "seccomp",
+            REFUSED,
+            "pyseccomp",
+            SET_UP,
+        ),
+        (
+            with_sandbox(seccomp=replace(NO_FILTER.sandbox.seccomp, said="it is loaded and denies nothing")),
+            "seccomp",
+            REFUSED,
+            "denies nothing",
+            "",
+        ),
+        (
+            with_sandbox(problem="bubblewrap cannot make a sandbox here (bwrap: Can't mount proc)"),
+            "sandbox",
+            REFUSED,
+            "Can't mount proc",
+            "",
+        ),
+        (
+            with_host(with_sandbox(problem="bwrap: Can't mount proc"), container=True),
+            "sandbox",
+            REFUSED,
+            "Can't mount proc",
+            ALLOWING,
+        ),
+        (
+            replace(GOOD, limits=WATCHED),
+            "control_groups",
+            WEAKER,
+            "no unified tree",
+            "systemd-run --user --scope -p Delegate=yes lockstep ...",
+        ),
+        (
+            with_host(replace(GOOD, limits=WATCHED), systemd=False),
+            "control_groups",
+            WEAKER,
+            "none for lockstep",
+            "",
+        ),
+        (
+            with_host(replace(GOOD, limits=WATCHED), container=True),
+            "control_groups",
+            WEAKER,
+            "none for lockstep",
+            "docker run --privileged IMAGE",
+        ),
+        (
+            with_room(available=int(5.2 * GIB)),
+            "memory",
+            WEAKER,
+            "5.2 GiB free of 32 GiB",
+            "lockstep grade SUBMISSIONS --out RESULTS --jobs 2",
+        ),
+        (with_room(available=3 * GIB), "memory", WEAKER, "3 GiB free", ""),
+        (with_room(cores=1), "cores", WEAKER, "1", ""),
+        (
+            replace(GOOD, gpus=replace(ONE_GPU, usable=0)),
+            "gpus",
+            WEAKER,
+            "1 of them closed",
+            "chmod a+rw /dev/nvidia*",
+        ),
+        (
+            replace(GOOD, gpus=replace(ONE_GPU, memory_file=False)),
+            "gpus",
+            WEAKER,
+            "no /dev/nvidia-uvm",
+            "nvidia-modprobe -u -c=0",
+        ),
+        (replace(GOOD, gpus=ONE_GPU), "gpus", WEAKER, "torch has no CUDA", ""),
+        (with_packages(torch=None), "versions", REFUSED, "torch not installed", SET_UP),
+        (with_packages(pandas=None), "versions", WEAKER, "pandas not installed", SET_UP),
+        (with_packages(torch="2.13.0"), "versions", WEAKER, "torch 2.13.0 instead of 2.15.0", SET_UP),
+        (
+            replace(GOOD, software=replace(GOOD.software, packages=())),
+            "versions",
+            WEAKER,
+            "not installed as a package",
+            SET_UP,
+        ),
+    ],
+)
+def test_one_lack_is_one_line_with_what_follows_and_what_mends_it(
+    machine: Machine, name: str, level: Level, seen: str, mend: str
+) -> None:
+    found = examined(machine)
+    assert (found[name].level, found[name].follows != "") == (level, True)
+    assert seen in found[name].seen
+    assert found[name].mend == mend if mend not in (ALLOWING, SET_UP) else mend in found[name].mend
+    assert {other for other in found if found[other].level is not Level.OK} == {name}
+    assert command.exit_status(list(found.values())) == (1 if level is REFUSED else 0)
+
+
+def test_apparmor_is_blamed_once_and_only_where_it_is_to_blame() -> None:
+    found = examined(with_host(with_sandbox(CLOSED, apparmor_restricts=True), root=False))
+    refused = [finding for finding in found.values() if finding.level is REFUSED]
+    assert [finding.id for finding in refused] == ["user_namespaces", "apparmor"]
+    assert [finding.mend for finding in refused] == [
+        "",
+        "sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0",
+    ]
+    lets_bubblewrap = examined(with_sandbox(apparmor_restricts=True))
+    assert {finding.level for finding in lets_bubblewrap.values()} == {Level.OK}
+    without = examined(with_sandbox(NO_BWRAP, apparmor_restricts=True))
+    assert [name for name, finding in without.items() if finding.level is REFUSED] == ["bubblewrap"]
+
+
+def test_an_ordinary_user_is_shown_commands_with_sudo() -> None:
+    assert (
+        examined(with_host(NO_BWRAP, root=False))["bubblewrap"].mend == "sudo apt-get install -y bubblewrap"
+    )
+    # In a container that lends its groups to root alone, one command is enough: to be root.
+    found = examined(with_host(replace(GOOD, limits=WATCHED), root=False, container=True))
+    assert [finding.mend for finding in found.values() if finding.mend] == [found["user"].mend]
+
+
+def test_gpus_are_named_with_their_driver_and_torchs_build() -> None:
+    machine = replace(GOOD, gpus=ONE_GPU, software=replace(GOOD.software, torch_cuda="13.2"))
+    assert examined(machine)["gpus"].seen == "1 (NVIDIA H200), driver 580.65.06; torch is built for CUDA 13.2"
+    assert examined(machine)["gpus"].level is Level.OK
+
+
+# What is printed
+
+
+@pytest.fixture
+def started_on(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Makes `lockstep doctor` see that machine; its run in a box, where it comes to that, is a stand-in."""
+
+    def install(machine: Machine) -> None:
+        monkeypatch.setattr(command, "gather", lambda: machine)
+        monkeypatch.setattr(trial, "trial", lambda: trial.judged(outcome(), 2.9))
+
+    return install
+
+
+HALF = with_host(
+    replace(with_sandbox(CLOSED, apparmor_restricts=True), limits=WATCHED, gpus=ONE_GPU), root=False
+)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_the_screen_fits_and_its_commands_can_be_copied(
+    width: int, started_on: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    started_on(HALF)
+    assert cli.main(["doctor"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    commands = [line.strip()[2:] for line in lines if line.strip().startswith("$ ")]
+    findings = [*examined(HALF).values(), trial.not_tried()]
+    assert commands == [finding.mend for finding in findings if finding.mend]
+    assert max(len(line.rstrip()) for line in lines if not line.strip().startswith("$ ")) <= width
+    assert [line[0] for line in lines if line[:1] in {"✓", "!", "✗"}] == [
+        {"ok": "✓", "weaker": "!", "refused": "✗"}[str(finding.level)] for finding in findings
+    ]
+    whole = " ".join(" ".join(lines).split())
+    for finding in findings:
+        assert finding.level is Level.OK or finding.follows in whole
+    assert lines[-1].endswith("lockstep check PATH --sandbox none")
+
+
+def test_the_last_line_says_whether_grading_works(
+    started_on: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for machine, quick, status, said in (
+        (GOOD, [], 0, "Grading works on this machine, with all that lockstep promises."),
+        (GOOD, ["--quick"], 0, "Grading should work on this machine, with all that lockstep promises."),
+        (with_host(root=False), [], 0, "Grading works on this machine; 1 thing is weaker than could be."),
+        (
+            NO_BWRAP,
+            [],
+            1,
+            "before what is marked is mended.\nYour own code can do without protection: lockstep check",
+        ),
+        (with_packages(torch=None), [], 1, "before what is marked is mended.\n"),
+    ):
+        started_on(machine)
+        assert cli.main(["doctor", *quick]) == status
+        assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("machine", [GOOD, HALF, NO_BWRAP, with_packages(torch=None), with_host(root=False)])
+def test_programs_are_told_the_same_in_the_format_of_the_schema(
+    machine: Machine, started_on: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started_on(machine)
+    status = cli.main(["doctor", "--json"])
+    told = json.loads(capsys.readouterr().out)
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    jsonschema.Draft202012Validator(SCHEMA).validate(told)
+    assert told["grading"] is (status == 0)
+    assert {each["id"]: each["level"] for each in told["findings"]} == {
+        **{name: str(finding.level) for name, finding in examined(machine).items()},
+        "box": "ok" if status == 0 else "refused",
+    }
+
+
+def test_where_rich_is_missing_programs_are_still_told(
+    started_on: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "rich.table", None)
+    monkeypatch.delitem(sys.modules, "lockstep.doctor.display", raising=False)
+    monkeypatch.delattr("lockstep.doctor.display", raising=False)
+    started_on(GOOD)
+    assert cli.main(["doctor", "--json"]) == 0
+    capsys.readouterr()
+    assert cli.main(["doctor"]) == 1
+    assert "rich" in capsys.readouterr().err
+
+
+# Looking
+
+
+def test_a_bare_machine_is_looked_at_without_an_exception(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(bubblewrap, "find", _missing)
+    monkeypatch.setattr(seccomp, "filter_program", _no_library)
+    monkeypatch.setattr(look, "version", _not_installed)
+    monkeypatch.setattr(look, "requires", _not_installed)
+    monkeypatch.setattr(look.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(backend.cgroup, "own_hierarchies", dict)
+    found = examined(look.gather())
+    assert found["bubblewrap"].seen == "not installed"
+    assert found["user_namespaces"].seen.endswith("is not installed")
+    assert "libseccomp" in found["seccomp"].seen
+    assert found["control_groups"].level is WEAKER
+    assert found["versions"].level is WEAKER
+    assert command.exit_status(list(found.values())) == 1
+
+
+def _missing() -> str:
+    raise bubblewrap.SandboxUnavailable("bubblewrap (bwrap) is not installed")
+
+
+def _no_library() -> bytes:
+    raise RuntimeError("Unable to find libseccomp")
+
+
+def _not_installed(name: str) -> str:
+    raise look.PackageNotFoundError(name)
+
+
+def test_the_filter_is_tried_and_not_taken_on_trust(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert look.try_filter().worked
+    # One instruction: return SECCOMP_RET_ALLOW.
+    monkeypatch.setattr(seccomp, "filter_program", lambda: struct.pack("HBBI", 0x06, 0, 0, 0x7FFF0000))
+    assert look.try_filter().said == "it is loaded and denies nothing"
+    monkeypatch.setattr(seccomp, "filter_program", lambda: bytes(16))
+    assert "seccomp" in look.try_filter().said
+
+
+@pytest.mark.parametrize(
+    ("files", "room"),
+    [
+        ({"memory.max": "4096", "memory.current": "3000", "memory.stat": "anon 9\ninactive_file 96"}, 1192),
+        ({"memory.max": "max", "memory.current": "3000"}, None),
+        ({"memory.max": "4096", "memory.current": "5000"}, 0),
+        (
+            {
+                "memory.limit_in_bytes": "4096",
+                "memory.usage_in_bytes": "96",
+                "memory.stat": "total_inactive_file 50",
+            },
+            4050,
+        ),
+        ({}, None),
+    ],
+)
+def test_a_containers_limit_counts_as_the_machines_memory(
+    files: dict[str, str], room: int | None, tmp_path: Path
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert look.room_of(tmp_path) == room
+
+
+def test_a_container_is_known_by_its_marks(tmp_path: Path) -> None:
+    assert not look.in_container(tmp_path)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / ".containerenv").touch()
+    assert look.in_container(tmp_path)
+
+
+# This machine
+
+
+def as_an_ordinary_user(look_around: Any) -> Any:
+    """What a function tells a user without privileges, in a child of this process."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            if os.getuid() == 0:
+                os.setgroups([])
+                os.setresgid(bubblewrap.TRIAL_UID, bubblewrap.TRIAL_UID, bubblewrap.TRIAL_UID)
+                os.setresuid(bubblewrap.TRIAL_UID, bubblewrap.TRIAL_UID, bubblewrap.TRIAL_UID)
+            os.write(writing, json.dumps(look_around()).encode())
+        finally:
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as end:
+        told = end.read()
+    os.waitpid(child, 0)
+    return json.loads(told)
+
+
+def test_an_ordinary_user_of_this_machine_is_told_what_is_weaker() -> None:
+    look.gather()  # what is imported late, that user may not be able to read
+    levels = as_an_ordinary_user(
+        lambda: {name: str(each.level) for name, each in examined(look.gather()).items()}
+    )
+    assert levels["user"] == "weaker"
+    assert "refused" not in levels.values()
+
+
+def test_a_run_in_a_real_box_says_how_it_is_confined() -> None:
+    done = doctor("--json")
+    told = json.loads(done.stdout)
+    jsonschema.Draft202012Validator(SCHEMA).validate(told)
+    box = next(finding for finding in told["findings"] if finding["id"] == "box")
+    assert (done.returncode, box["level"]) == (0, "ok"), told
+    assert min(box["values"].values()) > 0
+
+
+def doctor(*options: str, before: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
+    """`lockstep doctor` as a process of its own."""
+    whole = [*before, sys.executable, "-m", "lockstep.cli", "doctor", *options]
+    return subprocess.run(whole, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+
+
+def outcome(**changes: object) -> Outcome:
+    """What two ranks of a confined run say, one of them otherwise."""
+    values = {"total": 3.0, **trial.CONFINED}
+    other = replace(RankOutcome(complete=True, values=values), **changes)  # type: ignore[arg-type]
+    return Outcome(ranks=(RankOutcome(complete=True, values=values), other), elapsed=0.12)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"values": {"total": 2.0, **trial.CONFINED}}, "2 ranks added up to 2.0"),
+        ({"values": {"total": 3.0, **trial.CONFINED, "filter": "0"}}, "a run is not confined: filter 0"),
+        ({"values": {"total": 3.0, **trial.CONFINED, "networks": "eth0,lo"}}, "networks eth0,lo"),
+        ({"values": {"total": 3.0, **trial.CONFINED, "capabilities": "000001ffffffffff"}}, "capabilities"),
+        ({"complete": False, "values": {}}, "the run did not come back"),
+        ({"error": StudentError("RuntimeError", "no gloo", (), "")}, "RuntimeError: no gloo"),
+    ],
+)
+def test_a_run_that_is_not_as_it_should_be_refuses_grading(changes: dict[str, Any], said: str) -> None:
+    finding = trial.judged(outcome(**changes), 1.0)
+    assert (finding.level, finding.mend) == (REFUSED, "")
+    assert said in finding.seen
+
+
+def test_a_box_that_does_not_start_refuses_grading(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bubblewrap, "find", _missing)
+    assert (trial.trial().level, trial.trial().seen) == (REFUSED, "bubblewrap (bwrap) is not installed")
