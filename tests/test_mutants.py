@@ -17,7 +17,7 @@ from fixtures.mutants.python import changes
 from lockstep.sandbox.box import Box
 from lockstep.verdict import Verdict
 
-SLICE = 8
+SLICE = 5
 
 
 def made(line: str) -> set[str]:
@@ -128,6 +128,15 @@ def test_keys_and_values_of_a_manifest_are_changed() -> None:
         {"kind": "Job", "spec": {**spec, "args": []}},
     ):
         assert expected in documents
+
+
+def test_names_that_the_author_of_a_manifest_chooses_are_left_out_and_not_changed() -> None:
+    changed = list(yaml_changes("image: mine\nmetadata:\n  name: job\n"))
+    assert [(change.place, change.after) for change in changed] == [
+        ("image", ""),
+        ("metadata", ""),
+        ("metadata.name", ""),
+    ]
 
 
 @pytest.mark.parametrize("exercise", ["scaling", "lfw_dataset", "launch"])
