@@ -74,8 +74,8 @@ def _gpus(host: Host, gpus: Gpus, software: Software) -> Finding:
     name, title = "gpus", "GPUs"
     values = {"usable": gpus.usable, "driver": gpus.driver or None, "torch_cuda": software.torch_cuda}
     if not gpus.there:
-        follows = "Emulated ones serve; `--device cuda` is refused."
-        return Finding(name, title, Level.OK, "none", follows, values=dict(values))
+        follows = "`--device cuda` is refused."
+        return Finding(name, title, Level.OK, "none; emulated ones serve", follows, values=dict(values))
     models = ", ".join(dict.fromkeys(gpus.models))
     seen = f"{gpus.there}{f' ({models})' if models else ''}"
     seen += f", driver {gpus.driver}" if gpus.driver else ""

@@ -138,7 +138,8 @@ def _groups(host: Host, limits: Description) -> Finding:
     name, title = "control_groups", "control groups"
     if limits.name in (cgroup1.NAME, cgroup2.NAME):
         follows = "The kernel holds every run to its limits."
-        return Finding(name, title, Level.OK, limits.name, follows, values={"back_end": limits.name})
+        seen = f"{limits.name}, for memory and processes"
+        return Finding(name, title, Level.OK, seen, follows, values={"back_end": limits.name})
     return Finding(
         name,
         title,
