@@ -443,6 +443,23 @@ def test_the_supervisor_cannot_be_ended_or_slowed(box: Box) -> None:
     assert fates == [3, 1]
 
 
+def test_when_memory_runs_out_what_grades_is_ended_last(box: Box) -> None:
+    inside = seen(
+        box,
+        """
+        def main():
+            scores = [int(open(f"/proc/{who}/oom_score_adj").read()) for who in ("self", 1)]
+            try:
+                open("/proc/self/oom_score_adj", "w").write("-1000")
+            except PermissionError:
+                return scores
+        """,
+    )
+    own, server = (int(Path(f"/proc/{who}/oom_score_adj").read_text()) for who in ("self", box.server_pid()))
+    assert inside == [1000, 1000]
+    assert own < server < 1000
+
+
 def test_the_supervisor_survives_whatever_is_said_to_it(box: Box) -> None:
     said = seen(
         box,

@@ -26,6 +26,8 @@ SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 SYS_LANDLOCK_CREATE_RULESET, SYS_LANDLOCK_RESTRICT_SELF = 444, 446
 LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET = 1
 LAST_CAPABILITY = 40
+# What the kernel adds, in thousandths of all memory, before it ends the process with the highest score.
+SERVER_SCORE, RUN_SCORE = 500, 1000
 CAPABILITY_VERSION_3 = 0x20080522
 
 # Found here because dlopen in a forked child that has dropped everything would be one more thing to go wrong.
@@ -74,11 +76,19 @@ def new_namespaces() -> None:
     flags = CLONE_NEWUSER | CLONE_NEWNS | CLONE_NEWPID | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS
     # The kernel gives a non-dumpable process's own /proc entries to root, so the maps need it to be dumpable.
     _prctl(PR_SET_DUMPABLE, 1, "dumpable")
+    ended_before_others(RUN_SCORE)
     _check(_libc.unshare(flags), "unshare")
     for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
     not_dumpable()
+
+
+def ended_before_others(score: int) -> None:
+    """Have the kernel choose this process, and what it forks, when the machine is out of memory: never what grades."""
+    with open("/proc/self/oom_score_adj", "r+") as file:
+        if int(file.read()) < score:  # in a container it may be higher, and lower it only who is privileged
+            file.write(str(score))
 
 
 def pid_namespace() -> int:

@@ -49,6 +49,7 @@ def main(*fds: int) -> None:
     if configuration is None:
         return
     isolated = configuration.fields["isolated"] is True
+    confine.ended_before_others(confine.SERVER_SCORE)
     workspace = cast(str, configuration.fields["workspace"])
     for probe in cast(list[str], configuration.fields["probes"]):
         probe_code(probe)
