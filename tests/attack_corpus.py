@@ -7,6 +7,7 @@ A folder is a submission with an `attack.toml` that says what it must come to:
     checks = ["items_are_images"]
     verdict = ["failed"]                 # each check ends in one of these
     says = "words of the message"        # optional
+    needs = "abstract sockets apart"     # optional: what not every kernel can do; elsewhere it is not made
     base = "reference"                   # optional: on top of the worked solution, changed by
     [[edit]]                             # `find`, which occurs once in `file`, becoming `replace`
 
@@ -38,7 +39,7 @@ from lockstep.grading import Bridge, Options, Silent
 from lockstep.result import CheckResult
 from lockstep.sandbox.box import Box
 from lockstep.submission import open_submission
-from tests.sandboxed import ROOT
+from tests.sandboxed import ROOT, keeps_abstract_sockets_apart
 
 FOLDER = Path(__file__).with_name("attacks")
 # Long enough not to be found in a message by chance.
@@ -49,7 +50,8 @@ SHORT_SECONDS = 2.5
 FOLDERS = {"M08_huge_notebook", "M23_nothing_at_all", "R17_huge_source"}
 """Uploads that are folders; all others are one file."""
 
-_KEYS = {"title", "exercise", "checks", "verdict", "says", "base", "edit", "refused", "slow"}
+_KEYS = {"title", "exercise", "checks", "verdict", "says", "base", "edit", "refused", "slow", "needs"}
+_NEEDS = {"abstract sockets apart": keeps_abstract_sockets_apart}
 
 
 @dataclass(frozen=True)
@@ -97,12 +99,13 @@ class Attack:
 
 
 def all_attacks() -> list[Attack]:
-    """Every attack, by its number."""
+    """Every attack that can be made on this machine, by its number."""
     attacks = []
     for path in sorted(FOLDER.glob("*/attack.toml")):
         about = tomllib.loads(path.read_text())
         assert set(about) <= _KEYS, f"{path}: unknown {set(about) - _KEYS}"
-        attacks.append(Attack(path.parent.name, about))
+        if "needs" not in about or _NEEDS[about["needs"]]():
+            attacks.append(Attack(path.parent.name, about))
     return attacks
 
 

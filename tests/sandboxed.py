@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -124,6 +125,12 @@ def control_groups() -> set[str]:
     return {
         str(path) for parent in _own_groups().values() for path in parent.glob(f"lockstep-{os.getpid()}-*")
     }
+
+
+def keeps_abstract_sockets_apart() -> bool:
+    """Whether this kernel's Landlock can (Linux 6.12): asked for its version, it answers with a number."""
+    create_ruleset, version_please = 444, 1
+    return int(ctypes.CDLL(None).syscall(create_ruleset, None, ctypes.c_size_t(0), version_please)) >= 6
 
 
 def _listed(folder: str) -> list[str]:

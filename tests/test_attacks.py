@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from lockstep.exercise import find_exercises
 from lockstep.result import CheckResult
-from lockstep.sandbox.box import Box
+from lockstep.sandbox.box import Box, open_box
 from lockstep.submission import SubmissionError, open_submission
 from lockstep.text import safe
 from lockstep.verdict import Verdict
 from tests.attack_corpus import SEED, Attack, all_attacks, grade, refusal
-from tests.sandboxed import ROOT, seen, traces
+from tests.sandboxed import PROBE, ROOT, seen, traces
 
 ATTACKS = all_attacks()
 SUBMISSIONS = [attack for attack in ATTACKS if not attack.is_upload]
@@ -112,25 +113,50 @@ def test_a_hostile_upload_is_refused_with_a_sentence(attack: Attack, tmp_path: P
 
 
 def test_the_catalogue_is_well_represented() -> None:
-    groups = {group: sum(attack.name.startswith(group) for attack in ATTACKS) for group in "FSTRM"}
+    groups = {group: sum(attack.name.startswith(group) for attack in ATTACKS) for group in "FSTRMX"}
     assert sum(groups.values()) == len(ATTACKS)
     assert min(groups.values()) >= 10
+    assert groups["X"] >= 20
 
 
-NASTY = ["F07", "F10", "S09", "T04", "T07", "T13", "R05"]
-HONEST = ["constructs", "length", "transform_applied"]
+NASTY = ["F07", "F10", "S09", "T04", "T07", "T13", "R05", "X13"]
+HONEST = {"lfw_dataset": ["constructs", "length", "transform_applied"]}
+# With ranks that are apart, too.
+HONEST_SLOWLY = {**HONEST, "ddp_train": ["starts_equal", "really_communicates"]}
+
+
+def honest(box: Box, checks: Mapping[str, list[str]]) -> list[tuple[str, Verdict, float, str, str]]:
+    """What an honest submission is told in a box."""
+    results = [
+        result
+        for exercise, names in checks.items()
+        for result in grade(ROOT / "reference", exercise, names, box, slow=True).values()
+    ]
+    return [(each.id, each.verdict, each.points, each.message, each.hint) for each in results]
 
 
 def test_the_next_honest_submission_is_unharmed(box: Box, tmp_path: Path, canary: Path) -> None:
-    def honest() -> dict[str, tuple[Verdict, float]]:
-        results = grade(ROOT / "reference", "lfw_dataset", HONEST, box)
-        return {name: (result.verdict, result.points) for name, result in results.items()}
-
-    before = honest()
-    assert {verdict for verdict, _ in before.values()} == {Verdict.PASSED}
+    before = honest(box, HONEST)
+    assert {told[1] for told in before} == {Verdict.PASSED}
     for name in NASTY:
         judged(named(name), box, tmp_path / name, canary)
-    assert honest() == before
+    assert honest(box, HONEST) == before
+
+
+@pytest.mark.slow
+def test_after_any_attack_the_next_result_is_that_of_a_fresh_machine(tmp_path: Path, canary: Path) -> None:
+    exercises = find_exercises(ROOT / "graders")
+    with open_box(exercises, isolated=True, probes={"engine": PROBE}) as fresh:
+        wanted = honest(fresh, HONEST_SLOWLY)
+    assert {told[1] for told in wanted} == {Verdict.PASSED}
+    harmed = {}
+    with open_box(exercises, isolated=True, probes={"engine": PROBE}) as box:
+        for attack in SUBMISSIONS:
+            judged(attack, box, tmp_path / attack.name, canary)
+            told = honest(box, HONEST_SLOWLY)
+            if told != wanted:
+                harmed[attack.name] = told
+    assert harmed == {}
 
 
 def test_a_seed_replays_inputs_and_verdicts(box: Box, tmp_path: Path, canary: Path) -> None:
@@ -158,7 +184,7 @@ def test_the_security_page_names_tests_and_attacks_that_exist() -> None:
     assert set(re.findall(r"`(test_\w+)`", page)) <= tests
     promises, _, _ = page.partition("## The catalogue")
     known = {attack.name.partition("_")[0] for attack in ATTACKS}
-    assert set(re.findall(r"\b([FSTRM]\d\d)\b", promises)) <= known
+    assert set(re.findall(r"\b([FSTRMX]\d\d)\b", promises)) <= known
 
 
 def test_a_name_is_no_formula(tmp_path: Path) -> None:

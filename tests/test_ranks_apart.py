@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.limits import MIB, Limits
-from tests.sandboxed import PATIENT, message, run, traces, verdict
+from tests.sandboxed import PATIENT, keeps_abstract_sockets_apart, message, run, traces, verdict
 
 EXCHANGE = """
     import os, time, torch, torch.distributed as dist
@@ -34,6 +34,36 @@ def test_ranks_with_shared_files_see_each_other_s(box: Box) -> None:
         assert {f"/work/from-{1 - number}", f"/tmp/from-{1 - number}"} <= set(
             str(rank.values["seen"]).split()
         )
+
+
+def test_no_socket_leads_past_the_loopback(box: Box) -> None:
+    """Names of Unix sockets that lie in no folder, and netlink, belong to the network, which the ranks share."""
+    source = """
+        import socket, torch.distributed as dist
+        def main(inputs):
+            dist.init_process_group("gloo")
+            own = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            own.bind(f"\\0rank-{inputs.rank}")
+            dist.barrier()
+            reached = []
+            for number in range(inputs.world_size):
+                try:
+                    own.sendto(b"x", f"\\0rank-{number}")
+                    reached.append(number)
+                except PermissionError:
+                    pass
+            for protocol in range(1, 32):
+                try:
+                    socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)
+                    reached.append(f"netlink {protocol}")
+                except PermissionError:
+                    pass
+            dist.barrier()
+            return " ".join(map(str, reached))
+    """
+    outcome = run(box, source, ranks=2, call="give")
+    apart = keeps_abstract_sockets_apart()
+    assert [rank.values["seen"] for rank in outcome.ranks] == (["0", "1"] if apart else ["0 1", "0 1"])
 
 
 def test_every_rank_finds_the_submission_and_the_data(box: Box) -> None:
