@@ -19,8 +19,9 @@ from lockstep import cli
 from lockstep.doctor import capacity, command, look, trial
 from lockstep.doctor.finding import Finding, Level
 from lockstep.doctor.machine import Machine
-from lockstep.sandbox import backend, bubblewrap, seccomp
+from lockstep.sandbox import backend, box, bubblewrap, seccomp
 from lockstep.sandbox.outcome import Outcome, RankOutcome, StudentError
+from lockstep.verdict import GraderFault
 from tests.machines import (
     GIB,
     GOOD,
@@ -158,7 +159,7 @@ def test_a_good_machine_promises_everything() -> None:
             "control_groups",
             WEAKER,
             "no unified tree",
-            "systemd-run --user --scope -p Delegate=yes lockstep ...",
+            "systemd-run --user --scope -p Delegate=yes /srv/lockstep/.venv/bin/lockstep doctor",
         ),
         (
             with_host(replace(GOOD, limits=WATCHED), systemd=False),
@@ -450,9 +451,9 @@ def test_a_run_in_a_real_box_says_how_it_is_confined() -> None:
     done = doctor("--json")
     told = json.loads(done.stdout)
     jsonschema.Draft202012Validator(SCHEMA).validate(told)
-    box = next(finding for finding in told["findings"] if finding["id"] == "box")
-    assert (done.returncode, box["level"]) == (0, "ok"), told
-    assert min(box["values"].values()) > 0
+    tried = next(finding for finding in told["findings"] if finding["id"] == "box")
+    assert (done.returncode, tried["level"]) == (0, "ok"), told
+    assert min(tried["values"].values()) > 0
 
 
 def doctor(*options: str, before: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
@@ -483,6 +484,32 @@ def test_a_run_that_is_not_as_it_should_be_refuses_grading(changes: dict[str, An
     finding = trial.judged(outcome(**changes), 1.0)
     assert (finding.level, finding.mend) == (REFUSED, "")
     assert said in finding.seen
+
+
+@pytest.mark.parametrize(
+    ("why", "seen", "mend"),
+    [
+        ("the sandbox was lost during a run", "the sandbox was lost during a run", ""),
+        (
+            "the sandbox's server did not start: Traceback (most recent call last):\n  File 'x', line 4\n"
+            "ModuleNotFoundError: No module named 'torch'",
+            "the sandbox's server did not start: ModuleNotFoundError: No module named 'torch'",
+            SET_UP,
+        ),
+        ("No module named 'lockstep.sandbox.x'", "No module named 'lockstep.sandbox.x'", ""),
+    ],
+)
+def test_a_box_that_breaks_refuses_grading_and_says_why(
+    why: str, seen: str, mend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken:
+        def __init__(self, *arguments: object, **options: object) -> None:
+            raise GraderFault(why)
+
+    monkeypatch.setattr(box, "Box", Broken)
+    finding = trial.trial()
+    assert (finding.level, finding.seen, mend in finding.mend) == (REFUSED, seen, True)
+    assert bool(finding.mend) is bool(mend)
 
 
 def test_a_box_that_does_not_start_refuses_grading(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -118,9 +118,9 @@ def _software(software: Software) -> Finding:
         refused = bool(ENGINE & set(missing))
         seen = "; ".join([f"{', '.join(missing)} not installed"] * bool(missing) + others)
         follows = (
-            "Nothing is graded: lockstep cannot work without it."
+            f"Nothing is graded: lockstep cannot work without {', '.join(sorted(ENGINE & set(missing)))}."
             if refused
-            else "Student code that imports it fails here, and only here."
+            else "Student code that imports what is missing fails here, and only here."
             if missing
             else "A grade may differ from that of a machine with the releases lockstep is tested with."
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -84,5 +85,9 @@ def _complaint(rank: RankOutcome) -> str:
 
 
 def _refused(why: str) -> Finding:
-    mend = mending.set_up_again() if "No module named" in why else ""
-    return Finding(NAME, TITLE, Level.REFUSED, safe_line(why, 300), "Nothing is graded.", mend)
+    first, *others = why.strip().splitlines() or ["no reason given"]
+    # Of a traceback the last line is what says it.
+    seen = f"{first.partition(':')[0]}: {others[-1]}" if others else first
+    lacks = re.search(r"No module named '(?!lockstep)", seen)
+    mend = mending.set_up_again() if lacks else ""
+    return Finding(NAME, TITLE, Level.REFUSED, safe_line(seen, 300), "Nothing is graded.", mend)
