@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 # Test processes at a time. Each holds a sandbox with a warm torch: about 400 MB.
 JOBS ?= 2
 
-.PHONY: help setup demo test lint format bench soak mutants slurm postgres template reports rules picture clean
+.PHONY: help setup demo test lint format bench soak fuzz mutants slurm postgres template reports rules picture clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -34,6 +34,9 @@ soak: setup ## submissions graded 50 times, whole classes, a class killed at 20 
 
 mutants: setup ## change the worked solutions by machine, grade every change, write docs/mutants.md
 	@$(PYTHON) -m fixtures.mutants
+
+fuzz: setup ## 10,000 odd inputs to each of the readers of what students send; a slice of it is in `make test`
+	@$(PYTHON) -m pytest tests/fuzz --hypothesis-profile=fuzz -n $(JOBS) --dist worksteal --durations=0
 
 slurm: setup ## launch files and a class put to a real Slurm (installs Debian's)
 	@scripts/slurm.sh

@@ -9,6 +9,8 @@ import json
 import math
 from typing import TypeAlias
 
+from lockstep.text import safe_line
+
 Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | None
 
 MAX_DEPTH = 32
@@ -42,7 +44,7 @@ def _unique_keys(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     for key, value in pairs:
         if key in result:
             # ASCII and short, because a key may hold anything.
-            raise JsonError(f"it names {json.dumps(key[:40])} twice in one object")
+            raise JsonError(f"it names {safe_line(json.dumps(key[:40]))} twice in one object")
         result[key] = value
     return result
 

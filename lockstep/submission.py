@@ -32,6 +32,7 @@ from lockstep.members import (
 )
 from lockstep.notebook import NotebookSource, read_notebook
 from lockstep.source import direction_marks, source_problem
+from lockstep.text import safe
 
 __all__ = ["Submission", "SubmissionError", "open_submission", "orderly_files", "source_problem"]
 
@@ -125,8 +126,9 @@ def display_name(given: str) -> str:
     """
     suffix = next((suffix for suffix in (*ARCHIVES, *SOURCES) if given.lower().endswith(suffix)), "")
     plain = unicodedata.normalize("NFC", given[: len(given) - len(suffix)][:NAME_BYTES])
-    safe = (character if _is_nameable(character) else "_" for character in plain)
-    return "".join(safe).lstrip("-.")[:NAME_LENGTH] or "submission"
+    nameable = (character if _is_nameable(character) else "_" for character in plain)
+    # Letters and accents alone, of which twenty on one letter climb over the lines of a table.
+    return safe("".join(nameable)).lstrip("-.")[:NAME_LENGTH] or "submission"
 
 
 def _is_nameable(character: str) -> bool:

@@ -16,6 +16,14 @@ from tests.sandboxed import PROBE, ROOT
 settings.register_profile(
     "lockstep", deadline=None, database=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
 )
+# `make fuzz`: the same tests, on other inputs every time. A failure prints the input, made as small as it gets.
+settings.register_profile(
+    "fuzz",
+    max_examples=10_000,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 settings.load_profile("lockstep")
 
 

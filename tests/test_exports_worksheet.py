@@ -82,6 +82,7 @@ def test_only_the_cell_that_is_changed_changes(
         "Name,Grade\nJürgen,1\n".encode("utf-16"),
         b"\xfe\xff" + "Name,Grade\nJürgen,1\n".encode("utf-16-be"),
         b"Grade,Name\n,Ann",
+        b"\xef\xbb\xbfx,Grade,Name\n,,J\xfcrgen",
     ],
 )
 def test_odd_files_come_back_byte_for_byte(data: bytes) -> None:

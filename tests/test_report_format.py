@@ -228,6 +228,7 @@ def test_what_is_wrong_is_said_in_a_sentence(
         (b'{"mean": 1, "mean": 2}', 'it names "mean" twice'),
         (b'{"\\u202e\\u001b[31m": 1, "\\u202e\\u001b[31m": 2}', 'it names "\\u202e\\u001b[31m" twice'),
         (b'{"name": "\\ud800"}', "lone surrogate"),
+        (b'{"##[error]": 1, "##[error]": 2}', 'it names "## [error]" twice'),
         (b"[" * 100_000, "nested too deeply"),
         (b"[" * 10_000 + b"]" * 10_000, "nested too deeply"),
         (b'{"a":' * 10_000 + b"1" + b"}" * 10_000, "nested too deeply"),

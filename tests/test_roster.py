@@ -144,6 +144,7 @@ def test_times_and_days(tmp_path: Path) -> None:
         ("id,name\n1,Doe, Jane\n", "line 2: 3 cells under a header of 2. A cell that holds a comma"),
         ("id,name,Name\n1,Jane,Jane\n", "two columns called `Name`"),
         ('id,name\n1,"Jane\n2,John\n', "after line 1: unexpected end of data. Is a quotation mark missing?"),
+        ('id\tname\n1\t"Jane"x\n', "after line 1: ' ' expected after '\"'"),
         ("x" * 200_000 + "\n", "after line 1: field larger than field limit"),
         ("id,name\n,Jane\n", "no `id` in line 2"),
         ("id,late days\n1,soon\n", "the late days `soon` in line 2"),

@@ -87,6 +87,7 @@ def test_a_relative_path_still_has_a_name(tmp_path: Path, monkeypatch: pytest.Mo
         ("x" * 300, "x" * 100),
         (".zip", "submission"),
         ("\udcff.py", "_"),
+        ("e" + "\u0302" * 9 + ".py", "ê\u0302\u0302"),
     ],
 )
 def test_display_names_are_harmless(given: str, name: str) -> None:

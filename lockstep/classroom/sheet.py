@@ -100,7 +100,7 @@ def parse_sheet(text: str, name: str) -> Sheet:
                 rows.append(Row(line, stripped))
     except csv.Error as error:
         raise SheetError(
-            f"{safe_line(name)}, after line {line}: {error}. Is a quotation mark missing?"
+            f"{safe_line(name)}, after line {line}: {safe_line(str(error))}. Is a quotation mark missing?"
         ) from error
     if not rows:
         raise SheetError(f"{safe_line(name)} is empty. The first row has to name the columns.")

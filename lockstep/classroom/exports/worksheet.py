@@ -119,13 +119,14 @@ def parse_number(text: str) -> float | None:
 
 def _decoded(data: bytes) -> tuple[str, str]:
     """The text, its byte order mark included, and the encoding by which it becomes the same bytes again."""
-    for mark, encoding in _MARKS:
-        if data.startswith(mark):
+    marked = [encoding for mark, encoding in _MARKS if data.startswith(mark)]
+    for encoding in (*marked, "utf-8"):
+        try:
             return data.decode(encoding), encoding
-    try:
-        return data.decode("utf-8"), "utf-8"
-    except UnicodeDecodeError:
-        return data.decode("cp1252"), "cp1252"
+        except UnicodeDecodeError:
+            # Behind a mark, too, may stand what somebody has pasted in from an old file.
+            continue
+    return data.decode("cp1252"), "cp1252"
 
 
 def _begin(whole: str) -> int:
