@@ -25,7 +25,7 @@ from lockstep.wire import Json
 PACKAGE = Path(__file__).resolve().parent.parent
 # The only files of lockstep that exist inside; the trusted side's own stay outside.
 INSIDE_FILES = (
-    "__init__.py jsontext.py wire.py sandbox/__init__.py sandbox/channel.py sandbox/confine.py "
+    "__init__.py jsontext.py text.py wire.py sandbox/__init__.py sandbox/channel.py sandbox/confine.py "
     "sandbox/server.py sandbox/supervisor.py sandbox/apart.py sandbox/job.py sandbox/memoryfile.py "
     "sandbox/places.py sandbox/processes.py sandbox/ranks.py sandbox/probing.py sandbox/loading.py "
     "sandbox/warm.py sandbox/watch.py sandbox/shims.py sandbox/slowed.py sandbox/modelmeter.py "
@@ -45,9 +45,6 @@ main(*map(int, sys.argv[1:]))
 # Where the interpreter that a virtual environment was made from keeps packages of its own; not those pinned here.
 FOREIGN_PACKAGES = ("site-packages", "dist-packages")
 END_SECONDS = 10.0
-# A hundred processes that each map torch take seconds to end on a busy machine.
-GONE_SECONDS = 60.0
-START_SECONDS = 120.0
 
 
 class Box:
