@@ -13,13 +13,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from lockstep.archive import ENTRIES, UPLOAD_BYTES
 from lockstep.leftovers import READ_BYTES
 from lockstep.submission import Submission, SubmissionError, open_submission
-from tests.intake import quick, taken_or_refused, zipped
+from tests.intake import zipped
 
 SOURCE = b"x = 1\n"
 
@@ -418,68 +416,3 @@ def test_a_forgotten_model_costs_nothing_but_a_note(open_bytes: Callable[..., Su
     read = open_bytes(zipped(("a.py", SOURCE), ("model.pt", noise[: 5 << 20]), method=zipfile.ZIP_STORED))
     assert set(read.files) == {"a.py"}
     assert any("`model.pt`" in note for note in read.notes)
-
-
-@st.composite
-def corrupted(draw: st.DrawFn, data: bytes) -> bytes:
-    """`data` with a few bytes overwritten, removed or put in."""
-    for _ in range(draw(st.integers(1, 4))):
-        at = draw(st.integers(0, len(data)))
-        kind = draw(st.sampled_from(["flip", "cut", "remove", "insert", "number"]))
-        if kind == "flip":
-            data = patched(data, at, draw(st.binary(min_size=1, max_size=4)))
-        elif kind == "cut":
-            data = data[:at]
-        elif kind == "remove":
-            data = data[:at] + data[at + draw(st.integers(1, 600)) :]
-        elif kind == "insert":
-            data = data[:at] + draw(st.binary(max_size=64)) + data[at:]
-        else:
-            data = patched(
-                data, at, struct.pack("<L", draw(st.sampled_from([0, 1, 2**16 - 1, 2**31, 2**32 - 1])))
-            )
-    return data
-
-
-@st.composite
-def bent_tar(draw: st.DrawFn) -> bytes:
-    """A tar whose headers hold anything under right checksums: the random kind never gets past those."""
-    data = b""
-    for _ in range(draw(st.integers(1, 5))):
-        header = tarred(("a.py", b""))[:512]
-        for at, length in draw(
-            st.lists(st.sampled_from([(0, 100), (100, 8), (124, 12), (257, 8), (345, 155)]))
-        ):
-            header = patched(header, at, draw(st.binary(max_size=length)))
-        header = patched(
-            header, 124, draw(st.sampled_from([b"00000000000\0", b"00000000020\0", header[124:136]]))
-        )
-        header = patched(header, 156, draw(st.sampled_from([bytes([code]) for code in b"0157xgLKSXZ\0"])))
-        body = draw(
-            st.sampled_from([b"", b"16 path=../a.py\n", b"13 size=12345", b"11 size=-1\n", b"9" * 16])
-        )
-        data += checksummed(header) + body.ljust(512, b"\0") * bool(body)
-    return data
-
-
-RICH = zipped(("hw/a.py", SOURCE * 9), ("hw/ü.txt", b"u"), ("hw/.git/config", b""), ("hw/n.ipynb", b"{}"))
-
-
-@quick
-@given(
-    name=st.sampled_from(["x.zip", "x.tar.gz", "x.tar", "x.py", "x.ipynb"]),
-    data=st.one_of(
-        st.binary(max_size=2000),
-        st.binary(max_size=200).map(lambda rest: b"PK\3\4" + rest + b"PK\5\6" + rest[:18]),
-        corrupted(RICH),
-        corrupted(zip64(1)),
-        corrupted(GOOD_TAR),
-        corrupted(gzip.compress(GOOD_TAR)),
-        bent_tar(),
-        bent_tar().map(gzip.compress),
-    ),
-)
-def test_any_bytes_are_taken_or_refused_and_leave_nothing_behind(
-    name: str, data: bytes, tmp_path: Path
-) -> None:
-    taken_or_refused(tmp_path / name, data)

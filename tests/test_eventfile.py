@@ -229,13 +229,6 @@ def test_many_problems_are_counted_and_harmless() -> None:
 
 
 @quick
-@given(st.binary(max_size=300) | st.binary(max_size=100).map(record) | st.lists(st.binary(max_size=60).map(scalar_event)).map(b"".join))  # fmt: skip
-def test_no_bytes_raise(data: bytes) -> None:
-    assert isinstance(read_scalars(data), EventFile)
-    assert isinstance(read_scalars(VERSION + data), EventFile)
-
-
-@quick
 @given(at=st.integers(0, 2**20), value=st.integers(1, 255))
 def test_no_damage_goes_unnoticed(logged: bytes, at: int, value: int) -> None:
     at %= len(logged)

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from lockstep.classroom.claims import claim
 from lockstep.classroom.classfolder import opened
-from lockstep.classroom.gradescope import read_metadata
 from lockstep.classroom.handin import HandIn, Intake
 from lockstep.classroom.intake import IntakeError, take_in
 from lockstep.classroom.lms import sort_out
@@ -744,41 +743,3 @@ def test_every_item_is_a_hand_in_or_listed_and_never_both(
     for handin in intake.handins:
         assert (handin.path is None) == bool(handin.problem)
         assert handin.label
-
-
-DOWNLOADS = (
-    zipped(*CANVAS.items()),
-    zipped(*MOODLE.items()),
-    zipped(*GRADESCOPE.items()),
-    zipped(("hw/m100/a.py", CODE), ("hw/m200.zip", ARCHIVE), ("../x", CODE)),
-)
-
-
-@given(
-    data=st.sampled_from(DOWNLOADS),
-    changes=st.lists(
-        st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), min_size=1, max_size=6
-    ),
-)
-@quick
-def test_a_damaged_download_is_taken_in_or_refused(
-    tmp_path: Path, data: bytes, changes: list[tuple[float, int]]
-) -> None:
-    damaged = bytearray(data)
-    for place, value in changes:
-        damaged[int(place * len(damaged))] = value
-    (tmp_path / "class.zip").write_bytes(damaged)
-    try:
-        intake = take_in(tmp_path / "class.zip", tmp_path / "out", EVERYBODY)
-    except IntakeError:
-        intake = Intake(())
-    for handin in intake.handins:
-        assert handin.path is None or handin.path.is_relative_to(tmp_path / "out")
-    assert {path.name for path in tmp_path.iterdir()} <= {"class.zip", "out"}
-
-
-@given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
-def test_metadata_that_is_none_says_nothing(data: bytes) -> None:
-    known = read_metadata(METADATA.encode() + data)
-    assert known["submission_11"].people[0].name == "Jane Doe"
-    assert "line 2" in known["submission_14"].problem

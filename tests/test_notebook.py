@@ -10,14 +10,11 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from lockstep.leftovers import NOTEBOOK_BYTES
 from lockstep.magics import plain_python
 from lockstep.notebook import CELLS, PARTS, read_notebook
 from lockstep.submission import Submission, SubmissionError, open_submission
-from tests.intake import quick, taken_or_refused
 
 ROOT = Path(__file__).parents[1]
 
@@ -350,52 +347,3 @@ def test_pictures_in_the_outputs_cost_little(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert peak < 6 * len(data)
     assert time.process_time() - started < 5.0
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers(-5, 9) | st.floats() | st.text(max_size=9),
-    lambda inner: (
-        st.lists(inner, max_size=3)
-        | st.dictionaries(
-            st.sampled_from(["cell_type", "source", "metadata", "tags", "cells", "x"]), inner, max_size=4
-        )
-    ),
-    max_leaves=8,
-)
-fragments = st.sampled_from(
-    ["%%time", "%%bash", "%%writefile a.py", "%x", "!ls \\", "x = !y", "f(", ")", '"""', "'", "#", "await f(",
-     "?", " ", "x?", "\\", "\n", "\n    ", "%time ", "if x:", "from __future__ import y", "\r", "\f", "\0",
-     "\u2028", "\ud800"]
-)  # fmt: skip
-sources = st.lists(fragments, max_size=12).map("".join)
-cells = st.fixed_dictionaries(
-    {
-        "cell_type": st.just("code") | json_values,
-        "source": sources | st.lists(sources, max_size=3) | json_values,
-    },
-    optional={"metadata": json_values, "id": json_values, "outputs": json_values},
-)
-notebooks = st.fixed_dictionaries(
-    {"nbformat": st.sampled_from([4, 4, 4, 3, 5, None])},
-    optional={
-        "nbformat_minor": json_values,
-        "metadata": json_values,
-        "cells": st.lists(cells, max_size=4) | json_values,
-        "worksheets": st.lists(st.fixed_dictionaries({"cells": st.lists(cells, max_size=3)}), max_size=2)
-        | json_values,
-    },
-)
-
-
-@quick
-@given(tree=notebooks)
-def test_any_notebook_is_taken_or_refused(tree: dict[str, object], tmp_path: Path) -> None:
-    taken_or_refused(tmp_path / "n.ipynb", json.dumps(tree).encode())
-
-
-@quick
-@given(parts=st.lists(sources, max_size=6))
-def test_every_line_of_a_cell_keeps_its_number(parts: list[str]) -> None:
-    lines = "".join(parts).split("\n")
-    cell = plain_python(lines)
-    assert len(cell.lines) == len(lines)

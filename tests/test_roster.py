@@ -7,11 +7,8 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from lockstep.classroom.roster import Entry, Roster, RosterError, read_roster
-from lockstep.classroom.sheet import SheetError, parse_sheet
 
 CANVAS_GRADEBOOK = """\
 Student,ID,SIS User ID,SIS Login ID,Section,Lab 1 (4711)
@@ -171,25 +168,3 @@ def test_a_roster_that_is_not_there_is_said(tmp_path: Path) -> None:
         read_roster(tmp_path / "roster.csv")
     with pytest.raises(RosterError, match=r"cannot be read: is a directory"):
         read_roster(tmp_path)
-
-
-@given(st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
-def test_any_bytes_are_a_roster_or_refused(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
-    path = tmp_path_factory.getbasetemp() / "any.csv"
-    path.write_bytes(b"id,name\n" + content)
-    said, ids = "a roster", ["somebody"]
-    try:
-        ids = [student.id.casefold() for student in read_roster(path).students]
-    except RosterError as error:
-        said = str(error)
-    assert said.isprintable()
-    assert len(set(ids)) == len(ids) > 0
-
-
-@given(st.text(max_size=200))
-def test_every_row_of_a_table_is_as_long_as_its_header(text: str) -> None:
-    try:
-        sheet = parse_sheet(text, "table")
-    except SheetError:
-        return
-    assert all(len(row.cells) == len(sheet.header) for row in sheet.rows)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import io
 import re
-import unicodedata
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from rich.console import Console
 
 from lockstep import terminal
 from lockstep.result import CheckResult, ExerciseResult, Result
-from lockstep.text import safe, safe_line
+from lockstep.text import safe
 from lockstep.verdict import Verdict
 from tests.results import ANSWERED, FAILED, FAULT, NOT_CHECKED, PASSED, a_result
 
@@ -45,14 +42,6 @@ ESCAPE = "\x1b"
 )
 def test_safe_removes_what_a_terminal_would_obey(text: str, shown: str) -> None:
     assert safe(text) == shown
-
-
-@given(st.text(alphabet=st.characters(), max_size=200))
-def test_safe_text_holds_no_control_character_and_can_be_encoded(text: str) -> None:
-    clean = safe(text)
-    clean.encode("utf-8")
-    assert not {unicodedata.category(character) for character in clean if character != "\n"} & {"Cc", "Cs"}
-    assert safe_line(text).count("\n") == 0
 
 
 def test_a_long_text_is_cut_and_says_by_how_much() -> None:

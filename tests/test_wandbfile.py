@@ -209,13 +209,6 @@ def test_limits_end_the_reading(monkeypatch: pytest.MonkeyPatch, logged: bytes) 
 
 
 @quick
-@given(st.binary(max_size=300) | st.binary(max_size=100).map(piece) | st.lists(st.binary(max_size=60).map(lambda item: piece(row(item)))).map(b"".join))  # fmt: skip
-def test_no_bytes_raise(data: bytes) -> None:
-    assert isinstance(read_history(data), WandbFile)
-    assert isinstance(read_history(HEADER + data), WandbFile)
-
-
-@quick
 @given(at=st.integers(0, 2**20), value=st.integers(1, 255))
 def test_no_damage_goes_unnoticed(logged: bytes, at: int, value: int) -> None:
     at %= len(logged)

@@ -241,42 +241,6 @@ def test_a_hostile_file_is_answered_soon(name: str, size: int) -> None:
     assert time.process_time() - began < PATIENCE
 
 
-@given(st.binary(max_size=200))
-def test_any_bytes_are_read_or_refused(data: bytes) -> None:
-    try:
-        documents = read_yaml(data)
-    except YamlError:
-        return
-    json.dumps([document.value for document in documents], allow_nan=False)
-
-
-PIECES = st.sampled_from(
-    [
-        *"[]{},:-?&*!|>'\"%@`#~<= \n\t\\",
-        "a",
-        "b: ",
-        "- ",
-        "&x ",
-        "*x ",
-        "<<: ",
-        "!!int ",
-        "---\n",
-        "...\n",
-        "\n  ",
-        "1",
-    ]
-)
-
-
-@given(st.lists(PIECES, max_size=40).map("".join))
-def test_any_signs_are_read_or_refused(text: str) -> None:
-    try:
-        documents = read_yaml(text.encode())
-    except YamlError:
-        return
-    json.dumps([document.value for document in documents], allow_nan=False)
-
-
 TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["C", "Z"]), max_size=12)
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**12), 10**12) | TEXTS,
