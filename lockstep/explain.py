@@ -186,6 +186,10 @@ def _limit(name: str, phase: str, limits: Limits) -> LimitExceeded:
             f"more memory than the {_size(limits.memory)} of this check",
             "Is something kept that could be let go, such as every batch, every loss with its graph, or a whole data set?",
         ),
+        "machine": (
+            "nearly all the memory of the machine that it ran on",
+            "Is something kept that could be let go? If not, this machine is too small for it.",
+        ),
         "processes": (
             f"more than the {limits.processes} processes and threads of this check",
             "Does something start processes in a loop, or a DataLoader in every step?",

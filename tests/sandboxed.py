@@ -11,8 +11,9 @@ from pathlib import Path
 from lockstep import explain
 from lockstep.check import torchrun_environment
 from lockstep.exercise import Server
+from lockstep.sandbox.backend import possible_parents
 from lockstep.sandbox.box import Box
-from lockstep.sandbox.limits import Limits, _own_groups
+from lockstep.sandbox.limits import Limits
 from lockstep.sandbox.outcome import Outcome
 from lockstep.sandbox.spec import Pack, RankInputs, RunSpec
 from lockstep.submission import Submission
@@ -122,9 +123,7 @@ def traces(box: Box) -> tuple[set[int], set[str], str]:
 
 def control_groups() -> set[str]:
     """The control groups that runs of this process have made and not removed."""
-    return {
-        str(path) for parent in _own_groups().values() for path in parent.glob(f"lockstep-{os.getpid()}-*")
-    }
+    return {str(path) for parent in possible_parents() for path in parent.glob(f"lockstep-{os.getpid()}-*")}
 
 
 def keeps_abstract_sockets_apart() -> bool:

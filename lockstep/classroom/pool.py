@@ -18,7 +18,7 @@ from typing import Protocol
 from lockstep.classroom.scratch import Scratch
 from lockstep.classroom.task import STOP, Began, Ended, Event, Lost, Task
 from lockstep.grading import CouldNotGrade
-from lockstep.sandbox.limits import remove_forgotten_groups
+from lockstep.sandbox.backend import remove_forgotten_groups
 from lockstep.text import safe_line
 
 WORKER_TASKS = 100

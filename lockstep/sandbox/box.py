@@ -14,9 +14,8 @@ from typing import cast
 
 from lockstep import wire
 from lockstep.exercise import Exercise, Server
-from lockstep.sandbox import bubblewrap, channel, seccomp
+from lockstep.sandbox import backend, bubblewrap, channel, seccomp
 from lockstep.sandbox.connection import Connection
-from lockstep.sandbox.limits import remove_forgotten_groups
 from lockstep.sandbox.outcome import Outcome
 from lockstep.sandbox.spec import RunSpec
 from lockstep.verdict import GraderFault
@@ -76,13 +75,15 @@ class Box:
         self._start()
 
     def _start(self) -> None:
+        groups = None
         if self.isolated:
-            remove_forgotten_groups()
+            backend.remove_forgotten_groups()
+            groups, _ = backend.find()
         self._workspace = None if self.isolated else tempfile.mkdtemp(prefix="lockstep-")
         self._filter = seccomp.filter_program() if self.isolated else None
         self._lease = bubblewrap.lease_uid() if self.isolated else None
         pairs = [channel.pair() for _ in range(self._last + 1)]
-        self._servers = [Connection(ours, isolated=self.isolated) for ours, _ in pairs]
+        self._servers = [Connection(ours, isolated=self.isolated, groups=groups) for ours, _ in pairs]
         try:
             self._process = self._launch(*(theirs.fileno() for _, theirs in pairs))
         except BaseException:
@@ -259,7 +260,7 @@ class Box:
             "call": spec.call,
             "env": environments,
             "data": list(spec.data),
-            "apart": self.isolated and len(spec.ranks) > 1 and not spec.shared_files,
+            "apart": self.isolated and spec.apart,
             "limits": cast(Json, spec.limits.for_inside()),
         }
         return wire.pack(values, arrays)

@@ -89,11 +89,16 @@ class Group:
         exceeded = "processes" if cgroup.field(self._pids / "pids.events", "max") else None
         if cgroup.field(self._memory / "memory.oom_control", "oom_kill"):
             # The kernel counts whom it kills, whether this group was full or the whole machine.
-            full = ("memory.failcnt", "memory.memsw.failcnt")
-            if not any(cgroup.number(self._memory / name) for name in full):
+            if not self._was_full(peak):
                 raise GraderFault("the machine ran out of memory during a run that kept to its limit")
             exceeded = "memory"
         return Usage(peak, None if nanos is None else nanos / 1e9, exceeded)
+
+    def _was_full(self, peak: int | None) -> bool:
+        """Whether the group ever had nearly all that it may; how often it was refused more, not every kernel counts."""
+        limit = cgroup.number(self._memory / "memory.limit_in_bytes") or 0
+        with_swap = cgroup.number(self._memory / "memory.memsw.max_usage_in_bytes")
+        return max(peak or 0, with_swap or 0) >= limit * 15 // 16
 
     def close(self) -> None:
         """Remove the group, and end what is left in it."""

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import cast
 
 from lockstep.sandbox import channel
-from lockstep.sandbox.limits import Cgroup, own_memory
+from lockstep.sandbox.backend import Backend, Parent, open_backend
+from lockstep.sandbox.limits import Limits
 from lockstep.sandbox.outcome import Outcome
 from lockstep.sandbox.prepared import Prepared
 from lockstep.sandbox.spec import RunSpec
@@ -25,18 +26,19 @@ GONE_SECONDS = 60.0
 class Connection:
     """One server, by the socket that it is told by. Raises OSError or EOFError wherever the server is gone."""
 
-    def __init__(self, control: socket.socket, *, isolated: bool) -> None:
+    def __init__(self, control: socket.socket, *, isolated: bool, groups: Parent | None) -> None:
         control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self.control = control
         self.pid: int | None = None
-        # What the server has resident, and what of it is its own rather than mapped from files; in bytes.
-        self.memory = self.own_memory = 0
+        # What the server has resident, in bytes.
+        self.memory = 0
         self._isolated = isolated
+        self._groups = groups
         self._ready = False
         self._numbers = itertools.count()
         self._ended: set[int] = set()
         self._leaving: tuple[int, contextlib.ExitStack] | None = None
-        self._group: Cgroup | None = None
+        self._backend: Backend | None = None
         # CPU seconds of the last run that its outcome tells, and those of taking it apart, which the next one tells.
         self._told = self._late = 0.0
         self._next: Prepared | None = None
@@ -61,7 +63,7 @@ class Connection:
             return False
         self.pid = message.pid
         if message.pid:
-            self.memory, self.own_memory = _resident(message.pid), own_memory(message.pid)
+            self.memory = _resident(message.pid)
         self._ready = True
         return True
 
@@ -73,20 +75,28 @@ class Connection:
         with contextlib.ExitStack() as stack:
             stack.callback(prepared.close)
             prepared.attend()
-            if prepared.cgroup is not None:
-                prepared.cgroup.limit(spec.limits)
-            watching = Watching(spec, prepared, self._isolated, self.own_memory)
+            prepared.backend.limit(self._with_supervisors(spec))
+            watching = Watching(spec, prepared, self._isolated)
             stack.callback(watching.close)
             self._next = self._prepare()
             channel.send(prepared.status, {"op": "job"}, tuple(watching.open(frame)))
             watching.close_inside_ends()
             # From here on the server has to be heard before anything of the run is let go.
-            self._leaving, self._group, self._told = (prepared.number, stack.pop_all()), prepared.cgroup, 0.0
+            self._leaving, self._backend, self._told = (
+                (prepared.number, stack.pop_all()),
+                prepared.backend,
+                0.0,
+            )
             try:
                 watching.watch(self._next)
             finally:
                 watching.end()
             return self._counted(watching.outcome())
+
+    def _with_supervisors(self, spec: RunSpec) -> Limits:
+        """The limits of a run, in which our own processes are not held against the student's."""
+        supervisors = 1 + (len(spec.ranks) if self._isolated and spec.apart else 0)
+        return replace(spec.limits, processes=spec.limits.processes + supervisors)
 
     def _counted(self, outcome: Outcome) -> Outcome:
         """The outcome with the CPU time that has been counted since the last one was told."""
@@ -116,7 +126,7 @@ class Connection:
         self.control.close()
 
     def _prepare(self) -> Prepared:
-        return Prepared(next(self._numbers), self.control, isolated=self._isolated)
+        return Prepared(next(self._numbers), self.control, open_backend(self._groups))
 
     def _wait_gone(self) -> None:
         """Wait until the kernel has taken the last run apart; it does so while the judge looks at the answers."""
@@ -126,7 +136,7 @@ class Connection:
         with stack:
             self._leaving = None
             self._wait_ended(number)
-            used = self._group.usage().cpu_seconds if self._group is not None else None
+            used = self._backend.usage().cpu_seconds if self._backend is not None else None
             self._late += max(0.0, (used or 0.0) - self._told)
 
     def _wait_ended(self, number: int) -> None:

@@ -1,4 +1,4 @@
-"""A run in waiting: its namespaces and its control group are made, it only has to be told what to run.
+"""A run in waiting: its namespaces and what limits it are made, it only has to be told what to run.
 
 Making them takes longer than many a run, most of it waiting for the kernel, so that the next one is made
 while the present one runs. No student code is near a prepared run before it gets its job.
@@ -9,18 +9,18 @@ from __future__ import annotations
 import socket
 
 from lockstep.sandbox import channel
-from lockstep.sandbox.limits import open_cgroup
+from lockstep.sandbox.backend import Backend
 from lockstep.verdict import GraderFault
 
 
 class Prepared:
     """The trusted end of a run that the server has been asked for."""
 
-    def __init__(self, number: int, control: socket.socket, *, isolated: bool) -> None:
+    def __init__(self, number: int, control: socket.socket, backend: Backend) -> None:
         """Ask the server behind `control` for a run. Raises OSError when it is gone."""
         self.number = number
         self.supervisor: int | None = None
-        self.cgroup = open_cgroup() if isolated else None
+        self.backend = backend
         self.status, theirs = channel.pair()
         self.status.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         try:
@@ -33,7 +33,7 @@ class Prepared:
         self._heard = False
 
     def attend(self) -> None:
-        """Wait for the supervisor's first word and put it under its control group. Raises GraderFault."""
+        """Wait for the supervisor's first word and have the back end take it in. Raises GraderFault."""
         if self._heard:
             return
         self._heard = True
@@ -42,11 +42,10 @@ class Prepared:
             why = "it ended" if message is None else message.fields.get("text")
             raise GraderFault(f"a run could not be prepared: {why}")
         self.supervisor = message.pid
-        if self.cgroup is not None and message.pid:
-            self.cgroup.add(message.pid)
+        if message.pid:
+            self.backend.add(message.pid)
 
     def close(self) -> None:
-        """Let go of it; a supervisor without a job ends by itself. Its processes must be gone for the group's sake."""
+        """Let go of it; a supervisor without a job ends by itself."""
         self.status.close()
-        if self.cgroup is not None:
-            self.cgroup.close()
+        self.backend.close()

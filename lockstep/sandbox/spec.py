@@ -54,3 +54,8 @@ class RunSpec:
     limits: Limits = field(default_factory=Limits)
     server: Server = Server.FULL
     shared_files: bool = False
+
+    @property
+    def apart(self) -> bool:
+        """Whether the ranks have namespaces of their own in the sandbox, each with a supervisor."""
+        return len(self.ranks) > 1 and not self.shared_files

@@ -13,7 +13,7 @@ from typing import cast
 
 from lockstep import wire
 from lockstep.sandbox import answers, channel, memoryfile, standing
-from lockstep.sandbox.limits import tree_memory
+from lockstep.sandbox.limits import Usage
 from lockstep.sandbox.outcome import Outcome
 from lockstep.sandbox.prepared import Prepared
 from lockstep.sandbox.spec import RunSpec
@@ -71,13 +71,12 @@ class _RankPipes:
 class Watching:
     """The trusted side of one run while it goes on: its pipes, its clock, its limits."""
 
-    def __init__(self, spec: RunSpec, prepared: Prepared, isolated: bool, baseline: int) -> None:
+    def __init__(self, spec: RunSpec, prepared: Prepared, isolated: bool) -> None:
         self._spec = spec
         self._status = prepared.status
-        self._cgroup = prepared.cgroup
+        self._backend = prepared.backend
         self._supervisor = prepared.supervisor
         self._isolated = isolated
-        self._baseline = baseline
         self._inside: list[int] = []
         self._pipes: list[_RankPipes] = []
         self._selector = selectors.DefaultSelector()
@@ -89,7 +88,7 @@ class Watching:
         self._timed_out = False
         self._started = 0.0
         self._elapsed = 0.0
-        self._peak = 0
+        self._usage = Usage(None, None, None)
         self._loopback: int | None = None
 
     def open(self, frame: bytes) -> list[int]:
@@ -151,6 +150,7 @@ class Watching:
         self._elapsed = time.monotonic() - self._started
         if self._isolated and self._supervisor:
             self._loopback = _loopback_bytes(self._supervisor)
+        self._look_at_limits()
         if self._limit is None:
             self._ask_for_report()
         if self._timed_out and self._limit is None and self._is_crowded():
@@ -210,23 +210,15 @@ class Watching:
 
         Raises GraderFault where the run has hit none.
         """
-        usage = self._cgroup.usage() if self._cgroup else None
-        if usage is None or usage.exceeded is None:
+        exceeded = self._backend.usage().exceeded
+        if exceeded is None:
             raise GraderFault(what)
-        return usage.exceeded
+        return exceeded
 
     def _look_at_limits(self) -> None:
-        """End a run that hit a limit of its control group; without one, look at the memory ourselves."""
-        if self._supervisor is None:
-            return
-        if self._cgroup is not None:
-            # The kernel stops a process bomb from growing, but not from using all the CPU until the deadline.
-            self._limit = self._limit or self._cgroup.usage().exceeded
-            return
-        used = tree_memory(self._supervisor, self._baseline)
-        self._peak = max(self._peak, used)
-        if used > self._spec.limits.memory:
-            self._limit = "memory"
+        """End a run that hit a limit: the kernel stops a process bomb from growing, but not from using all the CPU."""
+        self._usage = self._backend.usage()
+        self._limit = self._limit or self._usage.exceeded
 
     def _is_crowded(self) -> bool:
         """Whether so many processes are alive that they are why nothing came back."""
@@ -272,7 +264,6 @@ class Watching:
 
     def outcome(self) -> Outcome:
         """Everything that is known, as values."""
-        usage = self._cgroup.usage() if self._cgroup else None
         report = self._report or {}
         states = self._states or {}
         ranks = []
@@ -288,11 +279,11 @@ class Watching:
             ranks=tuple(ranks),
             elapsed=self._elapsed,
             timed_out=self._timed_out,
-            limit=self._limit or (usage.exceeded if usage else None),
+            limit=self._limit,
             loopback_bytes=self._loopback,
             left_running=cast("int | None", report.get("left")),
-            peak_memory=usage.peak_memory if usage else self._peak or None,
-            cpu_seconds=usage.cpu_seconds if usage else None,
+            peak_memory=self._usage.peak_memory,
+            cpu_seconds=self._usage.cpu_seconds,
         )
 
 
