@@ -18,9 +18,10 @@ from lockstep.sandbox.prepared import Prepared
 from lockstep.sandbox.spec import RunSpec
 from lockstep.sandbox.watching import Watching
 
-START_SECONDS = 120.0
-# A hundred processes that each map torch take seconds to end on a busy machine.
-GONE_SECONDS = 60.0
+# Both take seconds, and on a machine with thirty busy processes for two cores a minute and more. Who breaks off too
+# early breaks what would have worked; a server that ends is noticed at once.
+START_SECONDS = 600.0
+GONE_SECONDS = 300.0
 
 
 class Connection:

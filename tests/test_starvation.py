@@ -1,0 +1,77 @@
+"""On a machine that is busy with others a run gets its time; on an idle one not a moment more."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from lockstep.sandbox import starvation
+from lockstep.sandbox.box import Box
+from lockstep.sandbox.limits import Limits
+from lockstep.sandbox.starvation import kept_waiting
+from lockstep.sandbox.watching import LONGEST
+from tests.sandboxed import run
+
+PATIENCE = 60
+SLEEPS = "import time\ndef main(): time.sleep(3)"
+HANGS = "import time\ndef main(): time.sleep(600)"
+
+
+@contextlib.contextmanager
+def busy(count: int) -> Iterator[int]:
+    """A process with `count` busy children that share one processor; afterwards all have ended."""
+    program = (
+        "import os, time\n"
+        f"os.sched_setaffinity(0, {{{min(os.sched_getaffinity(0))}}})\n"
+        f"all(os.fork() for _ in range({count}))\n"
+        f"until = time.monotonic() + {PATIENCE}\n"
+        "while time.monotonic() < until: pass\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", program], start_new_session=True)
+    try:
+        yield parent.pid
+    finally:
+        os.killpg(parent.pid, signal.SIGKILL)
+        parent.wait()
+
+
+def test_processes_that_share_a_processor_wait_for_it() -> None:
+    with busy(3) as pid:
+        until = time.monotonic() + PATIENCE
+        while kept_waiting(pid, PATIENCE) < 0.2:
+            assert time.monotonic() < until, "nobody waited"
+            os.sched_yield()
+
+
+def test_what_a_run_takes_from_itself_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    cores = len(os.sched_getaffinity(0))
+    monkeypatch.setattr(starvation, "_threads", lambda _: (10.0 * cores, 500.0))
+    assert kept_waiting(1, 10.0) == 0
+    assert kept_waiting(1, 15.0) == 5.0 * cores
+
+
+def test_a_process_that_is_gone_waits_for_nothing() -> None:
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    assert kept_waiting(gone.pid, 60.0) == 0
+
+
+def test_what_others_took_is_not_counted(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(starvation, "kept_waiting", lambda pid, elapsed: elapsed)
+    outcome = run(box, SLEEPS, limits=Limits(seconds=2))
+    assert outcome.ranks[0].complete
+    assert not outcome.timed_out
+
+
+def test_there_is_an_end_to_it(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(starvation, "kept_waiting", lambda pid, elapsed: 10 * elapsed)
+    outcome = run(box, HANGS, limits=Limits(seconds=1))
+    assert outcome.timed_out
+    assert outcome.elapsed >= LONGEST
