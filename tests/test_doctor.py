@@ -447,6 +447,25 @@ def test_an_ordinary_user_of_this_machine_is_told_what_is_weaker() -> None:
     assert "refused" not in levels.values()
 
 
+def test_root_that_may_not_mount_is_refused() -> None:
+    """An ordinary user, who has nothing to lose, is told that some things are weaker."""
+    root = os.getuid() == 0
+    done = doctor("--quick", "--json", before=["setpriv", "--bounding-set=-sys_admin"] if root else [])
+    found = {each["id"]: each for each in json.loads(done.stdout)["findings"]}
+    assert (done.returncode, found["user"]["level"]) == ((1, "refused") if root else (0, "weaker"))
+    assert ("may not make mounts of its own" in found["user"]["seen"]) is root
+
+
+def test_namespaces_that_are_switched_off_are_switched_on_by_the_command_it_names() -> None:
+    script = 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$@"'
+    done = doctor(
+        "--quick", "--json", before=["unshare", "--user", "--map-root-user", "sh", "-c", script, "sh"]
+    )
+    assert done.returncode == 1
+    found = {each["id"]: each for each in json.loads(done.stdout)["findings"]}
+    assert found["user_namespaces"]["mend"] == "sysctl user.max_user_namespaces=15000"
+
+
 def test_a_run_in_a_real_box_says_how_it_is_confined() -> None:
     done = doctor("--json")
     told = json.loads(done.stdout)
