@@ -9,7 +9,8 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 
-from lockstep.sandbox.limits import MIB, _own_groups
+from lockstep.sandbox.cgroup import own_hierarchies
+from lockstep.sandbox.limits import MIB
 
 BUSY = "while True: pass"
 WRITES = """
@@ -56,7 +57,7 @@ def tight() -> Iterator[None]:
 
     What it holds already is not counted. Raises NoMemoryGroup where there is no group for it.
     """
-    parents = _own_groups()
+    parents = {controller: tree.own for controller, tree in own_hierarchies().items()}
     parent = parents.get("memory", parents.get(""))
     if parent is None:
         raise NoMemoryGroup("this machine has no control groups")
