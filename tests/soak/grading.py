@@ -21,7 +21,7 @@ from lockstep.verdict import GraderFault
 from tests.sandboxed import ROOT, processes_of
 from tests.soak import traces
 from tests.soak.machines import MACHINES
-from tests.soak.works import EXERCISES, WORKS, Work, checks_of, graded, surprises, write
+from tests.soak.works import EXERCISES, WORKS, Work, checks_of, graded, is_too_big, surprises, write
 
 GROWTH = 8.0
 """MiB by which the process that grades may grow from the second to the last quarter of all gradings."""
@@ -50,11 +50,12 @@ class Soak:
 
     gradings: list[Grading] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
-    first: dict[Work, Grading] = field(default_factory=dict)
+    first: dict[tuple[Work, bool], Grading] = field(default_factory=dict)
 
     def add(self, grading: Grading) -> Grading:
         """Remember a grading; it comes back with a finding more where an earlier one came to something else."""
-        first = self.first.setdefault(grading.work, grading)
+        key = grading.work, is_too_big(grading.work, grading.machine)
+        first = self.first.setdefault(key, grading)
         if grading.verdicts() != first.verdicts():
             told = f"another verdict than at first: {_told(first)} (seed {first.seed}, {first.machine})"
             grading = replace(grading, findings=(*grading.findings, told))
@@ -151,7 +152,7 @@ def _grade(
         findings.append(f"not graded: {problem}")
     else:
         checks = checks_of(result)
-        findings += surprises(work, result)
+        findings += surprises(work, machine, result)
     seconds = time.monotonic() - begun
     box.wait_ready()
     box.settle()

@@ -23,8 +23,9 @@ while True:
         file.write(block)
     os.fsync(file)
 """
-TIGHT = 1024 * MIB
-"""Bytes for the process that grades, a warm sandbox (700 MiB, half of them pages of files) and all that runs in it."""
+TIGHT = 1280 * MIB
+"""Bytes for the process that grades, a warm sandbox and all that runs in it: where there are enough, at most 1170 MiB
+were counted of honest work."""
 
 
 class NoMemoryGroup(Exception):

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from lockstep.sandbox.limits import MIB, own_memory
+from lockstep.sandbox.limits import MIB
+from lockstep.sandbox.watched import own_memory
 from tests.sandboxed import _descendants, control_groups, is_alive
 
 PR_SET_CHILD_SUBREAPER = 36

@@ -17,10 +17,12 @@ from lockstep import plugin
 from lockstep.grading import Options, Silent, grade
 from lockstep.result import CheckResult, Result
 from lockstep.sandbox.box import Box
+from lockstep.verdict import Verdict
 from tests.attack_corpus import Attack, all_attacks, impatient
 from tests.sandboxed import ROOT
 
 HANGING = "hanging"
+MEMORY_BOMB = "attacks/R02_memory_bomb"
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ WORKS = (
     Work("crashing", "ddp_train", "attacks/R14_leaves_in_the_middle", ("weights_in_sync",)),
     Work(HANGING, "lfw_dataset", "attacks/R01_endless_loop", ("transform_applied",)),
     Work(HANGING, "ddp_train", "mistakes/deadlock_on_uneven_shares", ("uneven_data",)),
-    Work("hostile", "lfw_dataset", "attacks/R02_memory_bomb", ("workers",)),
+    Work("hostile", "lfw_dataset", MEMORY_BOMB, ("workers",)),
     Work("hostile", "lfw_dataset", "attacks/F24_daemon_that_rewrites", ("transform_applied",)),
     Work("hostile", "lfw_dataset", "attacks/T13_burns_the_next_ones_time", ("transform_applied",)),
 )
@@ -85,8 +87,17 @@ def graded(work: Work, folder: Path, seed: int, box: Box) -> Result:
         return grade(options, Silent(), box)
 
 
-def surprises(work: Work, result: Result) -> list[str]:
+def is_too_big(work: Work, machine: str) -> bool:
+    """Whether the machine has less than the run may take: that it takes too much is not held against it there."""
+    return work.source == MEMORY_BOMB and machine == "memory-tight"
+
+
+def surprises(work: Work, machine: str, result: Result) -> list[str]:
     """How the result differs from what this submission must come to, a sentence each."""
+    if is_too_big(work, machine):
+        return [
+            f"{check.id} {check.verdict}" for check in checks_of(result) if check.verdict is not Verdict.FAULT
+        ]
     match work.source.split("/"):
         case ["reference"]:
             return expect.reference_surprises(result)
