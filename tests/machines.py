@@ -30,6 +30,7 @@ GOOD = Machine(
         unprivileged_namespaces=None,
         apparmor_restricts=None,
         seccomp=Attempt(True),
+        landlock=6,
     ),
     limits=Description("cgroup v2", "limited by the kernel", (), ""),
     gpus=Gpus(usable=0, there=0, driver="", models=(), memory_file=False),

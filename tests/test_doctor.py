@@ -154,6 +154,8 @@ def test_a_good_machine_promises_everything() -> None:
             "Can't mount proc",
             ALLOWING,
         ),
+        (with_sandbox(landlock=4), "landlock", WEAKER, "version 4; lockstep wants version 6", ""),
+        (with_sandbox(landlock=0), "landlock", WEAKER, "none; lockstep wants version 6", ""),
         (
             replace(GOOD, limits=WATCHED),
             "control_groups",

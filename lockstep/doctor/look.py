@@ -26,7 +26,7 @@ from lockstep.doctor.machine import (
     Sandbox,
     Software,
 )
-from lockstep.sandbox import backend, bubblewrap, cgroup
+from lockstep.sandbox import backend, bubblewrap, cgroup, confine, seccomp
 
 COMMAND_SECONDS = 30
 
@@ -86,6 +86,7 @@ def _sandbox() -> Sandbox:
         unprivileged_namespaces=_switch(settings / "kernel/unprivileged_userns_clone"),
         apparmor_restricts=_switch(settings / "kernel/apparmor_restrict_unprivileged_userns"),
         seccomp=try_filter(),
+        landlock=confine.landlock_version(),
     )
 
 
@@ -129,8 +130,6 @@ def _attempt(command: Sequence[str]) -> Attempt:
 
 def try_filter() -> Attempt:
     """Load the filter of system calls into a child of this process, which then tries a call that it denies."""
-    from lockstep.sandbox import seccomp
-
     try:
         program = seccomp.filter_program()
     except (ImportError, OSError, RuntimeError) as error:
@@ -149,8 +148,6 @@ def try_filter() -> Attempt:
 
 def _denied(program: bytes) -> str:
     """What is wrong with the filter, in a process that then has it for good; empty where it denies."""
-    from lockstep.sandbox import confine
-
     try:
         confine.seal(program)
     except OSError as error:

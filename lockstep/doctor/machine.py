@@ -37,7 +37,7 @@ class Sandbox:
 
     `entering` is what root does first, to have mounts of its own and then be another user; `namespaces` are what that
     user makes next, and what an ordinary user begins with. The three settings are the kernel's own, None where it does
-    not have them.
+    not have them. `landlock` is its version of that, 0 for none.
     """
 
     bubblewrap: str | None
@@ -49,6 +49,7 @@ class Sandbox:
     unprivileged_namespaces: bool | None
     apparmor_restricts: bool | None
     seccomp: Attempt
+    landlock: int
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from lockstep.doctor.finding import Finding, Level
 from lockstep.doctor.machine import Host, Machine, Sandbox
 from lockstep.sandbox import cgroup1, cgroup2
 from lockstep.sandbox.backend import Description
+from lockstep.sandbox.confine import LANDLOCK_SCOPES
 
 NOTHING_GRADED = "Nothing is graded."
 
@@ -36,6 +37,7 @@ def findings(machine: Machine) -> Iterator[Finding]:
             f"{NOTHING_GRADED} All that a sandbox is made of is there, and yet none can be made.",
             mending.ALLOWING_CONTAINER if host.container else "",
         )
+    yield _landlock(sandbox)
     yield _groups(host, machine.limits)
 
 
@@ -134,6 +136,22 @@ def _filter(host: Host, sandbox: Sandbox) -> Finding:
     )
 
 
+def _landlock(sandbox: Sandbox) -> Finding:
+    name, title, values = "landlock", "Landlock", {"version": sandbox.landlock}
+    if sandbox.landlock >= LANDLOCK_SCOPES:
+        follows = "Ranks of a run have nothing in common but a network."
+        return Finding(name, title, Level.OK, f"version {sandbox.landlock}", follows, values=dict(values))
+    return Finding(
+        name,
+        title,
+        Level.WEAKER,
+        f"{f'version {sandbox.landlock}' if sandbox.landlock else 'none'}; lockstep wants version {LANDLOCK_SCOPES}",
+        "Ranks of a run that mean to can pass data past the count of their bytes, over Unix sockets without a folder. "
+        "Linux keeps them apart since 6.12.",
+        values=dict(values),
+    )
+
+
 def _groups(host: Host, limits: Description) -> Finding:
     name, title = "control_groups", "control groups"
     if limits.name in (cgroup1.NAME, cgroup2.NAME):
@@ -145,8 +163,7 @@ def _groups(host: Host, limits: Description) -> Finding:
         title,
         Level.WEAKER,
         f"none for lockstep ({'; '.join(limits.missing)})",
-        f"{limits.text[0].upper()}{limits.text[1:]}: one that is quick enough may harm others first. CPU time is not "
-        "counted.",
+        f"{limits.text[0].upper()}{limits.text[1:]}: one that is quick enough may harm others first.",
         _lend_groups(host, limits),
         values={"back_end": limits.name},
     )

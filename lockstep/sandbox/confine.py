@@ -24,7 +24,8 @@ SECCOMP_MODE_FILTER = 2
 SIOCSIFFLAGS, IFF_UP = 0x8914, 1
 # The same numbers on all processors.
 SYS_LANDLOCK_CREATE_RULESET, SYS_LANDLOCK_RESTRICT_SELF = 444, 446
-LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET = 1
+LANDLOCK_SCOPE_ABSTRACT_UNIX_SOCKET, LANDLOCK_CREATE_RULESET_VERSION = 1, 1
+LANDLOCK_SCOPES = 6
 LAST_CAPABILITY = 40
 # What the kernel adds, in thousandths of all memory, before it ends the process with the highest score.
 SERVER_SCORE, RUN_SCORE = 500, 1000
@@ -122,6 +123,11 @@ def own_abstract_sockets() -> None:
     if rules >= 0:
         _check(_libc.syscall(SYS_LANDLOCK_RESTRICT_SELF, rules, 0), "landlock")
         os.close(rules)
+
+
+def landlock_version() -> int:
+    """The version of Landlock that this kernel has, 0 for none; sockets are kept apart from LANDLOCK_SCOPES on."""
+    return max(0, int(_libc.syscall(SYS_LANDLOCK_CREATE_RULESET, None, 0, LANDLOCK_CREATE_RULESET_VERSION)))
 
 
 def loopback_up() -> None:
