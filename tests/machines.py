@@ -34,7 +34,7 @@ GOOD = Machine(
     ),
     limits=Description("cgroup v2", "limited by the kernel", (), ""),
     gpus=Gpus(usable=0, there=0, driver="", models=(), memory_file=False),
-    resources=Resources(memory=32 * GIB, available=28 * GIB, shared_memory=16 * GIB, cores=4),
+    resources=Resources(memory=32 * GIB, available=28 * GIB, shared_memory=16 * GIB, cores=4, quota=None),
     software=Software(
         lockstep="0.1.0",
         python="3.11.7",
@@ -79,6 +79,6 @@ def with_packages(**found: str | None) -> Machine:
     return replace(GOOD, software=replace(GOOD.software, packages=packages))
 
 
-def with_room(**changes: int | None) -> Machine:
+def with_room(**changes: float | None) -> Machine:
     """The good machine with other resources."""
     return replace(GOOD, resources=replace(GOOD.resources, **changes))  # type: ignore[arg-type]

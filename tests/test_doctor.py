@@ -187,6 +187,13 @@ def test_a_good_machine_promises_everything() -> None:
         (with_room(available=3 * GIB), "memory", WEAKER, "3 GiB free", ""),
         (with_room(cores=1), "cores", WEAKER, "1", ""),
         (
+            with_room(quota=1.5),
+            "cores",
+            WEAKER,
+            "4, with the time of 1.5",
+            "lockstep grade SUBMISSIONS --out RESULTS --jobs 2",
+        ),
+        (
             replace(GOOD, gpus=replace(ONE_GPU, usable=0)),
             "gpus",
             WEAKER,
@@ -408,6 +415,24 @@ def test_a_containers_limit_counts_as_the_machines_memory(
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     assert look.room_of(tmp_path) == room
+
+
+@pytest.mark.parametrize(
+    ("files", "share"),
+    [
+        ({"cpu.max": "150000 100000"}, 1.5),
+        ({"cpu.max": "max 100000"}, None),
+        ({"cpu.cfs_quota_us": "50000", "cpu.cfs_period_us": "100000"}, 0.5),
+        ({"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000"}, None),
+        ({}, None),
+    ],
+)
+def test_a_containers_share_of_the_cores_is_known(
+    files: dict[str, str], share: float | None, tmp_path: Path
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    assert look.share_of(tmp_path) == share
 
 
 def test_a_container_is_known_by_its_marks(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def _memory(resources: Resources) -> Finding:
             f"A run may use {_gib(most)}, and there is less: one that stays within its limit may still fail."
         )
     elif room < jobs * BOX:
-        level, mend = Level.WEAKER, f"lockstep grade SUBMISSIONS --out RESULTS --jobs {room // BOX}"
+        level, mend = Level.WEAKER, _grade(room // BOX)
         follows = (
             f"A run may use {_gib(most)} beside the sandboxes of {jobs} hand-ins at a time: take fewer at a time, or "
             "right ones may run out of memory."
@@ -60,12 +60,23 @@ def _shared_memory(resources: Resources) -> Finding:
 
 
 def _cores(resources: Resources) -> Finding:
-    values = {"cores": resources.cores, "jobs": default_jobs()}
+    values = {"cores": resources.cores, "quota": resources.quota, "jobs": default_jobs()}
     if resources.cores == 1:
         follows = (
             "All ranks of a check take turns on it: right code that is slow comes closer to its time limit."
         )
         return Finding("cores", "cores", Level.WEAKER, "1", follows, values=dict(values))
+    if resources.quota is not None and resources.quota < resources.cores:
+        return Finding(
+            "cores",
+            "cores",
+            Level.WEAKER,
+            f"{resources.cores}, with the time of {resources.quota:.3g}",
+            f"`lockstep grade` takes {default_jobs()} hand-ins at a time, for the cores it sees: right code would run "
+            "out of time.",
+            _grade(int(resources.quota * 1.5)),
+            dict(values),
+        )
     follows = f"`lockstep grade` takes {default_jobs()} hand-ins at a time."
     return Finding("cores", "cores", Level.OK, str(resources.cores), follows, values=dict(values))
 
@@ -130,6 +141,10 @@ def _software(software: Software) -> Finding:
     more = len(software.packages) - len(named)
     seen = f"Python {software.python}, {', '.join(named)}, {more} more"
     return Finding(name, title, Level.OK, seen, "All are as lockstep is tested.", values=dict(values))
+
+
+def _grade(jobs: int) -> str:
+    return f"lockstep grade SUBMISSIONS --out RESULTS --jobs {max(1, jobs)}"
 
 
 def _gib(size: int) -> str:

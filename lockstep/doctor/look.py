@@ -183,23 +183,24 @@ def _resources() -> Resources:
         name: int(kilobytes) << 10
         for name, kilobytes in re.findall(r"^(\w+):\s+(\d+) kB$", _text(Path("/proc/meminfo")), re.MULTILINE)
     }
+    rooms = [room for group in _own_groups("memory") if (room := room_of(group)) is not None]
     try:
         shared = os.statvfs("/dev/shm")
     except OSError:
         shared = None
     return Resources(
         memory=memory.get("MemTotal", 0),
-        available=min([memory.get("MemAvailable", 0), *_room_in_groups()]),
+        available=min([memory.get("MemAvailable", 0), *rooms]),
         shared_memory=shared.f_frsize * shared.f_bavail if shared else None,
         cores=len(os.sched_getaffinity(0)),
+        quota=min((share for group in _own_groups("cpu") if (share := share_of(group))), default=None),
     )
 
 
-def _room_in_groups() -> list[int]:
-    """What is left of the memory of the control groups around this process: a container's limit is one."""
-    found = (cgroup.own_hierarchies().get(controller) for controller in ("", "memory"))
-    groups = [group for hierarchy in found if hierarchy for group in hierarchy.lineage()]
-    return [room for group in groups if (room := room_of(group)) is not None]
+def _own_groups(controller: str) -> list[Path]:
+    """The control groups around this process that may limit it: a container is one."""
+    found = (cgroup.own_hierarchies().get(name) for name in ("", controller))
+    return [group for hierarchy in found if hierarchy for group in hierarchy.lineage()]
 
 
 def room_of(group: Path) -> int | None:
@@ -215,6 +216,16 @@ def room_of(group: Path) -> int | None:
         if limit is not None and now is not None:
             return max(0, limit - now + (cgroup.field(group / "memory.stat", dropped) or 0))
     return None
+
+
+def share_of(group: Path) -> float | None:
+    """Cores that a control group of either version gives the time of, None where it gives all."""
+    quota, period = (
+        cgroup.words(group / "cpu.max")
+        or [*cgroup.words(group / "cpu.cfs_quota_us"), *cgroup.words(group / "cpu.cfs_period_us")]
+        or ["max", "0"]
+    )
+    return int(quota) / int(period) if quota.isdigit() else None
 
 
 def _software() -> Software:

@@ -65,12 +65,16 @@ class Gpus:
 
 @dataclass(frozen=True)
 class Resources:
-    """Bytes of memory, in all and to be had by this process, and of /dev/shm; cores that it may use."""
+    """Bytes of memory, in all and to be had by this process, and of /dev/shm; cores that it may use.
+
+    `quota` is how many of them a control group gives it the time of, None where it gives all.
+    """
 
     memory: int
     available: int
     shared_memory: int | None
     cores: int
+    quota: float | None
 
 
 @dataclass(frozen=True)
