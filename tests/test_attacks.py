@@ -19,7 +19,7 @@ from lockstep.submission import SubmissionError, open_submission
 from lockstep.text import safe
 from lockstep.verdict import Verdict
 from tests.attack_corpus import SEED, Attack, all_attacks, grade, refusal
-from tests.sandboxed import PROBE, ROOT, seen, traces
+from tests.sandboxed import ROOT, seen, traces
 
 ATTACKS = all_attacks()
 SUBMISSIONS = [attack for attack in ATTACKS if not attack.is_upload]
@@ -122,7 +122,7 @@ def test_the_catalogue_is_well_represented() -> None:
 NASTY = ["F07", "F10", "S09", "T04", "T07", "T13", "R05", "X13"]
 HONEST = {"lfw_dataset": ["constructs", "length", "transform_applied"]}
 # With ranks that are apart, too.
-HONEST_SLOWLY = {**HONEST, "ddp_train": ["starts_equal", "really_communicates"]}
+HONEST_SLOWLY = {**HONEST, "ddp_train": ["starts_equal"]}
 
 
 def honest(box: Box, checks: Mapping[str, list[str]]) -> list[tuple[str, Verdict, float, str, str]]:
@@ -143,20 +143,26 @@ def test_the_next_honest_submission_is_unharmed(box: Box, tmp_path: Path, canary
     assert honest(box, HONEST) == before
 
 
+@pytest.fixture(scope="module")
+def wanted() -> list[tuple[str, Verdict, float, str, str]]:
+    """What an honest submission is told on a machine on which nothing has run before."""
+    with open_box(find_exercises(ROOT / "graders"), isolated=True) as fresh:
+        told = honest(fresh, HONEST_SLOWLY)
+    assert {entry[1] for entry in told} == {Verdict.PASSED}
+    return told
+
+
 @pytest.mark.slow
-def test_after_any_attack_the_next_result_is_that_of_a_fresh_machine(tmp_path: Path, canary: Path) -> None:
-    exercises = find_exercises(ROOT / "graders")
-    with open_box(exercises, isolated=True, probes={"engine": PROBE}) as fresh:
-        wanted = honest(fresh, HONEST_SLOWLY)
-    assert {told[1] for told in wanted} == {Verdict.PASSED}
-    harmed = {}
-    with open_box(exercises, isolated=True, probes={"engine": PROBE}) as box:
-        for attack in SUBMISSIONS:
-            judged(attack, box, tmp_path / attack.name, canary)
-            told = honest(box, HONEST_SLOWLY)
-            if told != wanted:
-                harmed[attack.name] = told
-    assert harmed == {}
+@pytest.mark.parametrize("attack", SUBMISSIONS, ids=lambda attack: attack.name)
+def test_after_any_attack_the_next_result_is_that_of_a_fresh_machine(
+    attack: Attack,
+    wanted: list[tuple[str, Verdict, float, str, str]],
+    box: Box,
+    tmp_path: Path,
+    canary: Path,
+) -> None:
+    judged(attack, box, tmp_path / "hand-in", canary)
+    assert honest(box, HONEST_SLOWLY) == wanted
 
 
 def test_a_seed_replays_inputs_and_verdicts(box: Box, tmp_path: Path, canary: Path) -> None:
@@ -178,7 +184,7 @@ def test_the_security_page_names_tests_and_attacks_that_exist() -> None:
     page = (ROOT / "docs" / "security.md").read_text()
     tests = {
         name
-        for path in (ROOT / "tests").glob("test_*.py")
+        for path in (ROOT / "tests").rglob("test_*.py")
         for name in re.findall(r"^def (test_\w+)", path.read_text(), re.M)
     }
     assert set(re.findall(r"`(test_\w+)`", page)) <= tests
