@@ -22,7 +22,7 @@ from tests.batches import LAB, Verdicts, attempts, hand_in, verdicts
 from tests.sandboxed import _descendants, is_alive
 
 CLASS = {"ada": "", "bob": "two four", "cem": "one six", "dan": "five", "eve": "three"}
-PATIENCE = 600
+PATIENCE = 600  # seconds, after which something is not slow but stuck
 
 
 @dataclass
