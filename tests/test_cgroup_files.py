@@ -92,7 +92,7 @@ def test_nobody_else_s_process_is_moved(top: Path, monkeypatch: pytest.MonkeyPat
     kernel = Kernel(top, real_root=False)
     # Its parent has ended, so that it is nobody's whom we know.
     started = subprocess.run(
-        ["sh", "-c", "sleep 600 > /dev/null & echo $!"], capture_output=True, text=True, check=True
+        ["sh", "-c", "sleep 600 > /dev/null 2>&1 & echo $!"], capture_output=True, text=True, check=True
     )
     stranger = int(started.stdout)
     kernel.live_in(top, os.getppid(), stranger)
