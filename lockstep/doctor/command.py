@@ -69,7 +69,7 @@ def _shown(machine: Machine, *, quick: bool) -> list[Finding]:
     from lockstep.doctor import display
 
     out, err = terminal.console_for(sys.stdout), terminal.console_for(sys.stderr)
-    wide = out.width >= terminal.WIDE
+    wide = out.width >= display.WIDE
 
     def show(finding: Finding) -> None:
         out.print(display.line(finding, wide=wide))

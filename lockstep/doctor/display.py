@@ -19,6 +19,8 @@ MARKS = {
     Level.REFUSED: Mark("✗", "x", "red"),
 }
 OWN_CODE = "Your own code can do without protection: lockstep check PATH --sandbox none"
+WIDE = 110
+"""Columns from which a line that is ok has room for what follows as well."""
 TITLE, SEEN = 15, 46
 """Columns of the first two words of a line; what follows has the rest where a terminal is wide."""
 

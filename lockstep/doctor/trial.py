@@ -64,7 +64,7 @@ def judged(outcome: Outcome, started: float) -> Finding:
     if wrong:
         return _refused(wrong)
     seen = f"up in {started:.1f} s; {len(outcome.ranks)} ranks added up in {outcome.elapsed:.2f} s"
-    follows = "Grading works, with everything above."
+    follows = "Grading works, with what is above."
     values = {"start_seconds": round(started, 3), "run_seconds": round(outcome.elapsed, 3)}
     return Finding(NAME, TITLE, Level.OK, seen, follows, values=dict(values))
 
