@@ -1,0 +1,98 @@
+"""lockstep started by somebody who is not root: no user for every box, no control groups, and still a sandbox."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from lockstep.sandbox import bubblewrap
+from tests.sandboxed import ROOT
+
+# A user that no box has.
+UID = bubblewrap.FIRST_UID + bubblewrap.UIDS
+DRIVER = """
+import json, os, sys
+sys.path.insert(0, {root!r})
+from lockstep.exercise import Server
+from lockstep.sandbox.box import Box
+from lockstep.sandbox.limits import MIB, Limits
+from tests.sandboxed import PROBE, run
+
+EACH = "import os\\ndef main(): return [int(name) for name in os.listdir('/proc') if name.isdigit()]"
+FILL = "def main():\\n    kept = []\\n    while True: kept.append(bytes(1 << 24) + b'x')"
+FORK = "import os, time\\ndef main():\\n    while True:\\n        if os.fork() == 0: time.sleep(60)"
+SHARE = '''
+import os, time
+def main():
+    kept = bytearray(b"x") * (120 << 20)
+    workers = []
+    for _ in range(4):
+        workers.append(os.fork())
+        if workers[-1] == 0:
+            time.sleep(0.7)
+            os._exit(0)
+    for worker in workers:
+        os.waitpid(worker, 0)
+    return len(kept)
+'''
+with Box({{"engine": PROBE}}, isolated=True, last=Server.EARLY) as box:
+    def limited(source, **limits):
+        return run(box, source, server=Server.EARLY, limits=Limits(60, **limits))
+    print(json.dumps(dict(
+        user=os.getuid(),
+        processes=limited(EACH).ranks[0].values["seen"],
+        filled=limited(FILL, memory=300 * MIB).limit,
+        forked=limited(FORK, processes=40).limit,
+        shared=limited(SHARE, memory=300 * MIB).ranks[0].values["seen"],
+        after=limited(EACH).ranks[0].values["seen"],
+    )))
+"""
+
+
+def _closed(path: Path) -> Path | None:
+    """The topmost folder on the way to a file that others may not enter."""
+    return next((folder for folder in reversed(path.parents) if not folder.stat().st_mode & 0o001), None)
+
+
+def _as_ordinary_user(words: list[str]) -> list[str]:
+    """A command that runs another one without root's rights, and lets it find Python and this checkout."""
+    if os.getuid() != 0:
+        return words
+    needed = [Path(sys.base_prefix).resolve(), Path(sys.prefix).resolve(), ROOT]
+    script = "mount -t tmpfs -o mode=0755 none /mnt\n"
+    for number, folder in enumerate(needed):
+        script += f"mkdir /mnt/{number}; mount --bind {shlex.quote(str(folder))} /mnt/{number}\n"
+    for closed in {_closed(folder) for folder in needed} - {None}:
+        script += f"mount -t tmpfs -o mode=0755 none {shlex.quote(str(closed))}\n"
+    for number, folder in enumerate(needed):
+        if _closed(folder) is not None:
+            place = shlex.quote(str(folder))
+            script += f"mkdir -p {place}; mount --bind /mnt/{number} {place}\n"
+    script += 'cd /; exec "$@"'
+    drop = ["setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups", "--inh-caps=-all"]
+    return [*bubblewrap.ENTER, "sh", "-ec", script, "sh", *drop, *words]
+
+
+def test_limits_and_walls_hold_for_an_ordinary_user_as_well() -> None:
+    done = subprocess.run(
+        _as_ordinary_user([sys.executable, "-B", "-c", DRIVER.format(root=str(ROOT))]),
+        env={"PATH": os.environ["PATH"], "HOME": "/tmp", "LANG": "C.UTF-8"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert said == {
+        "user": os.getuid() or UID,
+        "processes": [1, 2],
+        "filled": "memory",
+        "forked": "processes",
+        "shared": 120 << 20,
+        "after": [1, 2],
+    }
