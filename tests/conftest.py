@@ -22,7 +22,7 @@ settings.register_profile(
     max_examples=10_000,
     deadline=None,
     database=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("lockstep")
 

@@ -66,3 +66,7 @@ def test_forged_stacks_are_only_text() -> None:
 def test_a_forged_number_is_none(kind: str) -> None:
     forged: Mapping[str, Json] = {"kind": kind, "op": "barrier", "number": [1]}
     assert standing.read("", "/work", "S", [ENTERED, forged]).waits_in in ("all_gather", "barrier")
+
+
+def test_before_the_files_are_laid_out_no_line_is_the_students() -> None:
+    assert standing.read(stack(), "", "S", []).frame is None

@@ -29,7 +29,8 @@ _PLACES: Sequence[tuple[str, tuple[str, ...], str]] = (
 def read(stack: str, work: str, state: str, events: Sequence[Mapping[str, Json]]) -> Standing:
     """Where a rank stood. `stack` is untrusted text: it is matched, never interpreted."""
     frames = [CodeFrame(name, int(line), function) for name, line, function in _FRAME.findall(stack)[:200]]
-    own = next((f for f in frames if f.file.startswith(work + "/")), None)
+    # Without a folder of theirs, no file is theirs.
+    own = next((f for f in frames if work and f.file.startswith(work + "/")), None)
     if own is not None:
         own = CodeFrame(own.file[len(work) + 1 :], own.line, own.function)
     words = _STATES.get(state, "")

@@ -63,19 +63,19 @@ CSV = "epoch,step,loss,acc1,lr\n0,1,2.3,0.1,0.1\n0,2,2.2,0.2,0.1\n1,3,nan,inf,1e
 
 
 @cache
-def original(kind: str, which: int) -> dict[str, Any]:
+def original(kind: str, which: int) -> bytes:
     """An honest report with all of its optional parts, but few runs: what is odd is to be met often."""
     report = honest(kind, np.random.default_rng([which]), thorough=True)
-    configs = [run["config"] for run in report["runs"][:8]]
-    report["runs"] = [run for run in report["runs"] if run["config"] in configs][:12]
+    configs = [run["config"] for run in report["runs"][:4]]
+    report["runs"] = [run for run in report["runs"] if run["config"] in configs][:6]
     for run in report["runs"]:
         if "step_s" in run:
-            run["step_s"] = run["step_s"][:5]
-    return report
+            run["step_s"] = run["step_s"][:3]
+    return written(report)
 
 
 def report_of(dice: Dice) -> bytes:
-    report = copy.deepcopy(original(dice.choice(KINDS), dice.randrange(3)))
+    report = json.loads(original(dice.choice(KINDS), dice.randrange(3)))
     report["logs"] = [log_of(dice, report) for _ in dice.few(3)]
     for _ in dice.few(3):
         change(dice, report)
