@@ -75,3 +75,19 @@ def test_there_is_an_end_to_it(box: Box, monkeypatch: pytest.MonkeyPatch) -> Non
     outcome = run(box, HANGS, limits=Limits(seconds=1))
     assert outcome.timed_out
     assert outcome.elapsed >= LONGEST
+
+
+LEAVES = """
+import subprocess
+def main(): subprocess.Popen(["sleep", "SECONDS"])
+"""
+
+
+@pytest.mark.parametrize(("seconds", "left"), [(1.5, 0), (600, 1)])
+def test_what_has_yet_to_end_gets_time_for_it_on_a_busy_machine(
+    seconds: float, left: int, box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(starvation, "kept_waiting", lambda pid, elapsed: 0.9 * elapsed)
+    outcome = run(box, LEAVES.replace("SECONDS", str(seconds)))
+    assert outcome.ranks[0].complete
+    assert outcome.left_running == left

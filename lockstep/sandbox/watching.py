@@ -164,8 +164,10 @@ class Watching:
     def _deadline(self, elapsed: float) -> float:
         """When the time is up: while others had the processors the clock stands still, up to a bound."""
         seconds = self._spec.limits.seconds
-        waited = starvation.kept_waiting(self._supervisor, elapsed) if self._supervisor else 0.0
-        return self._started + min(seconds + waited, LONGEST * seconds)
+        return self._started + min(seconds + self._waited(elapsed), LONGEST * seconds)
+
+    def _waited(self, elapsed: float) -> float:
+        return starvation.kept_waiting(self._supervisor, elapsed) if self._supervisor else 0.0
 
     def _finished(self) -> bool:
         """Whether every rank has sent its frame or ended without one."""
@@ -175,12 +177,21 @@ class Watching:
         )
 
     def _ask_for_report(self) -> None:
+        """Hear what is left running; what has yet to end on a busy machine is given more time for it."""
+        self._hear_report(0.0 if self._timed_out else PATIENCE_SECONDS)
+        if not self._timed_out and (self._report or {}).get("left"):
+            elapsed = time.monotonic() - self._started
+            had = max(elapsed - self._waited(elapsed), elapsed / LONGEST)
+            self._hear_report(PATIENCE_SECONDS * (elapsed / had - 1))
+
+    def _hear_report(self, patience: float) -> None:
+        before, self._report = self._report, None
         with contextlib.suppress(OSError):
-            patience = 0.0 if self._timed_out else PATIENCE_SECONDS
             channel.send(self._status, {"op": "report", "patience": patience})
-        until = time.monotonic() + END_SECONDS
+        until = time.monotonic() + patience + END_SECONDS
         while self._report is None and self._limit is None and time.monotonic() < until:
             self._read(max(0.0, until - time.monotonic()))
+        self._report = self._report or before
 
     def _read(self, seconds: float) -> None:
         for key, _ in self._selector.select(seconds):
