@@ -39,16 +39,20 @@ def main():
         os.waitpid(worker, 0)
     return len(kept)
 '''
-with Box({{"engine": PROBE}}, isolated=True, last=Server.EARLY) as box:
-    def limited(source, **limits):
-        return run(box, source, server=Server.EARLY, limits=Limits(60, **limits))
+
+def limited(box, source, **limits):
+    return run(box, source, server=Server.EARLY, limits=Limits(60, **limits))
+
+boxes = [Box({{"engine": PROBE}}, isolated=isolated, last=Server.EARLY) for isolated in (True, False)]
+with boxes[0] as box, boxes[1] as plain:
     print(json.dumps(dict(
         user=os.getuid(),
-        processes=limited(EACH).ranks[0].values["seen"],
-        filled=limited(FILL, memory=300 * MIB).limit,
-        forked=limited(FORK, processes=40).limit,
-        shared=limited(SHARE, memory=300 * MIB).ranks[0].values["seen"],
-        after=limited(EACH).ranks[0].values["seen"],
+        processes=limited(box, EACH).ranks[0].values["seen"],
+        filled=limited(box, FILL, memory=300 * MIB).limit,
+        forked=limited(box, FORK, processes=40).limit,
+        shared=limited(box, SHARE, memory=300 * MIB).ranks[0].values["seen"],
+        plain_shared=limited(plain, SHARE, memory=300 * MIB).ranks[0].values["seen"],
+        after=limited(box, EACH).ranks[0].values["seen"],
     )))
 """
 
@@ -94,5 +98,6 @@ def test_limits_and_walls_hold_for_an_ordinary_user_as_well() -> None:
         "filled": "memory",
         "forked": "processes",
         "shared": 120 << 20,
+        "plain_shared": 120 << 20,
         "after": [1, 2],
     }

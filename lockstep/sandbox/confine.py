@@ -183,9 +183,9 @@ def not_dumpable() -> None:
 
 def seal(filter_program: bytes | None) -> None:
     """Give up every capability and load the seccomp filter; nothing after this can undo it."""
-    not_dumpable()
     if filter_program is None:
         return
+    not_dumpable()
     for capability in range(LAST_CAPABILITY + 1):
         _libc.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), 0, 0, 0)
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION_3, 0)

@@ -68,7 +68,9 @@ def main(*fds: int) -> None:
     for other in controls:
         if other is not control:
             other.close()
-    confine.not_dumpable()
+    # Without a sandbox it protects nothing, and keeps an ordinary user from counting what these processes share.
+    if isolated:
+        confine.not_dumpable()
     # What a collection in a fork would touch, it would copy: these objects are left out of it.
     gc.freeze()
     gc.enable()
