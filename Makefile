@@ -3,7 +3,7 @@ PYTHON := .venv/bin/python
 # Test processes at a time. Each holds a sandbox with a warm torch: about 400 MB.
 JOBS ?= 2
 
-.PHONY: help setup demo test lint format bench soak fuzz mutants slurm postgres template reports rules picture clean
+.PHONY: help setup demo test lint format bench soak fuzz mutants judges slurm postgres template reports rules picture clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -29,7 +29,7 @@ format: setup ## let ruff rewrite what it can
 bench: setup ## measure, and write docs/benchmarks.md
 	@$(PYTHON) -m benchmarks
 
-soak: setup ## submissions graded 50 times, whole classes, a class killed at 20 moments: equal verdicts
+soak: setup ## 1,000 gradings of 20 submissions, whole classes, a class killed at 20 moments: equal verdicts
 	@$(PYTHON) -m pytest tests -m slow
 
 mutants: setup ## change the worked solutions by machine, grade every change, write docs/mutants.md
@@ -37,6 +37,9 @@ mutants: setup ## change the worked solutions by machine, grade every change, wr
 
 fuzz: setup ## 10,000 odd inputs to each of the readers of what students send; a slice of it is in `make test`
 	@$(PYTHON) -m pytest tests/fuzz --hypothesis-profile=fuzz -n $(JOBS) --dist worksteal --durations=0
+
+judges: setup ## change what the judges see of the reference, one thing at a time: no check may pass
+	@$(PYTHON) -m pytest tests/test_judges.py -m "slow or not slow" -n $(JOBS)
 
 slurm: setup ## launch files and a class put to a real Slurm (installs Debian's)
 	@scripts/slurm.sh
