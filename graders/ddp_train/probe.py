@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import json
 import os
 import socket
 import sys
@@ -307,12 +306,8 @@ def train(student: Student, inputs: Inputs) -> Observation:
         losses.append(_epoch(lab, wrapped, loader, optimizer, epoch))
         boundaries.append(len(recorder.sizes))
     arrays = {**recorder.arrays(), **_state(wrapped, "final")}
-    length = _length(loader)
     _cleanup(lab, inputs)
-    return Observation(
-        {**recorder.values(), "losses": losses, "boundaries": cast(Json, boundaries), "length": length},
-        arrays,
-    )
+    return Observation({**recorder.values(), "losses": losses, "boundaries": cast(Json, boundaries)}, arrays)
 
 
 def _epoch(lab: Lab, model: nn.Module, loader: Any, optimizer: torch.optim.Optimizer, epoch: int) -> Json:
@@ -321,13 +316,6 @@ def _epoch(lab: Lab, model: nn.Module, loader: Any, optimizer: torch.optim.Optim
         shown=f"..., epoch={epoch}",
     )  # fmt: skip
     return plain(loss)
-
-
-def _length(loader: object) -> Json:
-    try:
-        return plain(len(cast(Any, loader)))
-    except TypeError:
-        return {"type": "no length"}
 
 
 def shares(student: Student, inputs: Inputs) -> Observation:
@@ -518,8 +506,8 @@ def script_ends(student: Student, inputs: Inputs) -> Observation:
         original(self, *args, **kwargs)
 
     torch.optim.Optimizer.zero_grad = noted  # type: ignore[method-assign]
-    status = student.run_script("ddp_train.py", cast(list[str], inputs.values["arguments"]))
-    return Observation({"status": status, "was": any(joined), "is": dist.is_initialized()})
+    student.run_script("ddp_train.py", cast(list[str], inputs.values["arguments"]))
+    return Observation({"was": any(joined), "is": dist.is_initialized()})
 
 
 def alone(student: Student, inputs: Inputs) -> Observation:
@@ -538,7 +526,7 @@ def alone(student: Student, inputs: Inputs) -> Observation:
     seen = recorder.values(), recorder.arrays()
     evaluation = lab.loader(dataset, batch_size, shuffle=False, seed=_seed(inputs))
     result = plain(lab.call("evaluate", wrapped, evaluation, lab.device, shown="model, loader, device"))
-    values = {**seen[0], "device": _device(lab.device), "loss": loss, "accuracy": result}
+    values = {**seen[0], "loss": loss, "accuracy": result}
     arrays = {**seen[1], **_state(wrapped, "final")}
     _cleanup(lab, inputs)
     return Observation(values, arrays)
@@ -618,7 +606,7 @@ def launch(student: Student, inputs: Inputs) -> Observation:
         [*command, *cast(list[str], inputs.values["arguments"])],
         cast(dict[str, str], inputs.values["environment"]),
     )
-    new = {name: os.path.getsize(name) for name in sorted(set(_files()) - before)[:200]}
+    new = sorted(set(_files()) - before)[:200]
     report: str | None = None
     if os.path.isfile("reports/ddp.json") and os.path.getsize("reports/ddp.json") < 1 << 20:
         with open("reports/ddp.json", "rb") as file:
@@ -633,7 +621,6 @@ def launch(student: Student, inputs: Inputs) -> Observation:
             "executable": executable,
             "status": result.status,
             "output": result.output[-6000:],
-            "new": cast(Json, json.loads(json.dumps(new))),
             "report": report,
             "keys": cast(Json, keys[:500]),
         }

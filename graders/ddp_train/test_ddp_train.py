@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from lockstep.wire import Array, Json
 # A larger step makes two right trainings drift apart by the rounding alone: at 0.2 a thousandfold in 24 steps.
 LR, MOMENTUM = 0.05, 0.9
 # float32 sums in another order differ by about 1e-7 of their size; the mistakes differ by 1e-3 and more.
-CLOSE = {"rtol": 2e-3, "atol": 2e-5}
+CLOSE = {"rtol": 2e-4, "atol": 5e-6}
 SCRIPT_LIMITS = Limits(disk=512 * MIB)  # a checkpoint of ResNet-18 with momentum is 90 MB
 RESNET18_BYTES = 44_000_000
 
@@ -529,10 +530,7 @@ def test_reshuffles(check: Check) -> None:
 def _epochs(batches: Sequence[Batch], rank: RankOutcome) -> list[list[int]]:
     boundaries = rank.values.get("boundaries")
     ends = [integer(end) or 0 for end in boundaries] if isinstance(boundaries, list) else []
-    starts = [0, *ends[:-1]]
-    return [
-        [i for batch in batches[start:end] for i in batch] for start, end in zip(starts, ends, strict=True)
-    ]
+    return [[i for batch in batches[start:end] for i in batch] for start, end in pairwise([0, *ends])]
 
 
 def _script_reshuffles(check: Check) -> bool:
@@ -755,8 +753,8 @@ def test_checkpoint(check: Check) -> None:
             files={"checkpoint.pt": saved.ranks[0].arrays["checkpoint"].tobytes()},
             shared_files=True,
         )
-        _loaded_everywhere(check, saved, resumed, epoch)
-    unbroken = Training(shape, weights, lr=LR, momentum=MOMENTUM)
+        unbroken = Training(shape, weights, lr=LR, momentum=MOMENTUM)
+        _loaded_everywhere(check, saved, resumed, epoch, unbroken.weights().keys())
     for outcome in (saved, resumed):
         for ranks in _steps(check, outcome, [data]):
             unbroken.step([data], ranks)
@@ -777,11 +775,11 @@ def test_checkpoint(check: Check) -> None:
     )
 
 
-def _loaded_everywhere(check: Check, saved: Outcome, resumed: Outcome, epoch: int) -> None:
+def _loaded_everywhere(check: Check, saved: Outcome, resumed: Outcome, epoch: int, names: Set[str]) -> None:
     held = {n.partition("/")[2]: v for n, v in saved.ranks[0].arrays.items() if n.startswith("held/")}
     wrong = differing(resumed.ranks, "held", held, "")
     check.expect(
-        wrong is None and len(held) > 0,
+        wrong is None and names <= held.keys(),
         f"load_checkpoint on {len(resumed.ranks)} ranks: rank {wrong[0] if wrong else 0} does not hold the saved weights"
         f"{': ' + wrong[1].strip() if wrong else ''}.",
         "Every rank has to read the file: DistributedDataParallel hands weights out only once, when it is made.",

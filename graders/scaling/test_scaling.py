@@ -65,10 +65,9 @@ def judge(check: Check) -> None:
 
 
 def answers(said: Json, count: int) -> list[dict[str, Any]]:
-    """What the probe saw of each call; nothing for what it does not tell, or somebody else told in its place."""
-    told = said if isinstance(said, list) else []
-    seen = [answer if isinstance(answer, dict) else {} for answer in told[:count]]
-    return seen + [{}] * (count - len(seen))
+    """What the probe saw of each call; nothing of any where it does not tell of each, or somebody else told."""
+    told = said if isinstance(said, list) and len(said) == count else [None] * count
+    return [answer if isinstance(answer, dict) else {} for answer in told]
 
 
 def look_at_legal(check: Check, calls: list[Call], seen: list[dict[str, Any]]) -> None:
