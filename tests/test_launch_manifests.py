@@ -215,6 +215,25 @@ def test_gpu_limits(limits: Json, words: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("volume", "words"),
+    [
+        ({"name": "data", "persistentVolumeClaim": {"claimName": "lab", "readOnly": True}}, ""),
+        ({"name": "data", "emptyDir": {}}, ""),
+        ({"name": "dta", "emptyDir": {}}, 'mounts "data", but `volumes`'),
+        (None, 'mounts "data", but `volumes`'),
+        ({"name": "data", "persistentVolumeClaim": {}}, "claimName"),
+    ],
+)
+def test_what_is_mounted_is_a_volume_of_the_pod(volume: Json, words: str) -> None:
+    made = job(worker={"volumeMounts": [{"name": "data", "mountPath": "/data"}]})
+    if volume is not None:
+        made["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["volumes"] = [volume]
+    problems = judged(made).problems
+    assert (problems == []) == (words == ""), problems
+    assert words in " ".join(problem.message for problem in problems)
+
+
+@pytest.mark.parametrize(
     ("place", "value", "words"),
     [
         (("annotations",), "false", ""),

@@ -3,7 +3,7 @@
 Sources: kubeflow/training-operator v1.9: pkg/webhooks/pytorch/pytorchjob_webhook.go (containers),
 pkg/apis/kubeflow.org/v1/common_types.go (restart policies), pkg/controller.v1/pytorch/envvar.go (what a pod is told:
 RANK is the pod's number, WORLD_SIZE counts pods times nprocPerNode, torchrun finds the same under PET_...).
-kubernetes.io: extended resources are whole numbers and given as limits.
+kubernetes.io: extended resources are whole numbers and given as limits; what is mounted is one of the pod's volumes.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Pod:
         found = [*self._restart(), *self._images()]
         for position, container in enumerate(self._containers):
             if isinstance(container, dict):
-                found += self._resources(position)
+                found += self._resources(position) + self._mounts(position)
         return found + self._command()
 
     def notes(self) -> list[str]:
@@ -190,6 +190,21 @@ class Pod:
             ]
         return []
 
+    def _mounts(self, position: int) -> list[Problem]:
+        """Volumes of a container that the pod does not have: the API server refuses such a pod."""
+        volumes = self._manifest.get(*self._pod, "volumes")
+        there = _names(volumes)
+        mounts = self._manifest.get(*self._pod, "containers", position, "volumeMounts")
+        return [
+            self._problem(
+                ("containers", position, "volumeMounts"),
+                f"a container mounts {shown(name)}, but `volumes` has nothing of that name.",
+                like(name, there)
+                or "Each `volumeMounts` name stands in `volumes`, beside `containers`, as well.",
+            )
+            for name in sorted(_names(mounts) - there)
+        ]
+
     def _command(self) -> list[Problem]:
         """What each pod starts has to fit what the operator tells it."""
         start, found = self.start, []
@@ -266,6 +281,13 @@ class Pod:
                 hint,
             )
         ]
+
+
+def _names(entries: Json) -> set[str]:
+    named = (
+        [each.get("name") for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
+    )
+    return {name for name in named if isinstance(name, str)}
 
 
 def roles(manifest: Manifest) -> list[str]:

@@ -77,11 +77,24 @@ CONTAINER = fields(
     **names("stdin stdinOnce tty", BOOLEAN),
 )
 
+VOLUME: Schema = {
+    "type": "object",
+    "required": ["name"],
+    "properties": {
+        "name": TEXT,
+        "persistentVolumeClaim": {
+            "type": "object",
+            "required": ["claimName"],
+            "properties": {"claimName": TEXT, "readOnly": BOOLEAN},
+        },
+    },
+}
+
 POD = fields(
     "containers",
     containers=list_of(CONTAINER),
     initContainers=list_of(CONTAINER),
-    volumes=list_of({"type": "object", "required": ["name"], "properties": {"name": TEXT}}),
+    volumes=list_of(VOLUME),
     imagePullSecrets=list_of(fields(name=TEXT)),
     nodeSelector=TEXT_MAP,
     tolerations=list_of(
