@@ -6,8 +6,8 @@ The answers are made up here, so this takes no sandbox.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
-from typing import Any, cast
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from lockstep.sandbox.outcome import CodeFrame, Outcome, RankOutcome, StudentErr
 from lockstep.sandbox.spec import RunSpec
 from lockstep.submission import Submission
 from lockstep.verdict import CheckEnded
+from tests.observed import judge_of
 from tests.sandboxed import ROOT
 
 EXERCISES = {exercise.id: exercise for exercise in find_exercises(ROOT / "graders")}
@@ -91,15 +92,6 @@ def judge(exercise: Exercise, check_id: str, rank: RankOutcome) -> None:
     nothing = Submission("hand-in", files={}, executable=frozenset(), digest="", notes=())
     setting = Setting(box=Oracle(rank), submission=nothing, seed=1, world_sizes=(2,), self_check=False)  # type: ignore[arg-type]
     judge_of(exercise, check_id)(Check(setting, exercise, exercise.check(check_id)))
-
-
-def judge_of(exercise: Exercise, check_id: str) -> Callable[[Check], None]:
-    """The test that makes this check; the judges of an exercise may lie in several files."""
-    for file in sorted(exercise.folder.glob("test_*.py")):
-        module = importlib.import_module(f"graders.{exercise.id}.{file.stem}")
-        if found := vars(module).get(f"test_{check_id}"):
-            return cast(Callable[[Check], None], found)
-    raise LookupError(f"{exercise.id} has no test_{check_id}")
 
 
 def odd_answers() -> Iterator[tuple[str, RankOutcome]]:

@@ -1,0 +1,178 @@
+"""What a judge reads of a right solution and need not judge, and what it only reads of a wrong one: each with why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+UNREAD = "unread"
+"""As a change: no check of the exercise reads it of a right solution."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What may change in recordings of some checks without ending them.
+
+    `checks`, `keys` and `changes` are patterns with shell wildcards, `|` between them.
+    """
+
+    checks: str
+    keys: str
+    changes: str
+    why: str
+
+    def excuses(self, check: str, key: str, change: str) -> bool:
+        """Whether it says why this check need not mind."""
+        return _any(check, self.checks) and _any(key, self.keys) and _any(change, self.changes)
+
+
+def _any(name: str, patterns: str) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns.split("|"))
+
+
+MORE = "one more|one less"
+ORDER = "two swapped"
+FORM = "missing|emptied|other text|as text|as a number"
+PROSE = "missing|emptied|other text"
+SLIGHT = "*slightly*"
+OF_A_REPORT = "|".join(
+    f"*.report:.{part}*"
+    for part in ("student", "attempt", "env", "method", "workload", "runs", "claims", "not_available")
+)
+REPORTED = "what a report says is held against itself and its machine by exercise 9"
+
+UNJUDGED: dict[str, tuple[Row, ...]] = {
+    "scaling": (
+        Row("*", "calls values.bad.#.kinds", "one twice", "it is asked whether a kind is among them"),
+        Row("*", "calls values.bad.#.raised", UNREAD, "the name of a wrong error, for its message"),
+    ),
+    "data_parallel": (
+        Row("is_data_parallel", "wrap* values.wrapped", "one twice", "the first answers are those to what was asked"),
+        Row("is_data_parallel", "wrap values.wrapped.#.device_ids", "missing", "without GPUs there are no devices to work on"),
+        Row("same_output|splits_like_devices", "forward* values.kinds*", PROSE, "what came instead of a tensor, for the message"),
+        Row("same_output", "forward values.parts*", "*", "without GPUs no batch is split"),
+        Row("splits_like_devices", "forward* values.parts.batch/*", PROSE, "whatever the devices are called, there are several"),
+        Row("splits_like_devices", "forward* values.parts.batch/*", ORDER, "the parts of a batch are added up"),
+        Row("", "forward values.device_ids*|forward values.inner", UNREAD, "the wrapper is described as for is_data_parallel"),
+        Row("timing_is_sound", "time_calls* elapsed", "times 10.0", "busy machines take longer"),
+        Row("timing_is_sound", "time_calls* values.readings.#", SLIGHT, "a clock may be read so much later"),
+        Row("timing_is_sound", "time_calls* values.calls*", f"{MORE}|flipped|{ORDER}|half as much again|{SLIGHT}", "calls before and after the timed ones are free"),
+        Row("timing_is_sound", "time_calls* values.returned", "*more*|*again", "it bounds the last reading from above alone"),
+        Row("report", "script output", "emptied", "told where the script fails"),
+        Row("report", "script values.calls*", f"one twice|{MORE}|{ORDER}", "each size was called often enough, and may be more often"),
+        Row("report", "script values.by_children", "flipped", "what processes of the script's own call is not seen"),
+        Row("report", OF_A_REPORT, "*", REPORTED),
+    ),
+    "fashion_trainer": (
+        Row("*", "*.device", "other text|emptied", "on a CPU alone there is no other device to be on"),
+        Row("*", "*.training|*.grad|*.trained", "flipped", "modes are for eval_mode to judge"),
+        Row("*", "train_and_evaluate values.train/*.#.loss", "*", "only where the mean of the losses is not what was returned"),
+        Row("*", "* values.train/*|* values.test/*|* values.script/*", ORDER, "whose rows fit is seen by what came out"),
+        Row("trains_on_cpu", "train_and_evaluate values.accuracy", SLIGHT, "half a percent is rounding"),
+        Row("*", "*_kind|ask_device values.kind", PROSE, "a number in another form costs nothing"),
+        Row("*", "train_and_evaluate arrays.trained/*", "*scaled*|*slightly*", "any weights that tell the classes apart were learned"),
+        Row("trains_on_cpu", "train_and_evaluate arrays.bias|train_and_evaluate arrays.fresh|train_and_evaluate arrays.before", "*", "who trains a copy of the model keeps no gradients in this one"),
+        Row("*", "train_and_evaluate arrays.train/*", "*scaled*|*slightly*|not a number", "what a picture shows is recognised in any brightness"),
+        Row("trains_on_cpu|device_agnostic", "script *", "*", "whether the script runs is for no_cuda_needed to judge"),
+        Row("no_cuda_needed", "script values.script/*|script arrays.script/*", "*", "the script has to train, on whatever"),
+        Row("no_cuda_needed", "script output", "emptied", "told where the script fails"),
+        Row("no_cuda_needed", "script values.report:*", "*", REPORTED),
+        Row("device_agnostic", "train_and_evaluate/[23] *", "*", "asked only whether train minds that there is no GPU, or that there is one"),
+        Row("eval_mode", "modes values.train/*", f"one missing|one twice|{ORDER}|{MORE}|flipped", "every batch that was trained on was in training mode, however many there are"),
+        Row("eval_mode", "modes values.again/*", "*", "a model that stays in evaluation mode is a note"),
+        Row("eval_mode|device_agnostic", "* arrays.test/*", SLIGHT, "half precision is off by as much"),
+        Row("returns_mean_loss", "train_and_evaluate values.losses.#", SLIGHT, "float32 sums and rounded figures"),
+    ),
+    "lfw_dataset": (
+        Row("constructs", "constructs values.attempts.#.opened*", "*", "one image of the folder that was opened is enough"),
+        Row("", "constructs values.attempts.*", UNREAD, "looked at where no image was seen to be opened"),
+        Row("*", "*.kind|*.labelled|*.dtype|*.shape*", "*", "the fingerprint holds shape, type and values; these are for messages"),
+        Row("transform_applied", "transform values.given", "one missing|one twice", "every item is what the table made of its image"),
+        Row("transform_applied|workers|robust", "* values.items|workers values.*|robust values.trials.*.items", ORDER, "the order of the images is free"),
+        Row("robust", "robust values.trials.*.items", "one twice|one missing", "past the end an image may come again, or nothing"),
+        Row("robust", "robust values.trials.truncated.items.#.problem.*", "*", "the error has to name the file, and may say what it likes"),
+        Row("lazy", "lazy values.handles*", "*", "a few open files are the interpreter's own"),
+        Row("lazy", "lazy arrays.colours", "one value other", "JPEG changes a colour by as much"),
+        Row("lazy", "lazy arrays.opens", "one value other", "an item that opened nothing shows by its colour whether it was read"),
+        Row("script", "script* elapsed", "times *", "only the timing is held against a clock, and busy machines take longer"),
+        Row("script", "script* values.loaders*", "*", "how a script without -get_timing reads is free, and so is a pass more"),
+        Row("script", "script* values.bars", "missing", "numbers of progress bars, which are no timings"),
+        Row("script", "script arrays.picture#", "last row missing|one value other", "an image is recognised in a picture, not compared"),
+        Row("script", "script/3 *", "*", "without images a script may end as it likes, if it prints no timings"),
+    ),
+    "ddp_train": (
+        Row("*", "train* values.steps*", f"{MORE}|as text|{ORDER}", "as many steps as batches; the numbers of a step are not asked for"),
+        Row("weights_in_sync|checkpoint", "* arrays.grad#/*", "*", "gradients are for gradients_averaged; here only their names are passed over"),
+        Row("sampler_disjoint|reshuffles|steps_per_epoch|global_metrics|uneven_data|shuffle_false_for_eval", "* ranks", "swapped|rank 0 twice", "what the ranks do is the same, or shared out either way"),
+        Row("sampler_disjoint|global_metrics|uneven_data", "* values.sizes", ORDER, "how a share is cut into batches is free"),
+        Row("steps_per_epoch", "train values.steps", "one missing", "shares without padding leave a rank one step short"),
+        Row("global_metrics", "train* values.losses", "one twice", "one epoch was asked for, and the first is looked at"),
+        Row("checkpoint", "save* values.*|save arrays.rows|resume* values.*|resume arrays.*", "*", "on two ranks only what is held afterwards, on one what was trained; the epoch or the next"),
+        Row("checkpoint", "resume ranks", "swapped|rank 0 twice", "all ranks hold the same"),
+        Row("checkpoint", "save* arrays.checkpoint", "*", "the file is given to the next run, which finds it wrong"),
+        Row("checkpoint", "save arrays.held/*", "*", "rank 0 saves: what it held is held against what was loaded"),
+        Row("really_communicates", "train arrays.final/*|train arrays.grad#/*", "*", "the gradients or the weights show what the other ranks did"),
+        Row("lr_scaling", "first_lr* values.lr", "one twice", "the rate of the first group of parameters is asked for"),
+        Row("fails_fast", "train ended", "over a limit|a rank lost|a rank raised", "one rank's exception ends the run, in whatever way"),
+        Row("single_process", "alone values.loss|alone values.accuracy", "*", "that they are right is for global_metrics and shuffle_false_for_eval"),
+        Row("script|really_communicates", "* loopback_bytes", "not counted", "nothing counts them where there are no namespaces"),
+        Row("script", "launch values.output", "*", "told where the script fails"),
+        Row("script", "launch values.keys*", "*", "one name of a ResNet's last layer is enough"),
+        Row("script", "launch values.report:*", "*", REPORTED),
+        Row("", "alone arrays.grad#/*|alone values.steps|resume arrays.grad#/*", UNREAD, "recorded of every training as for gradients_averaged"),
+        Row("", "script_ends values.was", UNREAD, "asked of a script that is still in its group"),
+    ),
+    "amp": (
+        Row("*", "steps values.#.events*|train values.events*", f"one missing|one twice|{ORDER}|emptied|{FORM}|{MORE}|flipped|*more*|*again", "of all that happened each check asks for its own part"),
+        Row("autocast_on", "steps values.#.types", "one twice", "it is asked which types there are"),
+        Row("*", "steps arrays.*", f"other type|{SLIGHT}", "low precision is off by more, and numbers are compared as float64"),
+        Row("scaler_order", "steps values.#.scales*", "one missing|one twice|as text", "the last scale is the one that counts"),
+        Row("overflow_skipped", "steps values.#.scales.#", "*", "the scales before and after the overflow count, not the one that follows"),
+        Row("matches_fp32", "steps values.#.returned.#.loss", SLIGHT, "bfloat16 is off by as much"),
+        Row("*", "train output", "emptied", "told where the script fails"),
+        Row("accumulation|eval_no_grad|lr_logged|notebook", "train values.losses*|train arrays.labels", "*", "losses and labels are for tensorboard and wandb to judge"),
+        Row("tensorboard|wandb", "train arrays.labels", "other type", "a label in another type is the same label"),
+        Row("*", "train arrays.logits", "*", "which of them are the largest counts, of whole batches"),
+        Row("find_batch", "search values.tried*", "*", "the largest that fitted counts, and that one did not"),
+        Row("tensorboard|lr_logged", "train values.event_files*", "*", "files are read whatever they are called"),
+        Row("lr_logged", "train arrays.event/*", "*", "whole and undamaged files are for tensorboard to judge"),
+        Row("wandb", "train values.wandb_files*|train arrays.wandb/*", "*", "of all that W&B writes the log of the run is read"),
+        Row("notebook", "train elapsed", "times 10.0", "busy machines take longer"),
+        Row("notebook", "train values.notebook", "flipped", "whether it was run as a notebook or as a script, for the message"),
+        Row("notebook", OF_A_REPORT, "*", REPORTED),
+        Row("", "train values.types*|until_the_loss *", UNREAD, "recorded of every run as of the others"),
+    ),
+    "lightning_train": (
+        Row("*", "train values.steps", "one twice", "steps beyond the first are for learns to judge"),
+        Row("*", "train values.steps.#.loss|train arrays.train#/*", SLIGHT, "low precision is off by as much"),
+        Row("training_step_loss", "train values.steps.#.output|train values.steps.#.loss_is|train values.reached*", "*", "in what form the loss came and which layers were reached, for the message"),
+        Row("configure_optimizers", "train values.held|train values.trainable", f"{ORDER}|one missing|one twice", "it is asked which parameters the optimizer does not hold"),
+        Row("configure_optimizers", "train values.rates*", "one twice|*more*|*again", "any rate above zero will do"),
+        Row("no_device_calls", "on_gpu ended", "*", "an emulated GPU that fails otherwise than by devices is no evidence"),
+        Row("no_manual_loop", "train values.automatic", "*", "who writes the loop is left to it"),
+        Row("validation_logged", "train values.logged*", "*", "one name that was logged in validation is enough"),
+        Row("validation_logged", "train values.metrics.*", "missing|as text|*more*|*again", "what one rank alone does not log, and what is no part of validation"),
+        Row("validation_logged", "train arrays.val#/*", "*", "any tensor of the network may be the logits that fit, or its answers"),
+        Row("trainer_flags", "flags values.*", f"{MORE}|one twice|other text|emptied", "an epoch or a batch more or less, and loggers of any name"),
+        Row("*", "script* output", "emptied", "told where the script fails"),
+        Row("*", "script* values.sizes*|script* values.items*|script* values.hashes*", "*", "pictures are told apart by their numbers or else by content"),
+        Row("*", "script* values.fits|script* values.status", "*", "a fit more, and a status where the probe ended the script"),
+        Row("two_ranks", "script values.downloads", "*", "rank 0 may download"),
+        Row("precision", "script values.types", "one twice", "it is asked which types there are"),
+        Row("script", "script* values.epochs_from_one*|script* values.loggers*|script* values.limit|script* values.left*", "*", "each of the runs is for one flag, and says nothing of the others"),
+        Row("", "flags values.*|script values.*|train values.*", UNREAD, "every Trainer and every fit is described in full, as for the other checks"),
+    ),
+    "launch": (
+        Row("*", "record values.ways*", f"one twice|{ORDER}", "the first way that starts the training counts, nodes come in any order"),
+        Row("*", "* values.*.node|* values.*.output|* values.*.program|* values.*.words*|* values.*.folder", "*", "what a script said and where it stood, for the message"),
+        Row("*", "record values.ways.#.#.status", MORE, "a script that failed after it had started the training"),
+        Row("*", "record values.ways.#.#.records.#.places*", "*", "asked where the endpoint is not given in words"),
+        Row("*", "record values.ways.#.#.records.#.facts.node_rank|record values.ways.#.#.records.#.facts.arguments", "*", "c10d numbers the nodes itself; which arguments a script needs is its own affair"),
+        Row("single_node", "record values.ways.#.#.records.#.facts.id|record values.ways.#.#.records.#.facts.standalone", "*", "one node needs no id, and may say so in several ways"),
+        Row("consistent", "record values.*", "*", "how many processes there are is all it asks; the rest is for the other checks"),
+        Row("multi_node_runs", "carry_out values.scripts*", "*", "the sum that four workers agree on counts; the scripts are for the message"),
+        Row("multi_node_runs", "carry_out values.workers", ORDER, "workers report in any order"),
+        Row("", "carry_out values.records*|carry_out values.workers.#.GROUP_RANK|carry_out values.workers.#.LOCAL_WORLD_SIZE", UNREAD, "recorded of every run as of the others"),
+        Row("", "record values.ways.#.#.records.#.facts.master_*|record values.ways.#.#.records.#.facts.options", UNREAD, "read of static rendezvous, and of options that torchrun does not know"),
+    ),
+}  # fmt: skip
