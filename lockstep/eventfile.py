@@ -184,7 +184,11 @@ def _listed(field: Field) -> float:
         numbers = list(fields(b"\x08" + field.data)) if field.data else [field]
         if len(numbers) != 1:
             raise ProtobufError("a scalar that is not one number")
-        return float(numbers[0].signed())
+        number = numbers[0].signed()
+        if field.tag == _INT_VAL and not -(1 << 31) <= number < 1 << 31:
+            # Other readers cut it off and see another number.
+            raise ProtobufError("a scalar of more than 32 bits")
+        return float(number)
     if len(field.data) != struct.calcsize(form):
         raise ProtobufError("a scalar that is not one number")
     return float(struct.unpack(form, field.data)[0])

@@ -166,6 +166,10 @@ def test_a_cut_between_records_leaves_no_trace() -> None:
             field(1, b"loss") + field(8, b"\x08\x09" + field(10, b"\x01\x08\x01")),
             "a scalar that is not one number",
         ),
+        (
+            field(1, b"loss") + field(8, b"\x08\x03\x38" + b"\x80" * 9 + b"\x01"),
+            "a scalar of more than 32 bits",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -83,7 +83,8 @@ def download_of(dice: Dice) -> bytes:
     """One big zip; of twins Python's writer warns, and keeps both, as some platforms do."""
     entries = {}
     for _ in range(dice.randint(0, 2 * dice.size)):
-        name = entry_name(dice).encode("utf-8", "replace").decode()
+        # Python's writer ends a name where a NUL stands, and has none that is empty.
+        name = entry_name(dice).encode("utf-8", "replace").decode().lstrip("\0") or "x"
         entries[name] = dice.bent(YAML.encode(), 3) if name == METADATA else packed(dice)
     if dice.rarely(10):
         return zip_of(dice)
