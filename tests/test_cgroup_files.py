@@ -88,6 +88,17 @@ def test_where_lockstep_is_alone_with_its_relatives_they_move_to_a_leaf(
     assert cgroup2.find(kernel.hierarchy()).folder == own
 
 
+def test_the_workers_of_one_grading_are_relatives() -> None:
+    with (
+        subprocess.Popen(["cat"], stdin=subprocess.PIPE) as one,
+        subprocess.Popen(["cat"], stdin=subprocess.PIPE) as other,
+    ):
+        related = cgroup2._relatives(one.pid, {os.getpid(), one.pid, other.pid})
+        alone = cgroup2._relatives(one.pid, {one.pid, other.pid})
+    assert {os.getpid(), one.pid, other.pid} <= related
+    assert alone == {one.pid}
+
+
 def test_nobody_else_s_process_is_moved(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = Kernel(top, real_root=False)
     # Its parent has ended, so that it is nobody's whom we know.

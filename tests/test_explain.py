@@ -48,6 +48,7 @@ def outcome(*ranks: RankOutcome, timed_out: bool = False, limit: str | None = No
         (outcome(error("MemoryError", "", "importing x.py")), LimitExceeded, "more memory than the 4 GiB"),
         (outcome(error("MemoryError", "", "importing x.py", frames=())), Crashed, "raised MemoryError, while importing x.py"),
         (outcome(FINE, limit="output"), LimitExceeded, "printed output"),
+        (outcome(FINE, limit="machine"), LimitExceeded, "nearly all the memory of the machine"),
         (outcome(WAITS, FINE, timed_out=True), Hung, "rank 0 waits in barrier at ddp_train.py, line 12; rank 1 has finished"),
         (outcome(error("StudentMistake", "x.py does not define f", "looking for f in x.py")), Failed, "x.py does not define f."),
         (outcome(error("StudentMistake", "there is no x.py", "importing x.py")), Crashed, "but there is deep/x.py"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 
@@ -14,7 +15,7 @@ from lockstep.sandbox import backend, cgroup, cgroup1, cgroup2, watched
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.limits import MIB, Limits
 from lockstep.verdict import LimitExceeded
-from tests.sandboxed import run, seen, verdict
+from tests.sandboxed import control_groups, run, seen, verdict
 
 
 def _parents() -> dict[str, backend.Parent | None]:
@@ -143,6 +144,19 @@ def test_what_a_run_computes_is_counted_outside(held: Box) -> None:
     counted = run(held, burn).cpu_seconds
     assert counted is not None
     assert counted >= 0.85
+
+
+@pytest.mark.parametrize("name", PARENTS.keys() - {watched.NAME})
+def test_what_is_left_in_a_group_is_ended_with_it(name: str) -> None:
+    others = control_groups()
+    group = backend.open_backend(PARENTS[name])
+    assert control_groups() > others
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as left:
+        group.add(left.pid)
+        group.close()
+        assert left.wait(60) == -signal.SIGKILL
+    assert group.name == name
+    assert control_groups() == others
 
 
 @pytest.mark.skipif(PARENTS.keys() <= {watched.NAME}, reason="no control groups here")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -75,7 +74,7 @@ def open_backend(parent: Parent | None) -> Backend:
     if parent is not None:
         # What could be made a moment ago can be refused now; the run is then looked at, rather than lost.
         with contextlib.suppress(OSError):
-            return parent.open(f"lockstep-{os.getpid()}-{secrets.token_hex(4)}")
+            return parent.open(cgroup.new_name())
     return watched.Watched()
 
 

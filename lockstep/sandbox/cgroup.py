@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import secrets
 import select
 import signal
 import subprocess
@@ -105,9 +106,14 @@ def field(path: Path, name: str) -> int | None:
     return int(found[found.index(name) + 1]) if name in found else None
 
 
+def new_name() -> str:
+    """A name for a group of this process's; the number in it tells others when it can be removed."""
+    return f"lockstep-{os.getpid()}-{secrets.token_hex(4)}"
+
+
 def try_out(parent: Path, needed: tuple[str, ...]) -> None:
     """Make a group below this one, move a process into it, remove it. Raises OSError where that fails."""
-    folder = make(parent, f"lockstep-{os.getpid()}-try")
+    folder = make(parent, new_name())
     try:
         for name in needed:
             with open(folder / name, "r+"):
@@ -124,7 +130,8 @@ def try_out(parent: Path, needed: tuple[str, ...]) -> None:
 def end_all(folder: Path) -> None:
     """Kill what is left in a group, and wait until it has ended, for END_SECONDS at most."""
     deadline = time.monotonic() + END_SECONDS
-    while (left := words(folder / "cgroup.procs")) and time.monotonic() < deadline:
+    # Processes that cannot be seen from here are listed as 0.
+    while (left := set(words(folder / "cgroup.procs")) - {"0"}) and time.monotonic() < deadline:
         for word in left:
             with contextlib.suppress(OSError):
                 handle = os.pidfd_open(int(word))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from lockstep.sandbox import cgroup, processes
+from lockstep.sandbox import cgroup, watched
 from lockstep.sandbox.cgroup import Hierarchy, Unusable
 from lockstep.sandbox.limits import Limits, Usage
 from lockstep.verdict import GraderFault
@@ -89,7 +89,7 @@ def _vacate(group: Path) -> None:
     """Move this process and its relatives, who must be all that is in the group, to a leaf of it."""
     _check_given(group)
     members = {int(word) for word in cgroup.words(group / "cgroup.procs")}
-    strangers = members - _relatives(os.getpid())
+    strangers = members - _relatives(os.getpid(), members)
     if strangers:
         raise Unusable(f"it holds {len(strangers)} processes that are not lockstep's to move")
     leaf = group / LEAF
@@ -101,13 +101,13 @@ def _vacate(group: Path) -> None:
     _enable(group)
 
 
-def _relatives(pid: int) -> set[int]:
-    """A process, those that started it, and those that it started."""
-    found = {pid, *processes.children(pid)}
+def _relatives(pid: int, group: set[int]) -> set[int]:
+    """The eldest of those in the group that a process descends from, and all who descend from that one."""
+    eldest = pid
     while pid > 1:
-        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-        found.add(pid)
-    return found
+        pid = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
+        eldest = pid if pid in group else eldest
+    return set(watched.members(eldest))
 
 
 class Group:

@@ -124,7 +124,7 @@ class Watched:
 def look(pid: int, before: int, most: int) -> Tree:
     """Count up a process and those below it, until there are `most`; of each one's memory what it has over `before`."""
     tasks, memory, ticks = 0, 0, 0
-    for member in _members(pid):
+    for member in members(pid):
         with contextlib.suppress(OSError, ValueError, IndexError):
             fields = Path(f"/proc/{member}/stat").read_bytes().rpartition(b")")[2].split()
             # User and system time of its own, and of the children that it has waited for.
@@ -156,7 +156,7 @@ def exact_memory(pid: int, enough: int) -> int | None:
     except OSError:
         return None
     total = 0
-    for member in _members(pid):
+    for member in members(pid):
         with contextlib.suppress(OSError):
             total += max(0, _proportional(member) - shared)
         if total >= enough:
@@ -184,7 +184,8 @@ def _sum_of(path: str, names: tuple[bytes, ...]) -> int:
     return total
 
 
-def _members(pid: int) -> Iterator[int]:
+def members(pid: int) -> Iterator[int]:
+    """A process and those below it, while they are there."""
     waiting = [pid]
     while waiting:
         member = waiting.pop()
