@@ -178,7 +178,9 @@ def test_autocast_on(check: Check) -> None:
         f"{call}: what came out of the model are not its answers in {short(types)}.",
         "Hand the batch's images to the model as they are, within autocast.",
     )
-    for events in calls(seen):
+    made = calls(seen)
+    check.expect(len(made) == 1, "train_step was not called once: the record is incomplete.")
+    for events in made:
         losses = [event for event in events if event[0] == "loss"]
         check.expect(
             bool(losses) and all(event[2:3] == ["torch.float32"] for event in losses),

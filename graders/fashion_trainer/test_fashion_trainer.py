@@ -553,7 +553,12 @@ def test_eval_mode(check: Check) -> None:
 
 
 def _trains_in_training_mode(check: Check, seen: RankOutcome) -> None:
-    asleep = [call for call in expected.noted(seen, "train") or () if call.trained and not call.training]
+    calls = expected.noted(seen, "train")
+    if not calls:
+        check.fail(
+            "train, two epochs: the model that was handed in was not called.", "Train the model as it is."
+        )
+    asleep = [call for call in calls if call.trained and not call.training]
     check.expect(
         not asleep,
         f"train, two epochs: dropout and batch norm were switched off in {len(asleep)} batches that were trained on.",
