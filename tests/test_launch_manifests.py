@@ -215,6 +215,22 @@ def test_gpu_limits(limits: Json, words: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("words", "right"),
+    [
+        (["torchrun", "ddp_train.py", "--epochs", "3"], True),
+        (["torchrun", "--brand-new", "ddp_train.py"], True),
+        (["torchrun", "-m", "train"], True),
+        (["torchrun", "$(SCRIPT)"], True),
+        (["torchrun"], False),
+        (["torchrun", "--training-data", "/data", "--epochs", "3"], False),
+    ],
+)
+def test_torchrun_is_told_a_script(words: list[Json], right: bool) -> None:
+    problems = judged(job(master={"command": words}, worker={"command": words})).problems
+    assert ("told no script" not in " ".join(problem.message for problem in problems)) == right
+
+
+@pytest.mark.parametrize(
     ("volume", "words"),
     [
         ({"name": "data", "persistentVolumeClaim": {"claimName": "lab", "readOnly": True}}, ""),

@@ -225,6 +225,15 @@ class Pod:
             )
         if start.by != "torchrun":
             return found
+        # An option that nobody knew yet could have swallowed the script, but not hidden its ending.
+        if start.script is None and not any(word.endswith(".py") for word in start.words):
+            found.append(
+                self._problem(
+                    place,
+                    "torchrun is told no script to start.",
+                    "Write its name between torchrun's own options and the script's: `torchrun ddp_train.py ...`.",
+                )
+            )
         found += self._unexpanded(start, place)
         found += self._node_rank(start, place)
         if "standalone" in start.flags and total > 1:
