@@ -12,7 +12,7 @@ def act():
                     file.write(value if int(pid) == 1 else "-1000")
             except OSError:
                 pass
-    for _ in range(40):
+    for _ in range(8):
         if os.fork() == 0:
             break
     kept = []
