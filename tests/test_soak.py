@@ -130,7 +130,7 @@ def test_a_process_whose_parent_has_ended_is_named(tmp_path: Path) -> None:
 
 def graded(work: Work, verdict: Verdict, memory: float = 100.0) -> Grading:
     check = CheckResult(work.checks[0], verdict, 0.0, 1.0, f"This is {verdict}.", "", 0.1)
-    return Grading("idle", work, 7, (check,), 0.1, memory, ())
+    return Grading("idle", work, 7, (check,), 0.1, 0.0, memory, ())
 
 
 def test_a_verdict_that_changes_is_found_with_what_replays_it() -> None:

@@ -46,8 +46,8 @@ def main() -> int:
 def table(done: Soak) -> str:
     """What was graded, by machine, and everything that was wrong, as Markdown."""
     lines = [
-        "| machine | gradings | seconds each, median / longest | gradings with findings |",
-        "|---|---|---|---|",
+        "| machine | load average | gradings | seconds each, median / longest | gradings with findings |",
+        "|---|---|---|---|---|",
     ]
     for machine in MACHINES:
         of = [grading for grading in done.gradings if grading.machine == machine]
@@ -55,7 +55,10 @@ def table(done: Soak) -> str:
             taken = [grading.seconds for grading in of]
             wrong = sum(bool(grading.findings) for grading in of)
             times = f"{statistics.median(taken):.1f} / {max(taken):.1f}"
-            lines.append(f"| {machine} | {len(of)} | {times} | {wrong} |")
+            loads = [grading.load for grading in of]
+            lines.append(
+                f"| {machine} | {min(loads):.0f} to {max(loads):.0f} | {len(of)} | {times} | {wrong} |"
+            )
     if len(done.gradings) >= 4:
         lines += ["", f"Memory of the process that grades: {done.growth():+.1f} MiB (at most {GROWTH:g})."]
     return "\n".join([*lines, "", *(f"- {problem}" for problem in done.problems())]).rstrip()

@@ -29,13 +29,18 @@ GROWTH = 8.0
 
 @dataclass(frozen=True)
 class Grading:
-    """One grading: its seed, how long it took, and what memory the process that grades held afterwards, in MiB."""
+    """One grading and its circumstances.
+
+    `seconds` is how long it took, `load` the machine's load average, `memory` what the process that grades held
+    afterwards, in MiB.
+    """
 
     machine: str
     work: Work
     seed: int
     checks: tuple[CheckResult, ...]
     seconds: float
+    load: float
     memory: float
     findings: tuple[str, ...]
 
@@ -135,7 +140,7 @@ def _round(
             )
             for finding in grading.findings:
                 say(
-                    f"{machine}, {work}, seed {grading.seed}, load {os.getloadavg()[0]:.1f}: {finding}; "
+                    f"{machine}, {work}, seed {grading.seed}, load {grading.load:.1f}: {finding}; "
                     f"now {_told(grading)}"
                 )
 
@@ -158,7 +163,8 @@ def _grade(
     box.settle()
     traces.reap({box._process.pid})
     findings += [f"left behind: {sentence}" for sentence in traces.left(baseline, traces.look(scratch))]
-    return Grading(machine, work, seed, checks, seconds, traces.memory(), tuple(findings))
+    load = os.getloadavg()[0]
+    return Grading(machine, work, seed, checks, seconds, load, traces.memory(), tuple(findings))
 
 
 def _told(grading: Grading) -> str:
