@@ -331,6 +331,12 @@ DAMAGED = {
     "pax header of 1.1 MiB": (extension(b"30 path=aaaaaaaaaaaaaaaaaaaaa\n" * 40_000), "bends the format"),
     "pax size that is no number": (extension(b"12 size=abc\n") + GOOD_TAR, "bends the format"),
     "pax path that leads out": (extension(b"16 path=../a.py\n") + GOOD_TAR, "leads out"),
+    "two GNU names": (extension(b"c.py\0", tarfile.GNUTYPE_LONGNAME) * 2 + GOOD_TAR, "bends the format"),
+    "two pax headers": (extension(b"13 path=c.py\n") * 2 + GOOD_TAR, "bends the format"),
+    "a GNU name and a pax path": (
+        extension(b"c.py\0", tarfile.GNUTYPE_LONGNAME) + extension(b"13 path=c.py\n") + GOOD_TAR,
+        "bends the format",
+    ),
     "GNU name that leads out": (extension(b"../a.py\0", tarfile.GNUTYPE_LONGNAME) + GOOD_TAR, "leads out"),
     "latin-1 name": (tarred(("f\udcfcr", b""), ("a.py", b""), format=tarfile.GNU_FORMAT), "not valid UTF-8"),
 }  # fmt: skip
