@@ -19,7 +19,7 @@ from lockstep import cli
 from lockstep.doctor import capacity, command, look, trial
 from lockstep.doctor.finding import Finding, Level
 from lockstep.doctor.machine import Machine
-from lockstep.sandbox import backend, box, bubblewrap, seccomp
+from lockstep.sandbox import backend, box, bubblewrap, cgroup, seccomp
 from lockstep.sandbox.outcome import Outcome, RankOutcome, StudentError
 from lockstep.verdict import GraderFault
 from tests.machines import (
@@ -414,7 +414,7 @@ def test_a_containers_limit_counts_as_the_machines_memory(
 ) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    assert look.room_of(tmp_path) == room
+    assert cgroup.room_of(tmp_path) == room
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -121,7 +122,7 @@ class Machine:
         monkeypatch.setattr(watched, "own_memory", lambda pid: 0)
         monkeypatch.setattr(watched, "look", lambda pid, before, most: Tree(self.tasks, self.sums, 1.5))
         monkeypatch.setattr(watched, "exact_memory", self._count)
-        monkeypatch.setattr(watched, "available_memory", lambda: (self.available, 2 * FREE))
+        monkeypatch.setattr(watched, "available_memory", lambda groups: (self.available, 2 * FREE))
 
     def _count(self, pid: int, enough: int) -> int | None:
         self.counted += 1
@@ -218,6 +219,9 @@ def test_memory_that_no_process_has_ends_a_run_without_blame(machine: Machine) -
         run.usage()
 
 
-def test_what_this_machine_has_is_read() -> None:
-    available, total = watched.available_memory()
+def test_what_this_machine_or_its_container_has_is_read(tmp_path: Path) -> None:
+    available, total = watched.available_memory([])
     assert 0 < available < total
+    for name, text in (("max", "4096"), ("current", "3000"), ("stat", "anon 2900\ninactive_file 100\n")):
+        (tmp_path / f"memory.{name}").write_text(text)
+    assert watched.available_memory([tmp_path / "none", tmp_path]) == (1196, total)

@@ -183,7 +183,7 @@ def _resources() -> Resources:
         name: int(kilobytes) << 10
         for name, kilobytes in re.findall(r"^(\w+):\s+(\d+) kB$", _text(Path("/proc/meminfo")), re.MULTILINE)
     }
-    rooms = [room for group in _own_groups("memory") if (room := room_of(group)) is not None]
+    rooms = [room for group in cgroup.around("memory") if (room := cgroup.room_of(group)) is not None]
     try:
         shared = os.statvfs("/dev/shm")
     except OSError:
@@ -193,29 +193,8 @@ def _resources() -> Resources:
         available=min([memory.get("MemAvailable", 0), *rooms]),
         shared_memory=shared.f_frsize * shared.f_bavail if shared else None,
         cores=len(os.sched_getaffinity(0)),
-        quota=min((share for group in _own_groups("cpu") if (share := share_of(group))), default=None),
+        quota=min((share for group in cgroup.around("cpu") if (share := share_of(group))), default=None),
     )
-
-
-def _own_groups(controller: str) -> list[Path]:
-    """The control groups around this process that may limit it: a container is one."""
-    found = (cgroup.own_hierarchies().get(name) for name in ("", controller))
-    return [group for hierarchy in found if hierarchy for group in hierarchy.lineage()]
-
-
-def room_of(group: Path) -> int | None:
-    """Bytes that a control group of either version may still take, None where it has no limit.
-
-    Files that were read count as used, and are dropped when there is need.
-    """
-    for most, used, dropped in (
-        ("memory.max", "memory.current", "inactive_file"),
-        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-    ):
-        limit, now = cgroup.number(group / most), cgroup.number(group / used)
-        if limit is not None and now is not None:
-            return max(0, limit - now + (cgroup.field(group / "memory.stat", dropped) or 0))
-    return None
 
 
 def share_of(group: Path) -> float | None:

@@ -64,6 +64,27 @@ def hierarchies(groups: str, mounts: str) -> dict[str, Hierarchy]:
     return found
 
 
+def around(controller: str) -> tuple[Path, ...]:
+    """The groups of either version that this process is in, and that may limit it: a container is one."""
+    found = (own_hierarchies().get(name) for name in ("", controller))
+    return tuple(group for hierarchy in found if hierarchy for group in hierarchy.lineage())
+
+
+def room_of(group: Path) -> int | None:
+    """Bytes that a group of either version may still take, None where it has no limit.
+
+    Files that were read count as used, and are dropped when there is need.
+    """
+    for most, used, dropped in (
+        ("memory.max", "memory.current", "inactive_file"),
+        ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+    ):
+        limit, now = number(group / most), number(group / used)
+        if limit is not None and now is not None:
+            return max(0, limit - now + (field(group / "memory.stat", dropped) or 0))
+    return None
+
+
 def make(parent: Path, name: str) -> Path:
     """A new group. Raises OSError."""
     folder = parent / name

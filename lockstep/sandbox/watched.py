@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from lockstep.sandbox import cgroup
 from lockstep.sandbox.limits import MIB, Limits, Usage
 from lockstep.verdict import GraderFault
 
@@ -47,6 +48,7 @@ class Watched:
         self._memory_before = 0
         self._cpu_before = 0.0
         self._available = 0
+        self._around: tuple[Path, ...] = ()
         self._looks_without = 0
         self._peak = 0
         self._cpu_seconds = 0.0
@@ -63,7 +65,11 @@ class Watched:
     def limit(self, limits: Limits) -> None:
         """Hold the processes to these limits from now on."""
         self._limits = limits
-        self._available = available_memory()[0]
+        _, total = available_memory([])
+        # Version 1 gives a group without a limit more than any machine has.
+        rooms = {group: cgroup.room_of(group) for group in cgroup.around("memory")}
+        self._around = tuple(group for group, room in rooms.items() if room is not None and room < total)
+        self._available, _ = available_memory(self._around)
 
     def usage(self) -> Usage:
         """What the run has used so far. Raises GraderFault when the machine runs out of memory, for another reason."""
@@ -107,7 +113,7 @@ class Watched:
 
     def _machine_is_full(self, memory: int) -> bool:
         """Whether this run is why there is no memory left."""
-        available, total = available_memory()
+        available, total = available_memory(self._around)
         if available >= min(FLOOR, total // 16):
             self._looks_without = 0
             return False
@@ -164,10 +170,11 @@ def exact_memory(pid: int, enough: int) -> int | None:
     return total
 
 
-def available_memory() -> tuple[int, int]:
-    """Bytes of memory that this machine can still give, and that it has."""
+def available_memory(groups: Iterable[Path]) -> tuple[int, int]:
+    """Bytes of memory that this machine can still give to who is in these groups, and that it has."""
     path = "/proc/meminfo"
-    return _sum_of(path, (b"MemAvailable:",)), _sum_of(path, (b"MemTotal:",))
+    rooms = [room for group in groups if (room := cgroup.room_of(group)) is not None]
+    return min([_sum_of(path, (b"MemAvailable:",)), *rooms]), _sum_of(path, (b"MemTotal:",))
 
 
 def _proportional(pid: int) -> int:
