@@ -28,12 +28,12 @@ def act():
             done.append(f"family {family}")
         except PermissionError:
             pass
-    netfilter = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)
     # A new table of nf_tables: what most of the exploits of the last years begin with.
     batch = b"\x14\0\0\0\x10\0\x01\0\0\0\0\0\0\0\0\0\0\0\0\x0a"
     table = b"\x20\0\0\0\x00\x0a\x05\x04\1\0\0\0\0\0\0\0\2\0\0\0\x09\0\1\0pwned\0\0\0"
     end = b"\x14\0\0\0\x11\0\x01\0\2\0\0\0\0\0\0\0\0\0\0\x0a"
     try:
+        netfilter = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 12)
         netfilter.settimeout(0.2)
         netfilter.send(batch + table + end)
         answer = netfilter.recv(4096)
