@@ -68,6 +68,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "lr_not_in_wandb": {"wandb": ["no curve named lr"]},
     "lr_after_the_scheduler": {"lr_logged": ["a step ahead", "before scheduler.step()"]},
     "logs_the_first_lr": {"lr_logged": ["stays at"]},
+    "scheduler_never_steps": {"lr_logged": ["its step() never called"]},
     "scheduler_before_optimizer": {"lr_logged": ["before the first optimizer.step()"]},
     "validates_with_gradients": {"eval_no_grad": ["torch.no_grad()"]},
     "validates_in_training_mode": {"eval_no_grad": ["model.eval()"]},

@@ -365,6 +365,7 @@ class Training(Recorder):
         def initial(scheduler: Any) -> None:
             with self.within("making a scheduler"):
                 made(scheduler)
+            self.note("scheduler made")
 
         torch.optim.lr_scheduler.LRScheduler._initial_step = initial  # type: ignore[method-assign]
 

@@ -884,6 +884,11 @@ def test_lr_logged(check: Check) -> None:
     seen, batches = trained(check, outcome, call)
     names = [str(event[0]) for event in events_of(seen)]
     if "scheduler" not in names:
+        check.expect(
+            "scheduler made" not in names or len({batch.lr for batch in batches}) > 1,
+            f"{call} a scheduler was made, but its step() never called: every step had the same learning rate.",
+            "Call scheduler.step() once after each train_step, when the rate has been logged.",
+        )
         check.note("No learning-rate scheduler was seen: the rate stays the same.")
     elif "optimizer" in names:
         check.expect(
