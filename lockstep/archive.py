@@ -261,7 +261,7 @@ def _list_tar(data: bytes, name: str) -> Iterator[Member]:
             continue
         if any(key.startswith(b"GNU.sparse") for key in pax):
             kind = Kind.SPARSE
-        raw = long_name or info.name
+        raw = info.name if long_name is None else long_name
         if b"path" in pax:
             raw = pax[b"path"].decode("utf-8", "surrogateescape")
         if raw.endswith("/") and kind is Kind.FILE:

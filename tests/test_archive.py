@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.archive import ENTRIES, UPLOAD_BYTES
+from lockstep.archive import ENTRIES, UPLOAD_BYTES, list_archive
 from lockstep.leftovers import READ_BYTES
 from lockstep.submission import Submission, SubmissionError, open_submission
 from tests.intake import zipped
@@ -422,3 +422,8 @@ def test_a_forgotten_model_costs_nothing_but_a_note(open_bytes: Callable[..., Su
     read = open_bytes(zipped(("a.py", SOURCE), ("model.pt", noise[: 5 << 20]), method=zipfile.ZIP_STORED))
     assert set(read.files) == {"a.py"}
     assert any("`model.pt`" in note for note in read.notes)
+
+
+def test_an_entry_that_is_given_an_empty_name_is_none() -> None:
+    unnamed = extension(b"\0", tarfile.GNUTYPE_LONGNAME) + tarred(("a.py", SOURCE))
+    assert list_archive(unnamed, "x.tar") == []

@@ -119,7 +119,7 @@ def event_lines(data: bytes) -> object:
 
 SHAPES: dict[str, tuple[Callable[[bytes], object], Callable[[int], bytes], int]] = {
     "entries of a zip": (archive, zip_entries, 1000),
-    "entries of a tar": (archive, tar_entries, 400),
+    "entries of a tar": (archive, tar_entries, 200),
     "pax records": (archive, tar_of_records, 8000),
     "gzip members": (archive, lambda n: gzip.compress(b"") * n, 2000),
     "a gzip member's name": (archive, lambda n: b"\x1f\x8b\x08\x08" + bytes(6) + b"x" * n, 50_000),
@@ -134,9 +134,8 @@ SHAPES: dict[str, tuple[Callable[[bytes], object], Callable[[int], bytes], int]]
     "blanks before a question": (lambda data: read_notebook(data, "n"), lambda n: notebook("x" * n + " " * n + "."), 20_000),
     "a file that cells write": (lambda data: read_notebook(data, "n"), lambda n: notebook(*["%%writefile -a a.py\nx\n"] * n), 200),
     "items of YAML": (read_yaml, lambda n: b"[" + b"a, " * n + b"a]", 500),
-    "lines of YAML": (read_yaml, lambda n: b"".join(b"a%d: b\n" % number for number in range(n)), 300),
+    "lines of YAML": (read_yaml, lambda n: b"".join(b"a%d: b\n" % number for number in range(n)), 150),
     "a text in YAML": (read_yaml, lambda n: b"a: >\n" + b"  b c\n" * n, 500),
-    "brackets of YAML": (read_yaml, lambda n: b"[" * n, 1500),
     "merged YAML": (read_yaml, lambda n: b"a: &a {b: c}\nd:\n" + b"  <<: *a\n" * n, 100),
     "aliases": (read_yaml, lambda n: b"a: &a [b]\nd:\n" + b"  - *a\n" * n, 300),
     "anchors": (read_yaml, lambda n: b"".join(b"- &a%d b\n" % number for number in range(n)), 300),
