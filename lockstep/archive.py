@@ -245,17 +245,13 @@ def _list_tar(data: bytes, name: str) -> Iterator[Member]:
         if info.type in (tarfile.XHDTYPE, tarfile.SOLARIS_XHDTYPE, tarfile.GNUTYPE_LONGNAME):
             if stored > EXTENSION_BYTES:
                 raise _damaged(name)
-            is_name = info.type == tarfile.GNUTYPE_LONGNAME
-            is_second = long_name is not None if is_name else bool(pax)
-            if is_second:
-                # Of two in a row some readers take the first and others the last.
+            if long_name is not None or pax:
+                # Of two such headers for one entry some readers take the first and others the last.
                 raise _damaged(name)
-            if is_name:
+            if info.type == tarfile.GNUTYPE_LONGNAME:
                 long_name = data[start:end].partition(b"\0")[0].decode("utf-8", "surrogateescape")
             else:
                 pax = _pax_records(data[start:end], name)
-            if long_name is not None and b"path" in pax:
-                raise _damaged(name)
             continue
         if info.type in (tarfile.XGLTYPE, tarfile.GNUTYPE_LONGLINK):
             continue

@@ -201,11 +201,16 @@ def tar_of(dice: Dice) -> bytes:
     for _ in dice.few(5):
         content = content_of(dice)
         kind = b"0" if dice.rarely(2) else bytes([dice.choice(b"05123467xxgLLKSXVM\0")])
-        if kind in b"xgX":
+        if kind in b"xX":
             content = pax(dice)
+        elif kind == b"g":
+            # At one that is none Python takes the archive for finished.
+            content = record(b"comment", dice.noise(12))
         elif kind in b"LK":
             content = dice.name().encode("utf-8", "surrogatepass") + b"\0"
-        size = octal(dice.extreme() if dice.rarely(16) else len(content), 12)
+        # Of a name that is longer than its size says, Python reads on to the end of the block.
+        lie = dice.extreme() | (4096 if kind in b"LK" else 0)
+        size = octal(lie if dice.rarely(16) else len(content), 12)
         prefix = dice.name() if dice.rarely() else ""
         data += header(
             dice.name().encode("utf-8", "surrogatepass"),
@@ -328,7 +333,13 @@ def test_any_tar_is_taken_or_refused(place: Path, data: bytes, name: str) -> Non
         return
     ours = [(member.path, member.read()) for member in listed if member.kind is Kind.FILE]
     theirs = listed_by_tarfile(data)
-    assert theirs is None or ours == theirs
+    # `hw/` is a folder to old readers, whatever its type says; Python's takes the stroke away.
+    folders = {member.path for member in listed if member.kind is Kind.FOLDER}
+    assert (
+        theirs is None
+        or ours == [entry for entry in theirs if entry[0] not in folders]
+        or folders & dict(ours).keys()
+    )
 
 
 def listed_by_tarfile(data: bytes) -> list[tuple[str, bytes]] | None:
