@@ -7,6 +7,7 @@ places that share both, one is changed: the thousandth item of a list is judged 
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -135,7 +136,7 @@ def _of_rank(run: str, rank: RankOutcome) -> Iterator[Place]:
     yield Place(f"{run} output", "emptied", lambda: replace(rank, output=""))
     for place in of_object(rank.values, f"{run} values"):
         yield Place(place.key, place.change, lambda p=place: replace(rank, values=p.make()))
-    for name, array in rank.arrays.items():
+    for name, array in sorted(rank.arrays.items(), key=_numbers):
         key = part(f"{run} arrays", name)
         rest = {other: kept for other, kept in rank.arrays.items() if other != name}
         yield Place(key, "missing", lambda r=rest: replace(rank, arrays=r))
@@ -145,6 +146,10 @@ def _of_rank(run: str, rank: RankOutcome) -> Iterator[Place]:
                 place.change,
                 lambda n=name, p=place: replace(rank, arrays={**rank.arrays, n: p.make()}),
             )
+
+
+def _numbers(item: tuple[str, Array]) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", item[0])]
 
 
 # JSON

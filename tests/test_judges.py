@@ -8,13 +8,16 @@ tests/unjudged.py says why it need not; what none reads, the probe need not tell
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from fixtures import build
 from lockstep.exercise import find_exercises
 from lockstep.sandbox.box import Box
+from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.submission import open_submission
 from tests.mutations import mutants, with_more
 from tests.observed import Judge, Reading, Run, is_read, of_any_run
@@ -59,9 +62,10 @@ def test_what_a_judge_reads_it_judges(exercise: str, box: Box) -> None:
         read |= set(map(of_any_run, keys))
     passing |= {("", key, UNREAD) for key in unread if not is_read(key, read)}
     rows = UNJUDGED.get(exercise, ())
-    assert sorted(one for one in passing if not any(row.excuses(*one) for row in rows)) == []
+    unexcused = sorted(one for one in passing if not any(row.excuses(*one) for row in rows))
+    assert not unexcused, "\n".join(map(str, unexcused))
     needless = [row for row in rows if not any(row.excuses(*one) for one in passing)]
-    assert needless == [], "no longer needed"
+    assert not needless, "\n".join(map(str, needless))
 
 
 def what_is_read(judge: Judge, runs: Sequence[Run]) -> set[str]:
@@ -69,3 +73,37 @@ def what_is_read(judge: Judge, runs: Sequence[Run]) -> set[str]:
     reading = Reading()
     judge.verdict(reading.runs(runs))
     return reading.keys
+
+
+def made_up() -> Run:
+    rank = RankOutcome(
+        complete=True,
+        values={"count": 3, "parts": [{"size": 1.5}, {"size": 2.0}], "report": '{"runs": [7]}'},
+        arrays={"state/weight": np.array([[1.0, 2.0], [3.0, 4.0]], np.float32), "labels": np.array([4, 5])},
+    )
+    return Run("train", "train", Outcome((rank, replace(rank, values={"count": 4})), elapsed=1.0), 0.0, 1.0)
+
+
+def test_one_thing_is_changed_at_a_time() -> None:
+    run = made_up()
+    found = {(mutant.key, mutant.change): mutant.runs[0].outcome for mutant in mutants([run])}
+    assert found["train values.parts.#.size", "slightly more"].ranks[0].values["count"] == 3
+    assert found["train values.report:.runs.#", "one more"].ranks[0].values["report"] == '{"runs": [8]}'
+    assert found["train ranks", "swapped"].ranks[0].values == {"count": 4}
+    assert {change for key, change in found if key == "train arrays.state/*"} == {
+        "missing", "last row missing", "turned", "other type", "scaled slightly", "scaled by half",
+        "one value slightly more", "not a number",
+    }  # fmt: skip
+    assert run.outcome.ranks[0].arrays["state/weight"][0, 0] == 1.0
+
+
+def test_what_is_read_is_noted() -> None:
+    reading = Reading()
+    (run,) = reading.runs([made_up()])
+    values = run.outcome.ranks[0].values
+    assert values.get("count") == 3
+    assert [part["size"] for part in values["parts"]] == [1.5, 2.0]
+    assert reading.keys == {"train values.count", "train values.parts", "train values.parts.#.size"}
+    assert is_read("train values.parts.#", reading.keys)
+    assert not is_read("train values.report:.runs.#", reading.keys)
+    assert not is_read("train arrays.labels", reading.keys)

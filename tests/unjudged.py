@@ -119,13 +119,14 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("script", "launch values.output", "*", "told where the script fails"),
         Row("script", "launch values.keys*", "*", "one name of a ResNet's last layer is enough"),
         Row("script", "launch values.report:*", "*", REPORTED),
-        Row("", "alone arrays.grad#/*|alone values.steps|resume arrays.grad#/*", UNREAD, "recorded of every training as for gradients_averaged"),
+        Row("", "alone arrays.grad#/*|alone values.steps*|resume arrays.grad#/*", UNREAD, "recorded of every training as for gradients_averaged"),
         Row("", "script_ends values.was", UNREAD, "asked of a script that is still in its group"),
     ),
     "amp": (
         Row("*", "steps values.#.events*|train values.events*", f"one missing|one twice|{ORDER}|emptied|{FORM}|{MORE}|flipped|*more*|*again", "of all that happened each check asks for its own part"),
         Row("autocast_on", "steps values.#.types", "one twice", "it is asked which types there are"),
         Row("*", "steps arrays.*", f"other type|{SLIGHT}", "low precision is off by more, and numbers are compared as float64"),
+        Row("params_fp32", "steps arrays.#/step#/*", "scaled by half", "that weights move is asked; how far is for matches_fp32"),
         Row("scaler_order", "steps values.#.scales*", "one missing|one twice|as text", "the last scale is the one that counts"),
         Row("overflow_skipped", "steps values.#.scales.#", "*", "the scales before and after the overflow count, not the one that follows"),
         Row("matches_fp32", "steps values.#.returned.#.loss", SLIGHT, "bfloat16 is off by as much"),
@@ -174,5 +175,10 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("multi_node_runs", "carry_out values.workers", ORDER, "workers report in any order"),
         Row("", "carry_out values.records*|carry_out values.workers.#.GROUP_RANK|carry_out values.workers.#.LOCAL_WORLD_SIZE", UNREAD, "recorded of every run as of the others"),
         Row("", "record values.ways.#.#.records.#.facts.master_*|record values.ways.#.#.records.#.facts.options", UNREAD, "read of static rendezvous, and of options that torchrun does not know"),
+    ),
+    "reports": (
+        Row("pictures", "picture values.size*", f"{MORE}|{ORDER}", "a picture may have any size that can be read"),
+        Row("pictures", "picture arrays.pixels", "last row missing|one value other", "a picture shows something or nothing"),
+        Row("spot_rerun", "*", "*", "what a rerun has to show is tried rule by rule in tests/test_reports_rerun.py"),
     ),
 }  # fmt: skip
