@@ -191,3 +191,10 @@ def seconds(read: Callable[[bytes], object], data: bytes) -> float:
     with contextlib.suppress(SubmissionError, YamlError, JsonError):
         read(data)
     return time.process_time() - start
+
+
+def test_of_very_many_events_the_last_are_read() -> None:
+    data = b"{}\n" * 2 * answers.MAX_LINES + b'{"kind":"phase"}\n'
+    seen = answers.read(b"", data, b"", 0).events
+    assert len(seen) < answers.MAX_LINES
+    assert seen[-1] == {"kind": "phase"}
