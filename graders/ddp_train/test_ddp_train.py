@@ -754,7 +754,8 @@ def test_checkpoint(check: Check) -> None:
             shared_files=True,
         )
         unbroken = Training(shape, weights, lr=LR, momentum=MOMENTUM)
-        _loaded_everywhere(check, saved, resumed, epoch, unbroken.weights().keys())
+        names = {*unbroken.weights(), *unbroken.buffers()}
+        _loaded_everywhere(check, saved, resumed, epoch, names)
     for outcome in (saved, resumed):
         for ranks in _steps(check, outcome, [data]):
             unbroken.step([data], ranks)
