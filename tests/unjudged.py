@@ -126,7 +126,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("*", "steps values.#.events*|train values.events*", f"one missing|one twice|{ORDER}|emptied|{FORM}|{MORE}|flipped|*more*|*again", "of all that happened each check asks for its own part"),
         Row("autocast_on", "steps values.#.types", "one twice", "it is asked which types there are"),
         Row("*", "steps arrays.*", f"other type|{SLIGHT}", "low precision is off by more, and numbers are compared as float64"),
-        Row("params_fp32", "steps arrays.#/step#/*", "scaled by half", "that weights move is asked; how far is for matches_fp32"),
+        Row("params_fp32", "steps arrays.#/step#/*", "scaled by half|turned", "that weights move is asked; how far and where to is for matches_fp32"),
         Row("scaler_order", "steps values.#.scales*", "one missing|one twice|as text", "the last scale is the one that counts"),
         Row("overflow_skipped", "steps values.#.scales.#", "*", "the scales before and after the overflow count, not the one that follows"),
         Row("matches_fp32", "steps values.#.returned.#.loss", SLIGHT, "bfloat16 is off by as much"),
