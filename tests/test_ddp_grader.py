@@ -126,3 +126,17 @@ def test_rows_of_other_data_are_no_batches() -> None:
     assert expected.batches(RankOutcome(True, {"sizes": [2, 2]}, {"rows": rows}), mine) == [(0, 1), (2, 3)]
     for wrong in (other.images.reshape(4, -1), rows.astype(np.float64), rows[:, :5], rows[0]):
         assert expected.batches(RankOutcome(True, {"sizes": [2, 2]}, {"rows": wrong}), mine) is None
+
+
+def test_sending_everything_again_and_again_is_told_and_costs_nothing(tmp_path: Path, box: Box) -> None:
+    source = (REFERENCE / "ddp_train.py").read_text()
+    step = "        optimizer.step()\n"
+    assert source.count(step) == 1
+    again = (
+        "        for p in list(model.parameters()) * 12:\n            dist.all_reduce(p.detach().clone())\n"
+    )
+    (tmp_path / "ddp_train.py").write_text(source.replace(step, again + step))
+    (exercise,) = graded(tmp_path, EXERCISE, box, checks=("really_communicates",)).exercises
+    check = next(check for check in exercise.checks if check.id == "really_communicates")
+    assert check.verdict is Verdict.PASSED
+    assert "something is sent again and again. That costs time, and no points." in check.message

@@ -31,6 +31,8 @@ LR, MOMENTUM = 0.05, 0.9
 CLOSE = {"rtol": 2e-4, "atol": 5e-6}
 SCRIPT_LIMITS = Limits(disk=512 * MIB)  # a checkpoint of ResNet-18 with momentum is 90 MB
 RESNET18_BYTES = 44_000_000
+MANY = 4
+"""Times the usual bytes between ranks from which on a student is told: a sum by hand or checks of one's own stay below."""
 
 LOCAL_RANK_HINT = "RANK counts over all nodes; the number of a GPU within its node is LOCAL_RANK."
 WRAP_HINT = (
@@ -405,6 +407,13 @@ def test_really_communicates(check: Check) -> None:
         "neither the gradients nor the weights of a rank show what the other ranks' batches would do to them.",
         WRAP_HINT,
     )
+    # Each rank sends and receives every gradient once over; by hand it may be twice that, and the first weights.
+    usual = 2 * least
+    if outcome.loopback_bytes > MANY * usual:
+        check.note(
+            f"{len(steps)} steps exchanged {outcome.loopback_bytes / 1e6:.1f} MB, where averaging the gradients takes "
+            f"about {usual / 1e6:.1f} MB: something is sent again and again. That costs time, and no points."
+        )
 
 
 def _as_one(
