@@ -26,8 +26,8 @@ format: setup ## let ruff rewrite what it can
 	@.venv/bin/ruff check --fix .
 	@.venv/bin/ruff format .
 
-bench: setup ## measure, and write docs/benchmarks.md
-	@$(PYTHON) -m benchmarks
+bench: setup ## measure, and write docs/benchmarks.md; PARTS="batch pages" measures these parts alone
+	@$(PYTHON) -m benchmarks $(PARTS)
 
 soak: setup ## 1,000 gradings of 20 submissions, whole classes, a class killed at 20 moments: equal verdicts
 	@$(PYTHON) -m pytest tests -m slow

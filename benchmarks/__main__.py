@@ -1,163 +1,81 @@
-"""`make bench`: compares in one run, prints medians and ratios, and writes docs/benchmarks.md."""
+"""`make bench`: compares in one run, prints medians and ratios, and writes docs/benchmarks.md.
+
+`python -m benchmarks batch pages` measures these parts alone and leaves the page's other rows as they are.
+"""
 
 from __future__ import annotations
 
+import argparse
 import os
 import platform
-import re
-import statistics
-import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from benchmarks import apart, batch, pages, reports
-from benchmarks.weight_sync import sync_run
-from benchmarks.whole import whole_reference
-from lockstep.exercise import find_exercises
-from lockstep.grading import default_graders
-from lockstep.sandbox.box import open_box
-from lockstep.submission import open_submission
+from benchmarks import apart, batch, engine, pages, reports
+from benchmarks.figure import Figure
 
-ROOT = Path(__file__).resolve().parent.parent
-PAGE = ROOT / "docs" / "benchmarks.md"
-REFERENCE = ROOT / "reference"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "benchmarks.md"
 REPETITIONS = 5
-WARM_PER_SPAWN = 4
-TWO = ("lfw_dataset", "ddp_train")
-SEVEN = (*TWO, "fashion_trainer", "data_parallel", "lightning_train", "amp", "scaling")
-TORCH_IMPORT = 1.3  # seconds, on the machine that the bounds were set on
+PARTS: Mapping[str, Callable[[int], Iterator[Figure]]] = {
+    "engine": engine.figures,
+    "apart": apart.figures,
+    "reports": reports.figures,
+    "batch": batch.figures,
+    "pages": pages.figures,
+}
 
 
-@dataclass(frozen=True)
-class Line:
-    """One row of the page."""
-
-    what: str
-    figure: str
-    bound: str
-    holds: bool
-
-
-def spawned() -> float:
-    """Seconds of the same check as a plain pytest test; only the test's own call, no start-up of pytest."""
-    check = ROOT / "benchmarks" / "spawned_check.py"
-    options = "-q -vv --durations=0 -p no:cacheprovider -p no:lockstep".split()
-    command = [sys.executable, "-m", "pytest", *options, "-c", os.devnull, "--rootdir", str(ROOT), str(check)]
-    environment = {**os.environ, "LOCKSTEP_BENCH_SUBMISSION": str(REFERENCE), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600, check=False)
-    found = re.search(r"([0-9.]+)s call", done.stdout)
-    if done.returncode != 0 or found is None:
-        raise SystemExit(f"the spawned check failed:\n{done.stdout[-3000:]}")
-    return float(found.group(1))
-
-
-def _listed(exercises: Sequence[str]) -> str:
-    return " and ".join(f"`{name}`" for name in exercises)
-
-
-def torch_import() -> float:
-    """Wall seconds of a new interpreter that only imports torch: how fast this machine is just now."""
-    started = time.perf_counter()
-    subprocess.run([sys.executable, "-I", "-c", "import torch"], check=True, timeout=600)
-    return time.perf_counter() - started
-
-
-def measure() -> Iterator[Line]:
-    """Every row; comparisons alternate, so that a slow minute of the machine slows both."""
-    submission = open_submission(REFERENCE)
-    warm: list[float] = []
-    cold: list[float] = []
-    peaks: list[int] = []
-    with open_box(find_exercises(default_graders()), isolated=True) as box:
-        sync_run(box, submission)
-        for _ in range(REPETITIONS):
-            cold.append(spawned())
-            warm += [sync_run(box, submission)[0] for _ in range(WARM_PER_SPAWN)]
-        server = box.server_memory()
-        for _ in range(REPETITIONS):
-            peaks.append((sync_run(box, submission, 4)[1].peak_memory or 0) + server)
-    ratio = statistics.median(cold) / statistics.median(warm)
-    yield Line(
-        "a two-rank weight-sync check: warm server against `torch.multiprocessing.spawn` under plain pytest "
-        "(the test's call alone)",
-        f"{statistics.median(warm) * 1000:.0f} ms against {statistics.median(cold):.2f} s: 1/{ratio:.0f}",
-        "at most 1/25",
-        ratio >= 25,
-    )
-    two, seven, units = [], [], []
-    for _ in range(REPETITIONS):
-        two.append(whole_reference(*TWO))
-        seven.append(whole_reference(*SEVEN))
-        units.append(torch_import())
-    unit = statistics.median(units)
-    for what, seconds, bound in (
-        (
-            f"the reference, exercises {_listed(TWO)}, graded whole",
-            statistics.median(run[0] for run in two),
-            12.0,
-        ),
-        ("of that, until the first check starts", statistics.median(run[1] for run in two), 3.5),
-        ("the reference's seven exercises, graded whole", statistics.median(run[0] for run in seven), 45.0),
-    ):
-        # The bounds were set on a machine that imports torch in 1.3 s; this one may be slower, or busy.
-        limit = bound / TORCH_IMPORT
-        yield Line(
-            what,
-            f"{seconds:.1f} s = {seconds / unit:.1f} x `import torch` ({unit:.2f} s)",
-            f"{bound:g} s where `import torch` takes {TORCH_IMPORT} s: {limit:.1f} x",
-            seconds <= max(bound, limit * unit),
-        )
-    shares = {name: statistics.median(run[2][name] for run in seven) for name in SEVEN}
-    yield Line(
-        "of that, the checks of each exercise",
-        ", ".join(f"{name} {seconds:.1f} s" for name, seconds in shares.items()),
-        "",
-        True,
-    )
-    for module in (apart, reports, batch, pages):
-        for what, figure, limit_text, holds in module.figures(REPETITIONS):
-            yield Line(what, figure, limit_text, holds)
-    peak = statistics.median(peaks) / 1e9
-    yield Line(
-        "peak memory of a 4-rank check, the warm server included",
-        f"{peak:.2f} GB",
-        "under 1.5 GB",
-        peak < 1.5,
-    )
-
-
-def page(lines: list[Line]) -> str:
-    """docs/benchmarks.md."""
-    rows = "\n".join(f"| {line.what} | {line.figure} | {line.bound} |" for line in lines)
+def page(rows: Mapping[str, list[str]]) -> str:
+    """docs/benchmarks.md, from the rows of each part."""
+    table = "\n".join(row for part in PARTS for row in rows.get(part, ()))
     return f"""# Benchmarks
 
 Measured by the command below, which writes this page anew: every comparison is made in one run on one machine,
-alternating, and every figure is the median of {REPETITIONS}.
+alternating, and every figure is the median of {REPETITIONS}. `PARTS="batch pages"` behind it measures
+these parts alone.
 
 ```console
 $ make bench
 ```
 
-| what | measured | bound |
-|---|---|---|
-{rows}
+| part | what | measured | bound | when, and at what load |
+|---|---|---|---|---|
+{table}
 
-Last run: {time.strftime("%Y-%m-%d")}, {os.cpu_count()} cores, {platform.system()} {platform.machine()}, load average
-{os.getloadavg()[0]:.1f} when it ended. Shared machines are noisy: compare the ratios, not the seconds.
+{os.cpu_count()} cores, {platform.system()} {platform.machine()}. The load is that of the last minute when the row was
+measured, the benchmark's own included. Shared machines are noisy: compare the ratios, not the seconds.
 """
+
+
+def read(text: str) -> dict[str, list[str]]:
+    """The rows that the page has, by part."""
+    rows: dict[str, list[str]] = {}
+    for line in text.splitlines():
+        part = line.removeprefix("| ").partition(" | ")[0]
+        if part in PARTS:
+            rows.setdefault(part, []).append(line)
+    return rows
 
 
 def main() -> int:
     """Measure, print, write the page; the exit status says whether every bound holds."""
-    lines = []
-    for line in measure():
-        print(f"{'ok  ' if line.holds else 'MISS'} {line.what}: {line.figure} ({line.bound})", flush=True)
-        lines.append(line)
-    PAGE.write_text(page(lines), encoding="utf-8")
-    return 0 if all(line.holds for line in lines) else 1
+    parser = argparse.ArgumentParser(prog="benchmarks", description=__doc__)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"one of {', '.join(PARTS)} (default: all)")
+    chosen = parser.parse_args().parts or list(PARTS)
+    if unknown := set(chosen) - PARTS.keys():
+        parser.error(f"there is no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    all_hold = True
+    for part in chosen:
+        rows = []
+        for what, figure, bound, holds in PARTS[part](REPETITIONS):
+            print(f"{'ok  ' if holds else 'MISS'} {what}: {figure} ({bound})", flush=True)
+            when = f"{time.strftime('%Y-%m-%d')}, {os.getloadavg()[0]:.1f}"
+            rows.append(f"| {part} | {what} | {figure} | {bound} | {when} |")
+            all_hold = all_hold and holds
+        PAGE.write_text(page(read(PAGE.read_text("utf-8")) | {part: rows}), encoding="utf-8")
+    return 0 if all_hold else 1
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator
 
+from benchmarks.figure import Figure
 from benchmarks.weight_sync import sync_run
 from benchmarks.whole import whole_reference
 from fixtures.works import REFERENCE
@@ -14,9 +15,6 @@ from lockstep.sandbox.box import open_box
 from lockstep.submission import open_submission
 
 RUNS_PER_REPETITION = 6
-
-Figure = tuple[str, str, str, bool]
-"""What was measured, the figure, its bound, whether the bound holds: a row of docs/benchmarks.md."""
 
 
 def figures(repetitions: int) -> Iterator[Figure]:
@@ -34,7 +32,7 @@ def two_ranks(times: int) -> Figure:
             together.append(sync_run(box, submission, shared_files=True)[0])
             apart.append(sync_run(box, submission)[0])
     ratio = statistics.median(apart) / statistics.median(together)
-    return (
+    return Figure(
         "a two-rank weight-sync check with its ranks apart, against ranks that share files and processes",
         f"{statistics.median(apart) * 1000:.0f} ms against {statistics.median(together) * 1000:.0f} ms: x {ratio:.2f}",
         "at most x 1.30",
@@ -50,14 +48,9 @@ def reference(times: int) -> Figure:
         together.append(whole_reference(*exercises, apart=False)[0])
         apart.append(whole_reference(*exercises)[0])
     ratio = statistics.median(apart) / statistics.median(together)
-    return (
+    return Figure(
         "the reference's exercises with several ranks, graded whole, in the same way",
         f"{statistics.median(apart):.1f} s against {statistics.median(together):.1f} s: x {ratio:.2f}",
         "at most x 1.15",
         ratio <= 1.15,
     )
-
-
-if __name__ == "__main__":
-    for what, figure, bound, holds in figures(5):
-        print(f"{'ok  ' if holds else 'MISS'} {what}: {figure} ({bound})", flush=True)

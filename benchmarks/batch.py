@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from benchmarks.figure import Figure
 from fixtures.classroom import build_class
 from fixtures.pretending import Pretending, Unwatched
 from fixtures.works import REFERENCE, class_works
@@ -30,9 +31,6 @@ CORES = 2
 WHOLE = 20
 STUDENTS = 300
 PYTHON_STARTS = 0.02  # seconds, on the machine that the bounds were set on
-
-Figure = tuple[str, str, str, bool]
-"""What was measured, the figure, its bound, whether the bound holds: a row of docs/benchmarks.md."""
 
 
 def figures(repetitions: int) -> Iterator[Figure]:
@@ -54,7 +52,7 @@ def whole(folder: Path) -> Figure:
     with sqlite3.connect(results / "gradebook.db") as book:
         ((computed, checks),) = book.execute("SELECT sum(cpu_seconds), count(*) FROM checks")
     ratio = wall / (computed / len(cores))
-    return (
+    return Figure(
         f"a class of {WHOLE} worked solutions, {checks} checks, on {len(cores)} cores",
         f"{wall:.0f} s; the checks computed {computed:.0f} s: {ratio:.2f} of their share of a core",
         "at most 1.25",
@@ -79,7 +77,7 @@ def unchanged(folder: Path, repetitions: int) -> Figure:
     median = statistics.median(took)
     # This machine may be slower than the one that the bounds were set on, or busy.
     slower = max(1.0, statistics.median(bare) / PYTHON_STARTS)
-    return (
+    return Figure(
         f"`lockstep grade` on a class of {STUDENTS} of which nothing has changed",
         f"{median:.1f} s, of which {statistics.median(bare) * 1000:.0f} ms start Python",
         f"5 s where Python starts in {PYTHON_STARTS} s",
@@ -123,8 +121,3 @@ def _pretend(submissions: Path, roster: Path, results: Path, exercises: tuple[Ex
         plan = make_plan(book, intake.handins, wanted)
         way = Way(Setup(), wanted, versions())
         Batch(book, way, Unwatched()).grade(Pretending(exercises), plan.work)
-
-
-if __name__ == "__main__":
-    for what, figure, bound, holds in figures(5):
-        print(f"{'ok  ' if holds else 'MISS'} {what}: {figure} ({bound})", flush=True)

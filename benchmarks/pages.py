@@ -12,7 +12,8 @@ from pathlib import Path
 
 from playwright.sync_api import Page
 
-from benchmarks.reports import PYTHON_STARTS, Figure
+from benchmarks.figure import Figure
+from benchmarks.reports import PYTHON_STARTS
 from fixtures.browser import open_browser
 from fixtures.records import make_records, titles
 from lockstep.classroom.pages.render import Pages
@@ -50,7 +51,7 @@ def _written(folder: Path) -> Iterator[Figure]:
         return time.perf_counter() - began
 
     first, again = write(), write()
-    yield (
+    yield Figure(
         f"pages of a class of {CLASS}, 84 checks a student: written, and written again with nothing changed",
         f"{first:.1f} s ({first / CLASS * 1000:.0f} ms a student), {again:.2f} s",
         "",
@@ -73,13 +74,13 @@ def _shown(folder: Path, repetitions: int) -> Iterator[Figure]:
             context.close()
     slower = max(1.0, statistics.median(_python_starts() for _ in range(repetitions)) / PYTHON_STARTS)
     open_s, filter_s = statistics.median(opened), statistics.median(filtered)
-    yield (
+    yield Figure(
         f"the class page of {LARGE:,} students in Chromium: from its address to its rows and heat map on the screen",
         f"{open_s:.2f} s ({page.stat().st_size / 1e6:.1f} MB)",
         f"1 s where Python starts in {PYTHON_STARTS} s",
         open_s < slower,
     )
-    yield (
+    yield Figure(
         "filtering it, from a letter typed to the rows and the heat map on the screen",
         f"{filter_s * 1000:.0f} ms",
         f"1 s where Python starts in {PYTHON_STARTS} s",
@@ -95,8 +96,3 @@ def _python_starts() -> float:
     began = time.perf_counter()
     subprocess.run([sys.executable, "-c", "pass"], timeout=60, check=False)
     return time.perf_counter() - began
-
-
-if __name__ == "__main__":
-    for what, figure, bound, _ in figures(5):
-        print(f"{what}: {figure} {bound}")

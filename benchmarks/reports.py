@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.figure import Figure
 from fixtures.reports import KINDS, honest, knowledge
 from fixtures.reports.malformed import MALFORMED, sound
 from lockstep.reports.document import document
@@ -19,9 +20,6 @@ from lockstep.reports.verify import verify
 
 GENERATED = 1_000
 PYTHON_STARTS = 0.02  # seconds, on the machine that the bounds were set on
-
-Figure = tuple[str, str, str, bool]
-"""What was measured, the figure, its bound, whether the bound holds: a row of docs/benchmarks.md."""
 
 
 def figures(repetitions: int) -> Iterator[Figure]:
@@ -39,7 +37,7 @@ def figures(repetitions: int) -> Iterator[Figure]:
         whole, empty = statistics.median(ours), statistics.median(bare)
         # This machine may be slower than the one that the bounds were set on, or busy.
         slower = max(1.0, empty / PYTHON_STARTS)
-        yield (
+        yield Figure(
             "`lockstep verify-report` on one report, no model to be measured",
             f"{whole * 1000:.0f} ms, of which {empty * 1000:.0f} ms start Python",
             f"0.5 s where Python starts in {PYTHON_STARTS} s",
@@ -50,7 +48,7 @@ def figures(repetitions: int) -> Iterator[Figure]:
             for name, malformed in zip(names, MALFORMED, strict=True)
         }
         slowest = max(each, key=lambda name: each[name])
-        yield (
+        yield Figure(
             f"the slowest of {len(each)} malformed files (a gigabyte, 10,000 levels, 400 digits ...)",
             f"{each[slowest] * 1000:.0f} ms ({slowest})",
             f"2 s where Python starts in {PYTHON_STARTS} s",
@@ -62,7 +60,7 @@ def figures(repetitions: int) -> Iterator[Figure]:
     for report, known in zip(reports, facts, strict=True):
         verify(document(report), known)
     spent = time.perf_counter() - began
-    yield (
+    yield Figure(
         "all rules on one of 1,000 generated reports",
         f"{spent / GENERATED * 1000:.1f} ms",
         "",
@@ -74,8 +72,3 @@ def _command(folder: Path, *arguments: str) -> float:
     began = time.perf_counter()
     subprocess.run([sys.executable, *arguments], cwd=folder, capture_output=True, timeout=300, check=False)
     return time.perf_counter() - began
-
-
-if __name__ == "__main__":
-    for what, figure, bound, holds in figures(5):
-        print(f"{'ok  ' if holds else 'MISS'} {what}: {figure} ({bound})")
