@@ -13,7 +13,8 @@ from tests.whole_class import grade, tables, wrong
 
 
 def test_every_verdict_is_as_labelled_and_nobody_is_missing(tmp_path: Path) -> None:
-    class_ = build_class(_new(tmp_path / "class"), tiny_works(), 30)
+    works = tiny_works()
+    class_ = build_class(_new(tmp_path / "class"), works, len(works) + 1)
     results, temporary = tmp_path / "results", tmp_path / "temporary"
     command = (class_.submissions, "--roster", class_.roster, "--graders", LAB, "--out", results)
 
