@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +30,7 @@ from lockstep.result import Result
 from lockstep.sandbox.box import Box
 from lockstep.submission import Submission
 from lockstep.verdict import CheckEnded, Verdict
+from tests.effort import costs_at_most
 from tests.samples import graded, surprises
 
 EXERCISE = "answers"
@@ -354,11 +354,10 @@ HUGE = {
 @pytest.mark.parametrize("unit", HUGE)
 def test_a_hostile_file_takes_seconds_at_most(unit: str) -> None:
     text = f"## Q6\n{HUGE[unit] * (MAX_BYTES // len(HUGE[unit]))}"[:MAX_BYTES]
-    begun = time.process_time()
-    for section in parse(text, questions()).sections.values():
-        why_nothing(section, questions()[5])
-        quotes(section.told)
-    assert time.process_time() - begun < 10
+    with costs_at_most(200):
+        for section in parse(text, questions()).sections.values():
+            why_nothing(section, questions()[5])
+            quotes(section.told)
 
 
 # What is an answer
@@ -669,11 +668,9 @@ def test_a_report_of_the_largest_size_takes_seconds_at_most() -> None:
     text = "".join(
         f"## Q{number}\n{ANSWER} The speed-up was {number}.87x. " + "9.87x. " * 500 + "\n" for number in ALL
     )
-    begun = time.process_time()
     check = _check(_submission({"ddp_scaling": report}, text), "grounded")
-    with pytest.raises(CheckEnded):
+    with costs_at_most(400), pytest.raises(CheckEnded):
         judge.test_grounded(check)
-    assert time.process_time() - begun < 20
 
 
 def test_a_file_that_is_too_large_is_told_once() -> None:

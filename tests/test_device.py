@@ -1056,25 +1056,25 @@ def test_events_tell_the_time_of_the_gpu() -> None:
     with emulated_gpus(1) as gpus:
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda.synchronize()
+        began = time.perf_counter()
         start.record()
         gpus.enqueue(0.08)
+        began_late = (time.perf_counter() - began) * 1000
         end.record()
         assert not end.query()
         with pytest.raises(RuntimeError, match="device not ready"):
             start.elapsed_time(end)
         end.synchronize()
         assert end.query()
-        assert 80 <= start.elapsed_time(end) < 80 + 40
+        assert 80 <= start.elapsed_time(end) <= 80 + began_late
         assert [wait.call for wait in gpus.synchronised] == ["torch.cuda.synchronize", "Event.synchronize"]
 
 
 def test_every_gpu_has_work_of_its_own() -> None:
     with emulated_gpus(2) as gpus:
-        done = gpus.enqueue(5.0, "cuda:1")
-        start = time.perf_counter()
+        done = gpus.enqueue(600.0, "cuda:1")
         torch.cuda.synchronize(0)
-        assert time.perf_counter() < done - 1
-        assert done >= start + 4
+        assert time.perf_counter() < done
 
 
 def test_replicas_work_at_the_same_time() -> None:

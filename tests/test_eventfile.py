@@ -14,6 +14,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from lockstep import eventfile
 from lockstep.eventfile import EventFile, masked_crc32c, read_scalars
+from tests.effort import costs_at_most
 
 quick = settings(max_examples=200, deadline=None, database=None)
 
@@ -247,6 +248,5 @@ def test_the_checksum_is_the_one_of_the_format() -> None:
 
 
 def test_a_large_file_is_read_in_seconds() -> None:
-    start = time.process_time()
-    masked_crc32c(bytes(1 << 20))
-    assert time.process_time() - start < 1
+    with costs_at_most(20):
+        masked_crc32c(bytes(1 << 20))

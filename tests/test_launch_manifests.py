@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from graders.launch.manifests import Claim, Problem, Reading
 from graders.launch.pytorchjob import read_pytorchjob
 from lockstep.sandbox.box import Box
 from lockstep.wire import Json
+from tests.effort import costs_at_most
 from tests.samples import graded, surprises
 
 EXERCISE = "launch"
@@ -618,17 +618,15 @@ def hostile(keys: int) -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize(("name", "text"), list(hostile(1200)))
 def test_a_large_manifest_is_answered_soon(name: str, text: str) -> None:
-    began = time.process_time()
-    answered(reading(text))
-    answered(read_azure({AZURE: text.encode()}))
-    assert time.process_time() - began < 3
+    with costs_at_most(60):
+        answered(reading(text))
+        answered(read_azure({AZURE: text.encode()}))
 
 
 def test_a_folder_full_of_manifests_is_answered_soon() -> None:
     files = {f"launch/{number}.yaml": b"[PyTorchJob, " * 10_000 for number in range(500)}
-    began = time.process_time()
-    assert read_pytorchjob(files).problems
-    assert time.process_time() - began < 3
+    with costs_at_most(60):
+        assert read_pytorchjob(files).problems
 
 
 # Whatever a manifest holds, a judge has an answer

@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from fixtures.build import ROOT
 from lockstep.reports import format as perf_report
 from lockstep.reports.document import Group, Number, Report, document
+from tests.effort import costs_at_most
 
 CONFIGS: dict[str, list[dict[str, Any]]] = {
     "dataloader": [{"num_workers": n, "batch_size": 8} for n in (0, 2)],
@@ -241,9 +242,8 @@ def test_what_is_wrong_is_said_in_a_sentence(
     ],
 )
 def test_what_is_no_report_at_all_is_said_in_a_sentence_soon(data: bytes, words: str) -> None:
-    started = time.perf_counter()
-    told = perf_report.problems(data)
-    assert time.perf_counter() - started < 2
+    with costs_at_most(20):
+        told = perf_report.problems(data)
     assert words in told[0]
     assert all(sentence.isprintable() and len(sentence) < 400 for sentence in told)
 
@@ -293,9 +293,8 @@ def test_a_file_that_is_none_gets_a_sentence_soon(
     path = tmp_path / "r.json"
     make(path)
     tracemalloc.start()
-    started = time.perf_counter()
-    told = perf_report.read_file(path)
-    assert time.perf_counter() - started < 2
+    with costs_at_most(20):
+        told = perf_report.read_file(path)
     assert tracemalloc.get_traced_memory()[1] < 8 << 20
     tracemalloc.stop()
     assert isinstance(told, str)
@@ -510,11 +509,10 @@ def test_the_most_that_a_file_can_hold_is_read_soon(
     report[section] = value
     data = json.dumps(report).encode()
     assert len(data) < 1 << 20
-    started = time.process_time()
-    told = perf_report.problems(data)
-    if not told:
-        assert document(report).groups
-    assert time.process_time() - started < 2
+    with costs_at_most(60):
+        told = perf_report.problems(data)
+        if not told:
+            assert document(report).groups
 
 
 def test_a_report_full_of_faults_is_told_in_a_few_sentences(report: dict[str, Any]) -> None:
