@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from lockstep.sandbox import cgroup, watched
+from lockstep.sandbox import cgroup, processes
 from lockstep.sandbox.cgroup import Hierarchy, Unusable
 from lockstep.sandbox.limits import Limits, Usage
 from lockstep.verdict import GraderFault
@@ -107,7 +107,7 @@ def _relatives(pid: int, group: set[int]) -> set[int]:
     while pid > 1:
         pid = int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
         eldest = pid if pid in group else eldest
-    return set(watched.members(eldest))
+    return set(processes.members(eldest))
 
 
 class Group:

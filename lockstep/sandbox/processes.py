@@ -63,7 +63,7 @@ def end_descendants() -> None:
     """Without a pid namespace: end every descendant, also those that made themselves daemons."""
     deadline = time.monotonic() + 5
     while time.monotonic() < deadline:
-        left = children(os.getpid())
+        _, *left = members(os.getpid())
         if not left:
             return
         for pid in left:
@@ -74,10 +74,14 @@ def end_descendants() -> None:
         select.select([], [], [], 0.002)
 
 
-def children(pid: int) -> list[int]:
-    """Every descendant of a process."""
-    found: list[int] = []
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/task/{pid}/children") as file:
-        for child in map(int, file.read().split()):
-            found += [child, *children(child)]
-    return found
+def members(pid: int) -> Iterator[int]:
+    """A process and those below it, while they are there."""
+    waiting = [pid]
+    while waiting:
+        member = waiting.pop()
+        yield member
+        with contextlib.suppress(OSError):
+            # A process started by a thread is that thread's child until it ends.
+            for thread in os.listdir(f"/proc/{member}/task"):
+                with open(f"/proc/{member}/task/{thread}/children") as file:
+                    waiting += map(int, file.read().split())

@@ -10,6 +10,8 @@ import contextlib
 import os
 from pathlib import Path
 
+from lockstep.sandbox.processes import members
+
 
 def kept_waiting(pid: int, elapsed: float) -> float:
     """Seconds of the last `elapsed` that a process and its descendants waited while others had the processors.
@@ -24,14 +26,10 @@ def kept_waiting(pid: int, elapsed: float) -> float:
 def _threads(pid: int) -> tuple[float, float]:
     """Seconds that all threads of a process tree ran, and that they waited; those that have ended no longer count."""
     ran = waited = 0.0
-    with contextlib.suppress(OSError):
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            place = Path(f"/proc/{pid}/task/{thread}")
-            with contextlib.suppress(OSError, ValueError):
-                on, ready, _ = (place / "schedstat").read_text().split()
-                ran, waited = ran + int(on) / 1e9, waited + int(ready) / 1e9
-            with contextlib.suppress(OSError):
-                for child in (place / "children").read_text().split():
-                    more = _threads(int(child))
-                    ran, waited = ran + more[0], waited + more[1]
+    for member in members(pid):
+        with contextlib.suppress(OSError):
+            for thread in os.listdir(f"/proc/{member}/task"):
+                with contextlib.suppress(OSError, ValueError):
+                    on, ready, _ = Path(f"/proc/{member}/task/{thread}/schedstat").read_text().split()
+                    ran, waited = ran + int(on) / 1e9, waited + int(ready) / 1e9
     return ran, waited

@@ -9,12 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.sandbox import cgroup
 from lockstep.sandbox.limits import MIB, Limits, Usage
+from lockstep.sandbox.processes import members
 from lockstep.verdict import GraderFault
 
 NAME = "watched"
@@ -189,15 +190,3 @@ def _sum_of(path: str, names: tuple[bytes, ...]) -> int:
         if line.startswith(names):
             total += int(line.split()[1]) << 10
     return total
-
-
-def members(pid: int) -> Iterator[int]:
-    """A process and those below it, while they are there."""
-    waiting = [pid]
-    while waiting:
-        member = waiting.pop()
-        yield member
-        with contextlib.suppress(OSError):
-            # A process started by a thread is that thread's child until it ends.
-            for thread in os.listdir(f"/proc/{member}/task"):
-                waiting += map(int, Path(f"/proc/{member}/task/{thread}/children").read_text().split())
