@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import select
 import socket
-import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NoReturn, cast
@@ -45,8 +44,7 @@ def _become_supervisor(job: Job, alone: Callable[[Job], None]) -> NoReturn:
         confine.own_abstract_sockets()
         alone(job)
     except BaseException as error:
-        text = "".join(traceback.format_exception(error))[-4000:]
-        channel.send(job.status, {"op": "fault", "text": text})
+        channel.send_fault(job.status, error)
     finally:
         os._exit(0)
 

@@ -7,12 +7,14 @@ import json
 import os
 import socket
 import struct
+import traceback
 from dataclasses import dataclass
 
 from lockstep.wire import Json
 
 MAX_MESSAGE = 128 << 10
 MAX_FDS = 250
+FAULT_TEXT = 4000
 _CREDENTIALS = struct.Struct("3i")
 
 
@@ -37,6 +39,11 @@ def send(end: socket.socket, fields: dict[str, Json], fds: tuple[int, ...] = ())
         raise ValueError(f"a message of {len(data)} bytes is too large")
     rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
     end.sendmsg([data], rights, socket.MSG_NOSIGNAL)
+
+
+def send_fault(end: socket.socket, error: BaseException) -> None:
+    """Tell the trusted side what went wrong with lockstep's own code inside; it becomes a grader fault there."""
+    send(end, {"op": "fault", "text": "".join(traceback.format_exception(error))[-FAULT_TEXT:]})
 
 
 def receive(end: socket.socket) -> Message | None:

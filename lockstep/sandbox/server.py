@@ -14,7 +14,6 @@ import os
 import select
 import signal
 import socket
-import traceback
 from collections.abc import Callable, Iterable
 from typing import cast
 
@@ -194,10 +193,5 @@ def _start(message: channel.Message, isolated: bool, workspace: str) -> None:
             confine.die_with_parent(signal.SIGKILL)
         supervise(status, isolated=isolated, workspace=workspace)
     except BaseException as error:  # the trusted side hears of it as a grader fault
-        _complain(status, error)
+        channel.send_fault(status, error)
     os._exit(0)
-
-
-def _complain(status: socket.socket, error: BaseException) -> None:
-    text = "".join(traceback.format_exception(error))[-4000:]
-    channel.send(status, {"op": "fault", "text": text})
