@@ -53,7 +53,7 @@ WATCHED = Description(
     "watched",
     "memory and processes of a run are looked at several times a second",
     ("cgroup v2: no unified tree is mounted", "cgroup v1: no tree of the controller `memory` is mounted"),
-    "systemd-run --user --scope -p Delegate=yes lockstep ...",
+    "systemd-run --user --scope -p Delegate=yes",
 )
 
 ONE_GPU = Gpus(usable=1, there=1, driver="580.65.06", models=("NVIDIA H200",), memory_file=True)

@@ -26,7 +26,7 @@ from lockstep.doctor.machine import (
     Sandbox,
     Software,
 )
-from lockstep.sandbox import backend, bubblewrap, cgroup, confine, seccomp
+from lockstep.sandbox import backend, bubblewrap, cgroup, confine, seccomp, watched
 
 COMMAND_SECONDS = 30
 
@@ -171,7 +171,7 @@ def _gpus() -> Gpus:
     driver = re.search(r"Kernel Module(?: for \S+)?\s+(\d+[\d.]+)", _text(folder / "version"))
     return Gpus(
         usable=len(bubblewrap.gpu_devices()),
-        there=sum(path.name[len("nvidia") :].isdigit() for path in Path("/dev").glob("nvidia*")),
+        there=len(bubblewrap.gpu_files()),
         driver=driver[1] if driver else "",
         models=tuple(models),
         memory_file=Path("/dev/nvidia-uvm") in bubblewrap.gpu_driver(),
@@ -179,18 +179,14 @@ def _gpus() -> Gpus:
 
 
 def _resources() -> Resources:
-    memory = {
-        name: int(kilobytes) << 10
-        for name, kilobytes in re.findall(r"^(\w+):\s+(\d+) kB$", _text(Path("/proc/meminfo")), re.MULTILINE)
-    }
-    rooms = [room for group in cgroup.around("memory") if (room := cgroup.room_of(group)) is not None]
+    available, memory = watched.available_memory(cgroup.around("memory"))
     try:
         shared = os.statvfs("/dev/shm")
     except OSError:
         shared = None
     return Resources(
-        memory=memory.get("MemTotal", 0),
-        available=min([memory.get("MemAvailable", 0), *rooms]),
+        memory=memory,
+        available=available,
         shared_memory=shared.f_frsize * shared.f_bavail if shared else None,
         cores=len(os.sched_getaffinity(0)),
         quota=min((share for group in cgroup.around("cpu") if (share := share_of(group))), default=None),

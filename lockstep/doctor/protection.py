@@ -173,4 +173,4 @@ def _lend_groups(host: Host, limits: Description) -> str:
     if host.container:
         # They are root's in there; whoever is not is told to be.
         return "docker run --privileged IMAGE" if host.root else ""
-    return limits.mend.replace("lockstep ...", f"{host.program} doctor") if host.systemd else ""
+    return f"{limits.prefix} {host.program} doctor" if limits.prefix and host.systemd else ""

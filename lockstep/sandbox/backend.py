@@ -43,13 +43,13 @@ class Backend(Protocol):
 class Description:
     """The back end that runs get here, in words; `missing` says of each better one why it cannot be had.
 
-    `mend` is the command that gives a better one, or empty where there is none to give.
+    `prefix` is what gives a better one to the command behind it, or empty where nothing does.
     """
 
     name: str
     text: str
     missing: tuple[str, ...]
-    mend: str
+    prefix: str
 
 
 def find() -> tuple[Parent | None, tuple[str, ...]]:
@@ -85,8 +85,8 @@ def describe() -> Description:
         text = f"memory and processes of a run are limited by the kernel, in control groups below {parent}"
         return Description(parent.name, text, missing, "")
     text = "memory and processes of a run are looked at several times a second, and it is ended when it has too many"
-    mend = "" if os.getuid() == 0 else "systemd-run --user --scope -p Delegate=yes lockstep ..."
-    return Description(watched.NAME, text, missing, mend)
+    prefix = "" if os.getuid() == 0 else "systemd-run --user --scope -p Delegate=yes"
+    return Description(watched.NAME, text, missing, prefix)
 
 
 def possible_parents() -> set[Path]:

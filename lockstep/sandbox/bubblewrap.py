@@ -143,8 +143,14 @@ def as_user(uid: int) -> list[str]:
 
 def gpu_devices() -> tuple[Path, ...]:
     """NVIDIA's GPUs that this process may open, one file for each."""
-    numbered = (path for path in Path("/dev").glob("nvidia*") if path.name[len("nvidia") :].isdigit())
-    return tuple(sorted(path for path in numbered if os.access(path, os.R_OK | os.W_OK)))
+    return tuple(path for path in gpu_files() if os.access(path, os.R_OK | os.W_OK))
+
+
+def gpu_files() -> tuple[Path, ...]:
+    """The file of each of NVIDIA's GPUs in this machine, whoever may open it."""
+    return tuple(
+        sorted(path for path in Path("/dev").glob("nvidia*") if path.name[len("nvidia") :].isdigit())
+    )
 
 
 def gpu_driver() -> tuple[Path, ...]:
