@@ -26,6 +26,21 @@ GENEROUS = Limits(seconds=60)
 SHORT = Limits(seconds=2)
 # Long enough for student code to be reached on a machine that is busy with everything else.
 PATIENT = Limits(seconds=6)
+# Five processes that have the same 120 MiB.
+SHARING = """
+import os, time
+def main():
+    kept = bytearray(b"x") * (120 << 20)
+    workers = []
+    for _ in range(4):
+        workers.append(os.fork())
+        if workers[-1] == 0:
+            time.sleep(0.7)
+            os._exit(0)
+    for worker in workers:
+        os.waitpid(worker, 0)
+    return len(kept)
+"""
 
 
 def run(

@@ -15,7 +15,7 @@ from lockstep.sandbox import backend, cgroup, cgroup1, cgroup2, watched
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.limits import MIB, Limits
 from lockstep.verdict import LimitExceeded
-from tests.sandboxed import control_groups, run, seen, verdict
+from tests.sandboxed import SHARING, control_groups, run, seen, verdict
 
 
 def _parents() -> dict[str, backend.Parent | None]:
@@ -103,21 +103,7 @@ def test_memory_is_counted_for_the_whole_run(held: Box) -> None:
 
 def test_memory_that_processes_share_is_counted_once(held: Box) -> None:
     """A data set that was loaded before its DataLoader forked workers is there once."""
-    source = """
-        import os, time
-        def main():
-            kept = bytearray(b"x") * (120 << 20)
-            workers = []
-            for _ in range(4):
-                workers.append(os.fork())
-                if workers[-1] == 0:
-                    time.sleep(0.7)
-                    os._exit(0)
-            for worker in workers:
-                os.waitpid(worker, 0)
-            return len(kept)
-    """
-    assert seen(held, source, limits=Limits(60, memory=300 * MIB)) == 120 << 20
+    assert seen(held, SHARING, limits=Limits(60, memory=300 * MIB)) == 120 << 20
 
 
 def test_our_own_processes_are_not_held_against_a_run(held: Box) -> None:

@@ -20,25 +20,11 @@ sys.path.insert(0, {root!r})
 from lockstep.exercise import Server
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.limits import MIB, Limits
-from tests.sandboxed import PROBE, run
+from tests.sandboxed import PROBE, SHARING, run
 
 EACH = "import os\\ndef main(): return [int(name) for name in os.listdir('/proc') if name.isdigit()]"
 FILL = "def main():\\n    kept = []\\n    while True: kept.append(bytes(1 << 24) + b'x')"
 FORK = "import os, time\\ndef main():\\n    while True:\\n        if os.fork() == 0: time.sleep(60)"
-SHARE = '''
-import os, time
-def main():
-    kept = bytearray(b"x") * (120 << 20)
-    workers = []
-    for _ in range(4):
-        workers.append(os.fork())
-        if workers[-1] == 0:
-            time.sleep(0.7)
-            os._exit(0)
-    for worker in workers:
-        os.waitpid(worker, 0)
-    return len(kept)
-'''
 
 def limited(box, source, **limits):
     return run(box, source, server=Server.EARLY, limits=Limits(60, **limits))
@@ -50,8 +36,8 @@ with boxes[0] as box, boxes[1] as plain:
         processes=limited(box, EACH).ranks[0].values["seen"],
         filled=limited(box, FILL, memory=300 * MIB).limit,
         forked=limited(box, FORK, processes=40).limit,
-        shared=limited(box, SHARE, memory=300 * MIB).ranks[0].values["seen"],
-        plain_shared=limited(plain, SHARE, memory=300 * MIB).ranks[0].values["seen"],
+        shared=limited(box, SHARING, memory=300 * MIB).ranks[0].values["seen"],
+        plain_shared=limited(plain, SHARING, memory=300 * MIB).ranks[0].values["seen"],
         after=limited(box, EACH).ranks[0].values["seen"],
     )))
 """
