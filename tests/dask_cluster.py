@@ -68,7 +68,8 @@ class DaskCluster:
             return subprocess.Popen(
                 command,
                 cwd=self._folder,
-                env={**os.environ, **(environment or {})},
+                # Dask keeps a folder for its locks, which outlives its processes.
+                env={**os.environ, "DASK_TEMPORARY_DIRECTORY": str(self._folder), **(environment or {})},
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE if program == "dask_scheduler" else log,
                 text=True,
