@@ -417,6 +417,10 @@ AZURE_JOBS: list[tuple[dict[str, Json], int | None, str]] = [
     ({"$schema": "https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json"}, None, "commandJob.schema.json"),
     ({"command": "python x.py --data ${{inputs.data}}", "inputs": {"data": {"type": "uri_folder"}}}, 1, ""),
     ({"command": "python x.py --data ${{inputs.data}}", "inputs": {"dta": 1}}, 1, "`inputs.data`"),
+    ({"inputs": {"data": {"type": "URI_Folder", "path": "azureml:x@latest"}, "epochs": 3}}, 1, ""),
+    ({"inputs": {"lr": {"type": "number", "default": 0.1}, "run": {"value": "x"}, "none": None}}, 1, ""),
+    ({"inputs": {"data": {"type": "uri_dir", "path": "azureml:x@latest"}}}, 1, '`inputs.data.type` is "uri_dir"'),
+    ({"inputs": {"data": {"type": "folder", "path": "azureml:x@latest"}}}, 1, '"folder", which Azure refuses'),
 ]  # fmt: skip
 
 

@@ -4,6 +4,7 @@ Sources: learn.microsoft.com: "CLI (v2) command job YAML schema" (keys, defaults
 (`distribution: pytorch` starts the command process_count_per_instance times on each machine and sets RANK, LOCAL_RANK,
 WORLD_SIZE, MASTER_ADDR, MASTER_PORT, NODE_RANK), "Azure Machine Learning SDK v1" (deprecated 2025-03-31, support ended
 2026-06-30).
+The types of inputs and that their case does not matter: azure-ai-ml 1.35.2, `_schema/job/input_output_entry.py`.
 """
 
 from __future__ import annotations
@@ -50,6 +51,9 @@ OLD_KEYS = set(
 )
 """Keys of a v1 .runconfig file."""
 KINDS = ("pytorch", "mpi", "tensorflow", "ray")
+INPUT_TYPES = ("uri_folder", "uri_file", "mltable", "custom_model", "mlflow_model", "triton_model")
+LITERALS = ("string", "integer", "number", "boolean")
+"""Types of inputs in a component's file, whose values a job gives without a type."""
 SUPPORT_ENDED = "2026-06-30"
 _INPUT = re.compile(r"\$\{\{\s*inputs\.(\w{1,60})")
 
@@ -87,6 +91,7 @@ def look_at(manifest: Manifest, reading: Reading, files: Mapping[str, bytes]) ->
         return
     _keys(manifest, reading)
     start = _command(manifest, reading)
+    _inputs(manifest, reading)
     _environment(manifest, reading)
     _compute(manifest, reading)
     instances = _count(manifest, reading, ("resources", "instance_count"))
@@ -195,6 +200,24 @@ def _command(manifest: Manifest, reading: Reading) -> Start | None:
             )  # fmt: skip
             break
     return start
+
+
+def _inputs(manifest: Manifest, reading: Reading) -> None:
+    """Types of inputs that Azure does not know: it refuses the job."""
+    inputs = manifest.get("inputs")
+    for name in inputs if isinstance(inputs, dict) else {}:
+        place: Place = ("inputs", name, "type")
+        kind = manifest.get(*place)
+        if not isinstance(kind, str) or "${{" in kind or kind.lower() in INPUT_TYPES + LITERALS:
+            continue
+        known = f"Azure knows {', '.join(INPUT_TYPES[:-1])} and {INPUT_TYPES[-1]}."
+        reading.problems.append(
+            manifest.problem(
+                place, f"`inputs.{safe_line(name, 40)}.type` is {shown(kind)}, which Azure refuses.",
+                f"{like(kind.lower(), INPUT_TYPES)} {known}".strip(),
+            )
+        )  # fmt: skip
+        break
 
 
 def _environment(manifest: Manifest, reading: Reading) -> None:
