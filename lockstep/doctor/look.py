@@ -10,7 +10,6 @@ import os
 import platform
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -27,8 +26,7 @@ from lockstep.doctor.machine import (
     Software,
 )
 from lockstep.sandbox import backend, bubblewrap, cgroup, confine, seccomp, watched
-
-COMMAND_SECONDS = 30
+from lockstep.sandbox.ask import ask
 
 
 def gather() -> Machine:
@@ -70,7 +68,7 @@ def _sandbox() -> Sandbox:
         program: str | None = bubblewrap.find()
     except bubblewrap.SandboxUnavailable:
         program = None
-    said = run([program, "--version"]) if program else None
+    said = ask([program, "--version"]) if program else None
     other_user = bubblewrap.as_user(bubblewrap.TRIAL_UID) if os.getuid() == 0 else []
     entering = _attempt([*bubblewrap.ENTER, *other_user, "true"]) if other_user else None
     if entering is not None and not entering.worked:
@@ -103,28 +101,8 @@ def _switch(file: Path) -> bool | None:
     return None if number is None else number != 0
 
 
-def run(command: Sequence[str]) -> tuple[int, str]:
-    """Exit status and last line of what a program said; -1 where it could not be started or did not end."""
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=COMMAND_SECONDS,
-            check=False,
-            cwd="/",
-            errors="replace",
-        )
-    except FileNotFoundError:
-        return -1, f"{command[0]} is not installed"
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return -1, str(error)
-    lines = (done.stderr or done.stdout).strip().splitlines()
-    return done.returncode, lines[-1] if lines else f"exit status {done.returncode}"
-
-
 def _attempt(command: Sequence[str]) -> Attempt:
-    status, said = run(command)
+    status, said = ask(command)
     return Attempt(True) if status == 0 else Attempt(False, said)
 
 

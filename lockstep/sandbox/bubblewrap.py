@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 import socket
-import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterable, Mapping
@@ -14,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.sandbox import seccomp
+from lockstep.sandbox.ask import ask
 
 # One real user per live box: boxes with one user share its process count, and a dying fork bomb in one
 # makes the next of the same user fail. The abstract socket name is a lock the kernel lets go by itself.
 FIRST_UID, UIDS = 60001, 256
 # No box has this one, so that no box's process bomb makes a machine look as if it had no sandbox.
 TRIAL_UID = 60000
-TRIAL_SECONDS = 30
 INSIDE_UID = "65534"
 PACKAGES = "/opt/packages"
 # Where root starts a box: mounts of its own, in which Python is put where an ordinary user can read it.
@@ -247,19 +246,5 @@ def problem() -> str | None:
 
 def _complaint(command: list[str]) -> str:
     """The last line of what a command said that failed; empty when it did not."""
-    try:
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=TRIAL_SECONDS,
-            check=False,
-            cwd="/",
-        )
-    except FileNotFoundError:
-        return f"{command[0]} is not installed"
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return str(error)
-    lines = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
-    return lines[0] if done.returncode else ""
+    status, said = ask(command)
+    return said if status != 0 else ""
