@@ -65,6 +65,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "silent_about_what_is_missing": {"report": ["not_available"]},
     "pasted_into_the_report": {"report": ["called a model 0 times with"]},
     "old_readings": {"report": ["not taken in that run"]},
+    "weights_left_on_the_cpu": {"report": ["still on the CPU", "before the first call"]},
 }  # fmt: skip
 
 
@@ -95,6 +96,7 @@ def test_words_are_of_samples_that_exist() -> None:
         ("returns_an_array", "timing_is_sound", 2),
         ("no_synchronise", "timing_is_sound", 0),
         ("silent_about_what_is_missing", "report", 0.5),
+        ("weights_left_on_the_cpu", "report", 0.5),
     ],
 )
 def test_what_is_half_right_keeps_a_part_of_the_points(

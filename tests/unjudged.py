@@ -61,6 +61,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("report", "script output", "emptied", "told where the script fails"),
         Row("report", "script values.calls*", f"one twice|{MORE}|{ORDER}", "each size was called often enough, and may be more often"),
         Row("report", "script values.by_children", "flipped", "what processes of the script's own call is not seen"),
+        Row("report", "script/2 ended|script/2 ranks", "*", "a script that fails on emulated GPUs otherwise than by devices is no evidence"),
         Row("report", OF_A_REPORT, "*", REPORTED),
     ),
     "fashion_trainer": (

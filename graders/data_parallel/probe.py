@@ -223,7 +223,8 @@ def _readings(value: object) -> dict[str, Json]:
 def script(student: Student, inputs: Inputs) -> Observation:
     """Run the script; its exit status, the report it leaves, and how often models were called with how many images."""
     calls = hold_up_calls([0.0])
-    status = student.run_script(f"{MODULE}.py", cast(list[str], inputs.values["arguments"]))
+    with _gpus(inputs):
+        status = student.run_script(f"{MODULE}.py", cast(list[str], inputs.values["arguments"]))
     arrays: dict[str, Any] = {}
     if os.path.isfile(REPORT):
         with open(REPORT, "rb") as file:

@@ -38,6 +38,7 @@ CRASHES = {
     "there is no time between them.",
     "NVIDIA driver": "Ask torch.cuda.is_available() before anything that needs a GPU.",
 }
+ON_ANOTHER_DEVICE = "must have its parameters and buffers on device"
 WRAP_HINT = "make_data_parallel has to return nn.DataParallel(model, device_ids=device_ids)."
 
 
@@ -278,13 +279,13 @@ def _timed(
 
 
 def test_report(check: Check) -> None:
-    """The script times what it is asked to and writes a valid perf-report/1."""
+    """The script times what it is asked to, finds its weights on the GPUs, and writes a valid perf-report/1."""
     sizes = [int(size) for size in check.rng.choice(np.arange(1, 7), 2, replace=False)]
     n_reps = int(check.rng.integers(2, 5))
     asked = f"--batch-sizes {sizes[0]} {sizes[1]} --n-reps {n_reps} --devices 1 2 --report {REPORT}"
     call = f"`python data_parallel.py {asked}`"
     begun = time.time()
-    seen = observe(check, "script", values={"arguments": list(asked.split())}).ranks[0]
+    seen = observe(check, "script", values={"arguments": list(asked.split()), "gpus": 0}).ranks[0]
     ended = time.time()
     check.expect(
         integer(seen.values.get("status")) == 0,
@@ -319,6 +320,23 @@ def test_report(check: Check) -> None:
     )
     _calls_were_made(check, call, seen, sizes, n_reps)
     _minds_missing_gpus(check, call, report, runs)
+    _moves_weights(check)
+
+
+def _moves_weights(check: Check) -> None:
+    """On GPUs somebody has to put the weights where nn.DataParallel looks for them, wherever in the script."""
+    asked = f"--batch-sizes 1 --n-reps 1 --devices 2 --report {REPORT}"
+    outcome = check.run("script", values={"arguments": list(asked.split()), "gpus": 2}, expect=False)
+    error = outcome.ranks[0].error
+    # Whatever else may be wrong there is not asked: GPUs are emulated, and the checks above try the functions on them.
+    check.expect(
+        error is None or ON_ANOTHER_DEVICE not in error.message,
+        f"`python data_parallel.py {asked}` on a machine with 2 GPUs: the weights of the model are still on the CPU "
+        "when the nn.DataParallel is called.",
+        'Put the weights on the first device before the first call: model.to(f"cuda:{device_ids[0]}"). From there each '
+        "call copies them to the others.",
+        points=check.points / 2,
+    )
 
 
 def _calls_were_made(check: Check, call: str, seen: RankOutcome, sizes: list[int], n_reps: int) -> None:
