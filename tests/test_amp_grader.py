@@ -314,6 +314,70 @@ def test_curves_are_known_by_their_names(tag: str, name: str | None) -> None:
     assert curves.metric(tag) == name
 
 
+# Validation, and searches at both ends
+
+LABELS = np.arange(28) % 10
+# Of every three items one is right, one among the first five, and one further down.
+PLACES = np.arange(28)[:, None] % 3 * 4
+LOGITS = -((np.arange(10) - LABELS[:, None] + PLACES) % 10).astype(np.float32)
+
+
+def figures(items: slice = slice(None), unit: float = 100.0) -> dict[str, float]:
+    logits, labels = LOGITS[items], LABELS[items]
+    acc1, acc5 = curves.accuracies(logits, labels)
+    return {"acc1": unit * acc1, "acc5": unit * acc5, "loss": expected.mean_loss(logits, labels)}
+
+
+EACH = [figures(slice(start, start + 9)) for start in range(0, 28, 9)]
+UNWEIGHED = {name: sum(batch[name] for batch in EACH) / 4 for name in EACH[0]}
+
+
+@pytest.mark.parametrize(
+    ("evaluated", "words"),
+    [
+        (figures(), None),
+        (figures(unit=1.0), None),
+        ({**figures(), "items": 28.0}, None),
+        ({"loss": figures()["loss"]}, None),
+        ({"type": "tuple"}, None),
+        (None, None),
+        (UNWEIGHED, "mean of the batches' values"),
+        ({**figures(), "loss": UNWEIGHED["loss"]}, "mean of the batches' values"),
+        (EACH[-1], "the last batch alone"),
+        ({**figures(), "acc1": 0.0}, "returned acc1 = 0; over all items it is 35.714"),
+        ({**figures(), "acc5": None}, "returned acc5 = None"),
+        ({**figures(unit=1.0), "acc1": 35.714}, "returned acc5"),
+        ({name: 28 * value for name, value in figures().items()}, "divide by the number of all items"),
+        ({**figures(), "loss": float("nan")}, "returned loss = nan"),
+    ],
+)
+def test_an_evaluation_is_of_all_items_alike(evaluated: Json, words: str | None) -> None:
+    from graders.amp.test_amp import _evaluation_problem
+
+    found = _evaluation_problem(evaluated, LOGITS, LABELS)
+    assert (found is None) if words is None else (found is not None and words in found.message + found.hint)
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        ([21, 16, 0], None),
+        ([21, 16, None], None),
+        ([None, None, None], None),
+        (None, None),
+        ([20, 16, 0], "found 20, expected 21"),
+        ([21, 15, 0], "found 15, expected 16"),
+        ([128, 16, 0], "found 128, expected 21"),
+        ([21, 16, 1], "not even one image fits into memory, found 1, expected 0"),
+    ],
+)
+def test_a_search_ends_at_what_is_asked_for(found: Json, words: str | None) -> None:
+    from graders.amp.test_amp import _problem_at_the_ends
+
+    problem = _problem_at_the_ends([(21, 168), (16, 128), (21, 0)], found)
+    assert (problem is None) if words is None else (problem is not None and words in problem.message)
+
+
 # The constants of a notebook
 
 NOTEBOOK = """# %% cell 1 (2 lines)

@@ -46,7 +46,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong with a curve, and what its author should do."""
+    """What is wrong with a curve or with figures, and what their author should do."""
 
     message: str
     hint: str

@@ -138,6 +138,11 @@ def logits(shape: Mapping[str, Json], weights: Mapping[str, Array], images: Arra
         return np.array(build_net(dict(shape), dict(weights))(torch.from_numpy(images)).numpy())
 
 
+def mean_loss(logits: Array, labels: Array) -> float:
+    """The mean cross entropy over all items."""
+    return float(nn.functional.cross_entropy(torch.from_numpy(logits), torch.from_numpy(labels)))
+
+
 def is_low_precision(values: Array, bits: int) -> bool:
     """Whether float32 values have only `bits` bits after the point of their mantissa: 7 in bf16, 10 in fp16."""
     if values.dtype != np.float32 or values.size == 0 or not np.isfinite(values).all():

@@ -10,10 +10,11 @@ import ast
 import atexit
 import contextlib
 import glob
+import inspect
 import math
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,7 +22,7 @@ import numpy as np
 import torch
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, TensorDataset
 
 from lockstep.sandbox.cells import read_cells
 from lockstep.sandbox.device import home
@@ -35,6 +36,11 @@ MAX_LOG_BYTES = 4 << 20
 # add_scalars writes a file for every curve.
 MAX_LOG_FILES = 24
 MAX_MODELS = 8
+# Of a search among a few dozen images.
+MAX_TRIALS = 500
+# The template's arguments of what is no function of its own in many right files.
+EVALUATE = ("model", "loader", "criterion", "device", "amp")
+FIND_BATCH_SIZE = ("arch", "example", "device", "amp", "largest")
 
 
 class Net(nn.Module):
@@ -210,7 +216,33 @@ def steps(student: Student, inputs: Inputs) -> Observation:
             told, kept = _scenario(student, inputs, train_step, scenario, device, recorder)
             values[str(number)] = told
             arrays |= {f"{number}/{name}": value for name, value in kept.items()}
+        if "evaluate_by" in inputs.values:
+            values["evaluated"] = _evaluated(student, inputs, module, device)
     return Observation(values, arrays)
+
+
+def _evaluated(student: Student, inputs: Inputs, module: object, device: torch.device) -> Json:
+    """What the template's `evaluate` returns for all images; None where there is none, or it needs more than this."""
+    evaluate = _templates(module, "evaluate", EVALUATE)
+    if evaluate is None:
+        return None
+    data = TensorDataset(inputs.tensor("images"), inputs.tensor("labels"))
+    loader = DataLoader(data, cast(int, inputs.values["evaluate_by"]))
+    try:
+        with student.calling("calling evaluate(..., amp=False)"):
+            result = evaluate(_model(inputs).to(device), loader, Loss(Recorder()), device, amp=False)
+    except Exception:
+        student.phase = ""
+        return None
+    return _returned(result)
+
+
+def _templates(module: object, name: str, arguments: Sequence[str]) -> Callable[..., object] | None:
+    """A function of the template's name and arguments, or None."""
+    function = getattr(module, name, None)
+    if not inspect.isfunction(function) or tuple(inspect.signature(function).parameters) != arguments:
+        return None
+    return cast(Callable[..., object], function)
 
 
 def _scenario(
@@ -546,27 +578,69 @@ def until_the_loss(student: Student, inputs: Inputs) -> Observation:
     return training.observation(status, parameters=cast(Json, types[:10]))
 
 
-def search(student: Student, inputs: Inputs) -> Observation:
-    """Run the script with --find-batch-size where only so many images fit into memory at once."""
-    limit = cast(int, inputs.values["fits"])
-    tried: list[list[Json]] = []
-    training = Training()
+class Search(Training):
+    """A run in which so many images fit into memory at once, and no more."""
 
-    def forward(module: nn.Module, images: torch.Tensor) -> None:
-        fits = len(images) <= limit
-        if torch.is_grad_enabled() and len(tried) < MAX_EVENTS:
-            tried.append([len(images), fits])
+    def __init__(self, fits: int) -> None:
+        super().__init__()
+        self.fits = fits
+        self.tried: list[list[Json]] = []
+        self.most: float = math.inf
+
+    def forward(self, module: nn.Module, images: torch.Tensor) -> None:
+        """Run out of memory, in torch's words, where there are more images than fit."""
+        if len(self.tried) >= self.most:
+            raise SeenEnough
+        fits = len(images) <= self.fits
+        if torch.is_grad_enabled() and len(self.tried) < MAX_EVENTS:
+            self.tried.append([len(images), fits])
         if not fits:
             raise torch.OutOfMemoryError(
                 f"CUDA out of memory. Tried to allocate {len(images) / 8:.2f} MiB. GPU 0 has a total capacity of "
-                f"{limit / 8:.2f} MiB of which 0.00 MiB is free."
+                f"{self.fits / 8:.2f} MiB of which 0.00 MiB is free."
             )
 
-    training.forward = forward  # type: ignore[method-assign]
-    with _device(inputs):
+
+def search(student: Student, inputs: Inputs) -> Observation:
+    """Run the script with --find-batch-size where only so many images fit into memory at once.
+
+    Before that, so that what it prints is not the last that is read, the template's `find_batch_size` answers for
+    each of `ends`: [largest, fits].
+    """
+    training = Search(cast(int, inputs.values["fits"]))
+    with _device(inputs) as device:
         training.install()
+        ends = _ends(student, training, cast(list[list[int]], inputs.values["ends"]), device)
         status = _run(student, inputs)[0]
-    return Observation({"status": status, "tried": cast(Json, tried)})
+    return Observation({"status": status, "tried": cast(Json, training.tried), "ends": ends})
+
+
+def _ends(student: Student, training: Search, ends: list[list[int]], device: torch.device) -> Json:
+    """The sizes that the template's function finds, None for one that it ends without; None without the function."""
+    _small_resnets()
+    script = training.fits, training.tried, training.most
+    found: list[Json] = []
+    try:
+        find = _templates(student.load(MODULE), "find_batch_size", FIND_BATCH_SIZE)
+        for largest, fits in ends if find is not None else ():
+            training.fits, training.tried, training.most = fits, [], MAX_TRIALS
+            found.append(_found(student, find, device, largest))
+    except Exception:
+        # What cannot be imported is for other checks to say.
+        student.phase = ""
+    training.fits, training.tried, training.most = script
+    return found or None
+
+
+def _found(student: Student, find: Callable[..., object], device: torch.device, largest: int) -> Json:
+    try:
+        with student.calling(f"calling find_batch_size(..., largest={largest})"):
+            result = find("resnet18", torch.zeros(3, 32, 32), device, True, largest)
+    except (Exception, SystemExit, SeenEnough):
+        student.phase = ""
+        return None
+    size = result[0] if isinstance(result, tuple | list) and result else result
+    return plain(size)
 
 
 def _run(student: Student, inputs: Inputs) -> tuple[int, dict[str, Json]]:

@@ -17,18 +17,19 @@ import numpy as np
 from fixtures import cinic10
 from fixtures.tree import Tree
 from graders.amp import curves, expected
-from graders.amp.curves import Series
+from graders.amp.curves import Problem, Series
 from graders.amp.expected import Data, Scenario, Step
 from lockstep.check import Check
 from lockstep.compare import close, integer, number, shown
 from lockstep.reports import format as perf_report
 from lockstep.sandbox.outcome import Outcome, RankOutcome
-from lockstep.verdict import CheckEnded
+from lockstep.verdict import CheckEnded, Verdict
 from lockstep.wire import Array, Json
 
 # Measured over 60 networks: bf16 moves 20 steps' way by 0.7 % and their losses by 0.1 %; fp32 by 1e-6.
 LOW, LOW_LOSS = 0.05, 0.02
 FULL, FULL_LOSS = 1e-4, 1e-5
+EVALUATED_BY = 9
 LOW_TYPES = {"torch.bfloat16": 7, "torch.float16": 10}
 
 # What GradScaler itself says when its calls are in the wrong order, and what is then missing.
@@ -58,7 +59,9 @@ class Case:
         self.weights = expected.make_weights(check.rng, self.shape)
         self.data = expected.make_data(check.rng, sum(scenario.sizes))
 
-    def run(self, *scenarios: Scenario, gpu: bool = False, forward_only: bool = False) -> RankOutcome:
+    def run(
+        self, *scenarios: Scenario, gpu: bool = False, forward_only: bool = False, **values: Json
+    ) -> RankOutcome:
         """Let train_step make the steps of these scenarios, or of the case's own, or stop after the backward."""
         try:
             return self.check.run(
@@ -68,6 +71,7 @@ class Case:
                     "scenarios": [scenario.told() for scenario in scenarios or [self.scenario]],
                     "gpu": gpu,
                     "forward_only": forward_only,
+                    **values,
                 },
                 arrays={**self.data.arrays(), **expected.as_inputs(self.weights)},
             ).ranks[0]
@@ -487,11 +491,18 @@ def test_off_is_fp32(check: Check) -> None:
 
 
 def test_accuracy_topk(check: Check) -> None:
-    """acc1 and acc5 are the parts of the batch whose label is the first, or among the first five, of the logits."""
+    """acc1 and acc5 are the parts of the items whose label is the first, or among the first five, of the logits."""
     sizes = (20, 7, 1)
     case = Case(check, Scenario(sizes, lr=0.0))
     case.data = _clear_cut(case, sizes)
-    seen = case.run()
+    seen = case.run(evaluate_by=EVALUATED_BY)
+    _accurate_steps(check, case, seen, sizes)
+    found = _evaluation_problem(seen.values.get("evaluated"), *_answers(case, case.data))
+    if found is not None:
+        check.fail(found.message, found.hint, points=check.points / 2)
+
+
+def _accurate_steps(check: Check, case: Case, seen: RankOutcome, sizes: Sequence[int]) -> None:
     returned = told(seen).get("returned")
     results = returned if isinstance(returned, list) else []
     wanted = [curves.accuracies(*_answers(case, batch)) for batch in case.data.batches(sizes)]
@@ -522,6 +533,41 @@ def test_accuracy_topk(check: Check) -> None:
         "train_step did not return acc1 and acc5 for every batch, in one unit.",
         "Return a dict with acc1 and acc5, both in percent.",
     )
+
+
+def _evaluation_problem(evaluated: Json, logits: Array, labels: Array) -> Problem | None:
+    """What is wrong with what the template's `evaluate` returns; a validation of another form may return what it likes."""
+    if not isinstance(evaluated, dict):
+        return None
+    shares = [number(evaluated.get(name)) or 0.0 for name in ("acc1", "acc5")]
+    unit = 100.0 if max(shares) > 1 else 1.0
+    right = _figures(logits, labels, unit)
+    name = next((name for name in right if name in evaluated and not _agrees(evaluated, right, name)), None)
+    if name is None:
+        return None
+    ends = range(EVALUATED_BY, len(labels), EVALUATED_BY)
+    batches = list(zip(np.split(logits, ends), np.split(labels, ends), strict=True))
+    each = [_figures(*batch, unit) for batch in batches]
+    hint = "Add up value * len(labels) of every batch, and after the loop divide by the number of all items."
+    if _agrees(evaluated, {name: float(np.mean([figures[name] for figures in each]))}, name):
+        hint = f"That is the mean of the batches' values, as if all were equally large. {hint}"
+    elif _agrees(evaluated, each[-1], name):
+        hint = f"That is the value of the last batch alone. {hint}"
+    value = number(evaluated[name])
+    return Problem(
+        f"evaluate(..., amp=False) on {len(labels)} items in batches of {', '.join(str(len(own)) for _, own in batches)} "
+        f"returned {name} = {shown(evaluated[name]) if value is None else f'{value:.5g}'}; over all items it is {right[name]:.5g}.",
+        hint,
+    )
+
+
+def _figures(logits: Array, labels: Array, unit: float) -> dict[str, float]:
+    acc1, acc5 = curves.accuracies(logits, labels)
+    return {"acc1": unit * acc1, "acc5": unit * acc5, "loss": expected.mean_loss(logits, labels)}
+
+
+def _agrees(evaluated: dict[str, Json], right: dict[str, float], name: str) -> bool:
+    return close(evaluated[name], right[name], rtol=LOW_LOSS if name == "loss" else 1e-4, atol=1e-4)
 
 
 def _answers(case: Case, batch: Data) -> tuple[Array, Array]:
@@ -732,10 +778,13 @@ def _accumulated(check: Check, call: str, group: list[list[Json]], size: int) ->
 def test_find_batch(check: Check) -> None:
     """--find-batch-size survives running out of memory and finds the largest batch that fits."""
     fits = int(check.rng.integers(160, 240))
-    outcome = _search(check, fits, gpu=False)
+    # All of them fit, once with and once without a power of two being the largest; not even one does.
+    odd = int(check.rng.integers(17, 31))
+    ends = [(odd, 8 * odd), (16, 128), (odd, 0)]
+    outcome, unreported = _search_and_report(check, fits, ends)
     tried = _tried(outcome)
     if not any(not ok for _, ok in tried):
-        again = _search(check, fits, gpu=True)
+        again = _search(check, fits, ends, gpu=True)
         if any(not ok for _, ok in _tried(again)):
             outcome, tried = again, _tried(again)
             check.note("On a CPU nothing was searched; this is judged on an emulated GPU.")
@@ -758,16 +807,74 @@ def test_find_batch(check: Check) -> None:
         f"lines: {_tail(seen.output)}",
         "Print the largest batch size that fitted, not the one after it.",
     )
+    half = check.points / 2
     check.expect(
         best >= 0.85 * fits,
         f"{call} came to {best}.",
         "After doubling, bisect between the last size that fitted and the first that did not: the largest batch may be "
         "almost twice as large.",
-        points=check.points / 2 if best > fits / 2 else 0.0,
+        points=half if best > fits / 2 else 0.0,
     )
+    check.expect(
+        not unreported,
+        f"{call} found {best}. With --report FILE besides it did not come to its end, though it writes a report without a "
+        f"search: {unreported}",
+        "In the template, write_amp_report reads precision, batch_size and ok of each trial that find_batch_size returns.",
+        points=half,
+    )
+    # A search that ends a few images short, which is near enough, does so at the ends as well.
+    if (fits, True) in tried and (fits + 1, False) in tried:
+        found = _problem_at_the_ends(ends, seen.values.get("ends"))
+        if found is not None:
+            check.fail(found.message, found.hint, points=half)
 
 
-def _search(check: Check, fits: int, *, gpu: bool) -> Outcome:
+def _search_and_report(check: Check, fits: int, ends: Sequence[tuple[int, int]]) -> tuple[Outcome, str]:
+    """A search, and what went wrong with a report besides, where only both in one call fail."""
+    try:
+        outcome = _search(check, fits, ends, report="amp-report.json")
+        if integer(outcome.ranks[0].values.get("status")) == 0:
+            return outcome, ""
+        problem = ""
+    except CheckEnded as ended:
+        if ended.verdict is not Verdict.CRASHED:
+            raise
+        problem = ended.feedback.message
+    outcome = _search(check, fits, ends)
+    if problem:
+        try:
+            script(check, "train", options={"report": "amp-report.json"})
+        except CheckEnded:
+            # Without a search no report is written either: `notebook` tells that.
+            problem = ""
+    return outcome, problem
+
+
+def _problem_at_the_ends(ends: Sequence[tuple[int, int]], found: Json) -> Problem | None:
+    """What is wrong with what the template's `find_batch_size` returns; a search of another form need not know of ends.
+
+    `ends` are the largest size that is asked for and how many images fit; where none does, an exception says so as well.
+    """
+    sizes = [integer(size) for size in found] if isinstance(found, list) else []
+    for (largest, fits), size in zip(ends, sizes, strict=False):
+        call = f"find_batch_size(..., largest={largest}), where"
+        if fits == 0 and size not in (None, 0):
+            return Problem(
+                f"{call} not even one image fits into memory, found {size}, expected 0.",
+                "Only a size with which a step was made counts as one that fits: begin with 0, which needs no trial.",
+            )
+        if fits and size not in (None, largest):
+            return Problem(
+                f"{call} {fits} images fit into memory at once, found {size}, expected {largest}.",
+                "`largest` may be tried and found, and nothing above it: when doubling goes past it, bisect between the last "
+                "size that fitted and largest + 1.",
+            )
+    return None
+
+
+def _search(
+    check: Check, fits: int, ends: Sequence[tuple[int, int]], *, gpu: bool = False, **options: Json
+) -> Outcome:
     tree = cinic10.make_folders(check.rng, train=20, valid=10, test=10)
     # As many images as any search will need; to read them is all that they are for.
     more = {
@@ -781,9 +888,10 @@ def _search(check: Check, fits: int, *, gpu: bool) -> Outcome:
         values={
             "options": {
                 "training_data": "/data/cinic", "arch": "resnet18", "batch_size": 4, "epochs": 1, "amp": True,
-                "logdir": "runs", "wandb": "disabled", "find_batch_size": True,
+                "logdir": "runs", "wandb": "disabled", "find_batch_size": True, **options,
             },
             "fits": fits,
+            "ends": [list(end) for end in ends],
             "gpu": gpu,
         },
         data={"cinic": {**tree, **more}},
