@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 from fixtures import build, expect
-from graders.ddp_train import expected
+from graders.ddp_train import expected, test_ddp_train
+from lockstep.check import Check, Setting
+from lockstep.exercise import find_exercises
 from lockstep.sandbox.box import Box
-from lockstep.sandbox.outcome import RankOutcome
-from lockstep.verdict import Verdict
+from lockstep.sandbox.outcome import Outcome, RankOutcome, StudentError
+from lockstep.sandbox.spec import RunSpec
+from lockstep.submission import open_submission
+from lockstep.verdict import CheckEnded, Verdict
 from lockstep.wire import Json
 from tests.samples import graded, surprises
 
@@ -126,6 +132,119 @@ def test_rows_of_other_data_are_no_batches() -> None:
     assert expected.batches(RankOutcome(True, {"sizes": [2, 2]}, {"rows": rows}), mine) == [(0, 1), (2, 3)]
     for wrong in (other.images.reshape(4, -1), rows.astype(np.float64), rows[:, :5], rows[0]):
         assert expected.batches(RankOutcome(True, {"sizes": [2, 2]}, {"rows": wrong}), mine) is None
+
+
+@dataclass(frozen=True)
+class MadeUp:
+    """Stands in for a sandbox: what a run saw is made up from what it was given."""
+
+    answer: Callable[[RunSpec], Outcome]
+    isolated: ClassVar[bool] = True
+
+    def run(self, spec: RunSpec) -> Outcome:
+        return self.answer(spec)
+
+
+def verdict(check_id: str, answer: Callable[[RunSpec], Outcome]) -> str:
+    """What the judge of a check makes of runs that never were; nothing when it passes."""
+    (exercise,) = (each for each in find_exercises(build.ROOT / "graders") if each.id == EXERCISE)
+    setting = Setting(
+        box=MadeUp(answer), submission=open_submission(REFERENCE), seed=0, world_sizes=(2,), self_check=False
+    )  # type: ignore[arg-type]
+    try:
+        vars(test_ddp_train)[f"test_{check_id}"](Check(setting, exercise, exercise.check(check_id)))
+    except CheckEnded as ended:
+        return ended.feedback.message
+    return ""
+
+
+def joined(spec: RunSpec, backend: str, device: str) -> Outcome:
+    """What setup() does where every rank joins; where a backend is given, this one on this device."""
+    ranks = []
+    for rank in spec.ranks:
+        place, node = rank.environment, {"cuda": f"cuda:{rank.environment['LOCAL_RANK']}", "cpu": "cpu"}
+        gpus = "gpus" in rank.values
+        # In two jobs, those of one's own.
+        group = [one for one in spec.ranks if one.environment["MASTER_PORT"] == place["MASTER_PORT"]]
+        values: dict[str, Json] = {
+            "initialized": True,
+            "rank": int(place["RANK"]),
+            "world_size": int(place["WORLD_SIZE"]),
+            "device": node[device if "backend" in rank.values else "cuda" if gpus else "cpu"],
+            "backend": backend if "backend" in rank.values else "nccl" if gpus else "gloo",
+        }
+        total = np.array([sum(int(one.arrays["number"][0]) for one in group)])
+        ranks.append(RankOutcome(complete=True, values=values, arrays={"total": total}))
+    return Outcome(tuple(ranks), elapsed=1.0)
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+def test_a_backend_that_is_given_is_the_one_to_use(device: str) -> None:
+    assert verdict("joins_group", lambda spec: joined(spec, "gloo", device)) == ""
+    told = verdict("joins_group", lambda spec: joined(spec, "nccl", device))
+    assert "setup(backend='gloo', init_method='file://...')" in told
+    assert 'joined with backend "nccl", expected gloo' in told
+
+
+@pytest.mark.parametrize(
+    ("raised", "said"),
+    [
+        ("Expected all tensors to be on the same device, but found cuda:0 and cpu!", "On a machine with 2 GPUs: Rank 0"),
+        ("the grader runs this on an emulated GPU, which does not know this call", "evaluate on 2 ranks"),
+    ],
+)  # fmt: skip
+def test_an_evaluation_on_gpus_is_minded_only_where_tensors_of_two_devices_meet(
+    raised: str, said: str
+) -> None:
+    def answer(spec: RunSpec) -> Outcome:
+        if spec.ranks[0].values["gpus"] is None:
+            return Outcome((RankOutcome(complete=True),) * 2, elapsed=1.0)
+        error = StudentError("RuntimeError", raised, (), "calling evaluate")
+        return Outcome((RankOutcome(complete=True, error=error),) * 2, elapsed=1.0)
+
+    assert verdict("shuffle_false_for_eval", answer).startswith(said)
+
+
+def launched(**values: Json) -> Outcome:
+    """What is seen of a ddp_train.sh that works, but for these values."""
+    found: dict[str, Json] = {
+        "status": 0, "output": "", "keys": ["fc.weight"], "executable": True,
+        "report": '{"runs": [{"config": {"world_size": 2}}]}', **values,
+    }  # fmt: skip
+    return Outcome((RankOutcome(complete=True, values=found),), elapsed=1.0)
+
+
+@pytest.mark.parametrize(
+    ("asked", "resumed"),
+    [
+        (None, None),
+        (3, "KeyError: 'RANK'"),
+        ("", 1),
+        ("--standalone\n--nproc-per-node\n3\nddp_train.py\n", []),
+        ("--nproc_per_node=3\n", {}),
+        ("--nproc-per-node\ngpu\nddp_train.py\n", None),
+        ("-m\nfour.ranks\n--nproc-per-node=99999999\n", None),
+    ],
+)
+def test_scripts_that_let_nproc_decide_or_start_in_their_own_way_pass(asked: Json, resumed: Json) -> None:
+    assert verdict("script", lambda _: launched(asked=asked, resumed=resumed)) == ""
+
+
+@pytest.mark.parametrize(
+    "asked", ["--nproc-per-node\n2\nddp_train.py\n", "--standalone\n-nproc_per_node=2\nddp_train.py"]
+)
+def test_a_script_that_does_not_ask_nproc_is_told(asked: str) -> None:
+    told = verdict("script", lambda _: launched(asked=asked))
+    assert "`NPROC=3 ./ddp_train.sh` asks torchrun for 2 processes" in told
+
+
+def test_a_checkpoint_that_the_script_cannot_go_on_from_is_told() -> None:
+    raised = (
+        "RuntimeError: Error(s) in loading state_dict for DDP:\n\tMissing key(s): \x1b[31mmodule.fc.weight"
+    )
+    told = verdict("script", lambda _: launched(resumed=f"Traceback ...\n{raised}\n"))
+    assert "--resume` does not go on from the checkpoint" in told
+    assert "Missing key(s): module.fc.weight" in told
 
 
 def test_sending_everything_again_and_again_is_told_and_costs_nothing(tmp_path: Path, box: Box) -> None:

@@ -10,6 +10,7 @@ import contextlib
 import copy
 import os
 import socket
+import subprocess
 import sys
 import tempfile
 import time
@@ -23,9 +24,18 @@ from torch import nn
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.data import DataLoader, Dataset
 
-from lockstep.sandbox.device import Machine
+from lockstep.sandbox.device import Machine, home
 from lockstep.sandbox.gpus import gpus
-from lockstep.sandbox.probing import Inputs, Observation, Student, StudentMistake, kind, plain, plain_tensor
+from lockstep.sandbox.probing import (
+    CommandResult,
+    Inputs,
+    Observation,
+    Student,
+    StudentMistake,
+    kind,
+    plain,
+    plain_tensor,
+)
 from lockstep.wire import Array, Json
 
 MODULE = "ddp_train"
@@ -34,6 +44,7 @@ GRADIENT_STEPS = 4
 # students' ranks meet at 127.0.0.1, and the ports given out for connections are higher.
 MEETING = ("127.0.0.2", int(os.environ.get("MASTER_PORT", "29500")) - 9000)
 MAX_ROWS = 20_000
+SIDE_SECONDS = 10.0
 
 
 class Rows(Dataset[tuple[torch.Tensor, torch.Tensor]]):
@@ -231,9 +242,14 @@ def _wait_for_all(student: Student, inputs: Inputs) -> None:
 
 def join(student: Student, inputs: Inputs) -> Observation:
     """setup(), then one collective of each rank's own number: only a group that works can add them up."""
-    count = inputs.values.get("gpus")
-    with gpus(cast(int, count)) if count else contextlib.nullcontext() as machine:
+    with _machine(inputs) as machine:
         return _join(student, inputs, machine)
+
+
+def _machine(inputs: Inputs) -> contextlib.AbstractContextManager[Machine | None]:
+    """The GPUs that the judge wants this process to have, if any."""
+    count = inputs.values.get("gpus")
+    return gpus(cast(int, count)) if count else contextlib.nullcontext()
 
 
 def _join(student: Student, inputs: Inputs, machine: Machine | None) -> Observation:
@@ -243,6 +259,8 @@ def _join(student: Student, inputs: Inputs, machine: Machine | None) -> Observat
         # A file of this run alone: what an earlier one left in it would be taken for its ranks.
         meeting = os.path.join(tempfile.gettempdir(), str(inputs.values["meeting"]))
         chosen["init_method"] = f"file://{meeting}"
+    if "backend" in inputs.values:
+        chosen["backend"] = str(inputs.values["backend"])
     shown = ", ".join(f"{name}={value!r}" for name, value in chosen.items())
     device = lab.call("setup", shown=shown, **chosen)
     values: dict[str, Json] = {"device": _device(device), "initialized": dist.is_initialized()}
@@ -347,13 +365,18 @@ def _pass(lab: Lab, loader: Any) -> tuple[list[int], Array]:
 
 def accuracy(student: Student, inputs: Inputs) -> Observation:
     """evaluate() over a loader of make_loader(shuffle=False), of a model that was just being trained."""
+    with _machine(inputs):
+        return _accuracy(student, inputs)
+
+
+def _accuracy(student: Student, inputs: Inputs) -> Observation:
     lab = Lab(student)
     lab.setup()
     wrapped = lab.wrap(_model(inputs))
     wrapped.train()
     batch_size = cast(int, inputs.values["batch_size"])
     loader = lab.loader(_data(inputs), batch_size, shuffle=False, seed=_seed(inputs))
-    result = plain(lab.call("evaluate", wrapped, loader, lab.device, shown="model, loader, device"))
+    result = plain(home(lab.call("evaluate", wrapped, loader, lab.device, shown="model, loader, device")))
     orders = [
         _pass(lab, lab.loader(_data(inputs), batch_size, shuffle=False, seed=_seed(inputs) + more))[1]
         for more in (0, 1)
@@ -612,12 +635,21 @@ def launch(student: Student, inputs: Inputs) -> Observation:
         with open("reports/ddp.json", "rb") as file:
             report = file.read().decode("utf-8", "replace")
     keys: list[str] = []
+    resuming: str | None = None
     for name in new:
         if name.endswith((".pt", ".pth", ".ckpt", ".tar")):
+            resuming = name
             with student.calling(f"reading {name}"):
                 keys = _tensor_keys(torch.load(name, weights_only=False, map_location="cpu"))
+    asked = resumed = None
+    if result.status == 0:
+        # First, because a script may begin with a clean folder.
+        resumed = _resumed(student, inputs, resuming) if resuming else None
+        asked = _what_torchrun_is_told(student, inputs, command)
     return Observation(
         {
+            "asked": asked,
+            "resumed": resumed,
             "executable": executable,
             "status": result.status,
             "output": result.output[-6000:],
@@ -625,6 +657,47 @@ def launch(student: Student, inputs: Inputs) -> Observation:
             "keys": cast(Json, keys[:500]),
         }
     )
+
+
+def _resumed(student: Student, inputs: Inputs, checkpoint: str) -> str | None:
+    """How `python ddp_train.py --resume` ends where it fails with this checkpoint; no epoch is left to be trained."""
+    arguments = cast(list[str], inputs.values["arguments"])
+    command = ["python", "ddp_train.py", *arguments, "--checkpoint", checkpoint, "--resume"]
+    result = _within_seconds(student, command, {})
+    if result is None or result.status == 0:
+        return None
+    # torch lists every name that it misses, on one line.
+    return "\n".join(line[:200] for line in result.output.splitlines()[-20:])
+
+
+def _what_torchrun_is_told(student: Student, inputs: Inputs, command: list[str]) -> str | None:
+    """The words after `torchrun` where the script is started with another environment; nothing is trained."""
+    with tempfile.TemporaryDirectory() as folder:
+        told, stand_in = os.path.join(folder, "told"), os.path.join(folder, "torchrun")
+        with open(stand_in, "w", encoding="utf-8") as file:
+            file.write(f"#!/bin/sh\nprintf '%s\\n' \"$@\" >> {told}\n")
+        os.chmod(stand_in, 0o700)
+        for name in ("python", "python3"):  # -m torch.distributed.run is torchrun, too
+            os.symlink(stand_in, os.path.join(folder, name))
+        environment = cast(dict[str, str], inputs.values["other"])
+        _within_seconds(
+            student, [*command, "--help"], {**environment, "PATH": f"{folder}:{os.environ['PATH']}"}
+        )
+        if not os.path.isfile(told):
+            return None
+        with open(told, encoding="utf-8", errors="replace") as file:
+            return file.read(2000)
+
+
+def _within_seconds(
+    student: Student, command: list[str], environment: dict[str, str]
+) -> CommandResult | None:
+    """Run a command; None where it takes long: what it was to show is not worth a hang."""
+    try:
+        return student.run_command(command, environment, SIDE_SECONDS)
+    except subprocess.TimeoutExpired:
+        student.phase = ""
+        return None
 
 
 def _files() -> list[str]:

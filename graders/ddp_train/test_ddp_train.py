@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence, Set
 from itertools import pairwise
@@ -22,6 +23,7 @@ from lockstep.check import Check, Inputs
 from lockstep.compare import close, difference, integer, number, shown
 from lockstep.sandbox.limits import MIB, Limits
 from lockstep.sandbox.outcome import Outcome, RankOutcome
+from lockstep.text import safe
 from lockstep.verdict import CheckEnded, Crashed
 from lockstep.wire import Array, Json
 
@@ -30,10 +32,13 @@ LR, MOMENTUM = 0.05, 0.9
 # float32 sums in another order differ by about 1e-7 of their size; the mistakes differ by 1e-3 and more.
 CLOSE = {"rtol": 2e-4, "atol": 5e-6}
 SCRIPT_LIMITS = Limits(disk=512 * MIB)  # a checkpoint of ResNet-18 with momentum is 90 MB
+OTHER_NPROC = 3
 RESNET18_BYTES = 44_000_000
 MANY = 4
 """Times the usual bytes between ranks from which on a student is told: a sum by hand or checks of one's own stay below."""
 
+# How torch says that tensors of two devices met.
+DEVICE_FAULT = re.compile(r"same device|should be the same|can't convert cuda|either on cpu or on the same")
 LOCAL_RANK_HINT = "RANK counts over all nodes; the number of a GPU within its node is LOCAL_RANK."
 WRAP_HINT = (
     "wrap_model has to return DistributedDataParallel(model), and train_one_epoch has to call that wrapped "
@@ -101,31 +106,26 @@ def test_joins_group(check: Check) -> None:
     """setup() joins the group that torchrun's variables describe, and picks the device by LOCAL_RANK."""
     for world in (2, 3):
         try:
-            _joined(check, world, "from torchrun's variables")
+            _joined(check, world)
         except CheckEnded as ended:
             # Where not even two ranks find together, every other check would only hang or fail of it.
             ended.spoils = world == 2
             raise
-    _joined(check, 2, "with init_method='file://...'", meeting="meet")
+    _given(check)
     _two_nodes(check)
     if check.real_gpus:
         _on_a_gpu(check)
     _two_jobs(check)
 
 
-def _joined(check: Check, world: int, how: str, **chosen: Json) -> None:
+def _joined(check: Check, world: int) -> None:
     numbers = check.rng.integers(1, 1 << 40, world)
     outcome = check.run(
-        "join",
-        ranks=world,
-        values=chosen,
-        per_rank=[Inputs(arrays={"number": np.array([value])}) for value in numbers],
-        # What file:// says must not be needed from the environment.
-        env={"MASTER_ADDR": "nowhere.invalid"} if "meeting" in chosen else None,
-        shared_files="meeting" in chosen,
+        "join", ranks=world, per_rank=[Inputs(arrays={"number": np.array([value])}) for value in numbers]
     )
     for rank, seen in enumerate(outcome.ranks):
-        _in_group(check, seen, rank, world, int(numbers.sum()), f"setup() on rank {rank} of {world}, {how}")
+        call = f"setup() on rank {rank} of {world}, from torchrun's variables"
+        _in_group(check, seen, rank, world, int(numbers.sum()), call)
         device, backend = seen.values.get("device"), seen.values.get("backend")
         check.expect(
             isinstance(device, str) and device == "cpu",
@@ -136,6 +136,37 @@ def _joined(check: Check, world: int, how: str, **chosen: Json) -> None:
             backend == "gloo",
             f"setup() on a machine without a GPU joined with backend {shown(backend)}, expected gloo.",
             "nccl only works between GPUs: choose the backend by torch.cuda.is_available().",
+        )
+
+
+def _given(check: Check) -> None:
+    """Two ranks that are told where to meet, and to use gloo although there are GPUs."""
+    numbers = check.rng.integers(1, 1 << 40, 2)
+    outcome = check.run(
+        "join",
+        ranks=2,
+        values={"gpus": 2, "meeting": "meet", "backend": "gloo"},
+        per_rank=[Inputs(arrays={"number": np.array([value])}) for value in numbers],
+        # What file:// says must not be needed from the environment.
+        env={"MASTER_ADDR": "nowhere.invalid"},
+        shared_files=True,
+    )
+    for rank, seen in enumerate(outcome.ranks):
+        call = (
+            f"setup(backend='gloo', init_method='file://...') on rank {rank} of 2, on a machine with two GPUs"
+        )
+        _in_group(check, seen, rank, 2, int(numbers.sum()), call)
+        check.expect(
+            seen.values.get("backend") == "gloo",
+            f"{call}, joined with backend {shown(seen.values.get('backend'))}, expected gloo.",
+            "A backend that is given is the one to use. Choose between nccl and gloo only where it is None.",
+        )
+        device = seen.values.get("device")
+        # Who trains by gloo may do so on the CPU.
+        check.expect(
+            device in (f"cuda:{rank}", "cpu"),
+            f"{call}, returned {shown(device)}, expected cuda:{rank}.",
+            LOCAL_RANK_HINT,
         )
 
 
@@ -574,12 +605,10 @@ def test_shuffle_false_for_eval(check: Check) -> None:
         right = int(
             (Training(shape, weights, lr=0, momentum=0).logits(data.images).argmax(1) == data.labels).sum()
         )
-        outcome = check.run(
-            "accuracy",
-            ranks=world,
-            values=options(shape),
-            arrays={**data.arrays(), **expected.as_inputs(weights)},
-        )
+        arrays = {**data.arrays(), **expected.as_inputs(weights)}
+        # One GPU for each of the first ranks: what is computed there is the same, to the bit.
+        gpus = world if world == check.world_sizes[0] else None
+        outcome = _evaluated(check, world, options(shape, gpus=gpus), arrays)
         for rank, seen in enumerate(outcome.ranks):
             value = seen.values.get("accuracy")
             if close(value, right / n, rtol=0, atol=1e-5):
@@ -596,6 +625,21 @@ def test_shuffle_false_for_eval(check: Check) -> None:
                 f"make_loader(..., shuffle=False) on rank {rank} of {world}: the order of the items depends on the seed.",
                 "Hand shuffle on to the sampler: DistributedSampler(dataset, shuffle=shuffle, ...) shuffles by default.",
             )
+
+
+def _evaluated(check: Check, world: int, values: dict[str, Json], arrays: dict[str, Array]) -> Outcome:
+    try:
+        return check.run("accuracy", ranks=world, values=values, arrays=arrays)
+    except CheckEnded as ended:
+        if values["gpus"] is None:
+            raise
+        if DEVICE_FAULT.search(ended.feedback.message):
+            raise Crashed(
+                f"On a machine with {world} GPUs: {ended.feedback.message}",
+                "Move images and labels to the device that evaluate is given, and make tensors of your own there.",
+            ) from None
+    # What else may go wrong on emulated GPUs is judged without them.
+    return check.run("accuracy", ranks=world, values={**values, "gpus": None}, arrays=arrays)
 
 
 def _labelled(check: Check, shape: Shape, weights: dict[str, Array], n: int) -> Data:
@@ -954,13 +998,14 @@ def test_single_process(check: Check) -> None:
 
 
 def test_script(check: Check) -> None:
-    """ddp_train.sh starts two processes with torchrun, trains, and leaves a checkpoint and a report."""
+    """ddp_train.sh starts NPROC processes with torchrun, trains, and leaves a report and a checkpoint to go on from."""
     tree = cifar10.make_batches(check.rng, 16, 10)
     seen = check.run(
         "launch",
         values={
             "arguments": ["--training-data", "/data/cifar", "--epochs", "1", "--batch-size", "8"],
             "environment": {"NPROC": "2"},
+            "other": {"NPROC": str(OTHER_NPROC)},
         },
         data={"cifar": tree},
         # Where the script does not hand its arguments on, the default folder has the data, too.
@@ -994,6 +1039,23 @@ def test_script(check: Check) -> None:
         "ddp_train.sh ran, but reports/ddp.json is missing or does not tell of a run with world_size 2.",
         "Pass --report reports/ddp.json in ddp_train.sh; rank 0 writes it, in the format perf-report/1.",
     )
+    # A script that takes no such arguments, or starts its processes in another way, is not asked.
+    raised = _not_loaded(values.get("resumed"))
+    check.expect(
+        not raised,
+        "ddp_train.sh works, but `python ddp_train.py --checkpoint FILE --resume` does not go on from the checkpoint that "
+        f"it left: {raised}",
+        "The names in the file have no `module.`. Load them into model.module where the model is wrapped already, or "
+        "call load_checkpoint before wrap_model.",
+        points=check.points / 2,
+    )
+    asked = _processes_asked_for(values.get("asked"))
+    check.expect(
+        asked in (None, OTHER_NPROC),
+        f"ddp_train.sh works, but `NPROC={OTHER_NPROC} ./ddp_train.sh` asks torchrun for {asked} processes.",
+        'Let NPROC say how many there are: torchrun --standalone --nproc-per-node "${NPROC:-2}" ddp_train.py.',
+        points=check.points / 2,
+    )
     check.expect(
         values.get("executable") is True,
         "ddp_train.sh works, but only with `bash ddp_train.sh`: it is not executable.",
@@ -1005,6 +1067,21 @@ def test_script(check: Check) -> None:
 def _tail(output: Json) -> str:
     lines = [line.strip() for line in output.splitlines() if line.strip()] if isinstance(output, str) else []
     return " | ".join(line[:160] for line in lines[-4:]) or "(nothing was printed)"
+
+
+def _not_loaded(output: Json) -> str:
+    """What torch said where the names in a checkpoint were not those of the model; nothing where it did not."""
+    text = output if isinstance(output, str) else ""
+    found = re.search(r"RuntimeError: Error\(s\) in loading state_dict.*(?:\n.*)?", text)
+    return safe(" ".join(found[0].split())[:160]) + " ..." if found else ""
+
+
+def _processes_asked_for(words: Json) -> int | None:
+    """The number of processes that torchrun was asked for; None where that is no number, or torchrun was not called."""
+    given = re.search(
+        r"(?:^|\n)--?nproc[-_]per[-_]node[=\n](\d{1,4})(?:\n|$)", words if isinstance(words, str) else ""
+    )
+    return int(given[1]) if given else None
 
 
 def _world_of(report: Json) -> int | None:
