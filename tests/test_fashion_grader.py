@@ -62,6 +62,8 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "no_device_option": {"no_cuda_needed": ["status 2", "--device"]},
     "losses_are_tensors": {"no_cuda_needed": ["JSON serializable", ".item()"]},
     "no_report": {"no_cuda_needed": ["no JSON"]},
+    "learning_rate_written_out": {"trains_on_cpu": ["a thousandth", "lr=lr"]},
+    "script_ignores_lr": {"trains_on_cpu": ["--lr 1e-7", "args.lr"]},
     "stays_in_train_mode": {"eval_mode": ["training mode", "model.eval()"]},
     "gradients_on": {"eval_mode": ["gradients were recorded", "torch.no_grad()"]},
     "neither_eval_nor_no_grad": {"eval_mode": ["model.eval()", "torch.no_grad()"]},
@@ -109,6 +111,18 @@ def checks_of(folder: Path, box: Box) -> dict[str, CheckResult]:
     """Every check of one submission, by id."""
     (exercise,) = graded(folder, EXERCISE, box).exercises
     return {check.id: check for check in exercise.checks}
+
+
+def test_a_script_without_a_learning_rate_is_looked_at_nevertheless(tmp_path: Path, box: Box) -> None:
+    without = (
+        ('    parser.add_argument("--lr", default=LEARNING_RATE, type=float)\n', ""),
+        ("args.epochs, args.lr)", "args.epochs)"),
+        ('            "lr": args.lr,\n', ""),
+    )
+    for more, points in ([], 2.0), ([("evaluate(model, test_loader", "evaluate(model, train_loader")], 0.0):
+        folder = changed(tmp_path, *without, *more)
+        (exercise,) = graded(folder, EXERCISE, box, checks=["trains_on_cpu"]).exercises
+        assert [check.points for check in exercise.checks if check.id == "trains_on_cpu"] == [points]
 
 
 # A function, a class and a notebook.

@@ -112,6 +112,8 @@ class Recorder:
         self.logits: list[Array] = []
         self.calls: list[dict[str, Json]] = []
         self._kept = 0
+        self._trained: nn.Module | None = None
+        self._weights: list[list[Array]] = []
 
     def watch(self, model: nn.Module) -> None:
         """Record the calls of one model."""
@@ -142,7 +144,21 @@ class Recorder:
             self.rows.append(images.reshape(len(images), -1).astype(np.float32))
             self.logits.append(logits.astype(np.float32))
         if not call["trained"] and cast(torch.Tensor, output).requires_grad:
-            cast(torch.Tensor, output).register_hook(lambda _: call.update(trained=True))
+            cast(torch.Tensor, output).register_hook(lambda _: self._passed_back(call, module))
+
+    def _passed_back(self, call: dict[str, Json], module: nn.Module) -> None:
+        """Note that backward came through a call, and keep the weights that the first two such calls were made with."""
+        call["trained"] = True
+        self._trained = self._trained or module
+        if module is self._trained and len(self._weights) < 2:
+            found = [plain_tensor(self._home(weight.detach())) for weight in module.parameters()]
+            self._weights.append([weight.copy() for weight in found if weight is not None])
+
+    def first_step(self) -> float | None:
+        """The most that a weight moved from the first backward pass to the second; None where there were not two."""
+        if len(self._weights) < 2 or not self._weights[0]:
+            return None
+        return max(float(np.abs(after - before).max()) for before, after in zip(*self._weights, strict=True))
 
     def note_losses(self) -> None:
         """From now on note, at each call that a backward pass comes through, the loss that pass began at."""
@@ -199,9 +215,9 @@ class Lab:
         with self.student.calling(f"calling {name}({shown})"):
             return function(*args, **kwargs)
 
-    def train(self, model: nn.Module, part: str, epochs: int) -> dict[str, Json]:
-        """Train, and note what came back."""
-        lr = self.inputs.values["lr"]
+    def train(self, model: nn.Module, part: str, epochs: int, lr: Json = None) -> dict[str, Json]:
+        """Train, with the judge's learning rate or another, and note what came back."""
+        lr = self.inputs.values["lr"] if lr is None else lr
         shown = f"model, loader, {self.device}, epochs={epochs}, lr={lr}"
         loader = _loader(self.inputs, part)
         losses = self.call("train", model, loader, self.device, epochs=epochs, lr=lr, shown=shown)
@@ -246,7 +262,10 @@ def _gradient_of_last_bias(model: Net) -> dict[str, list[Array]]:
 
 
 def train_and_evaluate(student: Student, inputs: Inputs) -> Observation:
-    """train() a model that is on the device already, then evaluate() it on other pictures."""
+    """train() a model that is on the device already, then evaluate() it on other pictures.
+
+    Where the judge asks for it, train() a second one like the first with another learning rate, one epoch.
+    """
     with _machine(inputs) as home:
         lab = Lab(student, inputs, home)
         model = _model(inputs).to(lab.device)
@@ -260,6 +279,10 @@ def train_and_evaluate(student: Student, inputs: Inputs) -> Observation:
         recorder.restart()
         values |= lab.evaluate(model, "test") | recorder.values("test")
         arrays |= recorder.arrays("test")
+        if "small_lr" in inputs.values:
+            second = _model(inputs).to(lab.device)
+            lab.train(second, "train", 1, inputs.values["small_lr"])
+            arrays |= lab.state(second, "barely")
     arrays |= {name: np.stack(steps) for name, steps in gradients.items() if steps}
     return Observation(values, arrays)
 
@@ -307,7 +330,7 @@ def script(student: Student, inputs: Inputs) -> Observation:
         if inputs.values.get("help"):
             values["help"] = student.run_script(f"{MODULE}.py", ["--help"])
         values["status"] = student.run_script(f"{MODULE}.py", cast(list[str], inputs.values["arguments"]))
-        values |= recorder.values("script")
+        values |= recorder.values("script") | {"first_step": recorder.first_step()}
         arrays = recorder.arrays("script")
     values["report"] = _text_of(cast(str, inputs.values["report"]))
     return Observation(values, arrays)

@@ -23,6 +23,11 @@ from lockstep.verdict import CheckEnded, Crashed
 from lockstep.wire import Array, Json
 
 LR = 0.03
+# With a thousandth of it, in a quarter of the epochs, weights move by less than a thousandth; where it is not used, by a
+# quarter or more. Between the two are schedules with a floor and optimizers that change their steps themselves.
+SMALL_LR, LEAST_RATIO = LR / 1000, 10
+# At this rate of the script a step moves weights by 1e-7 or so; Adam's default of 1e-3 moves them by 1e-3.
+TINY_LR, MOST_MOVED = "1e-7", 5e-4
 BATCH_SIZE = 8
 # Half precision on a GPU is fine, and so are other ways to round an accuracy; the mistakes differ by more.
 CLOSE_LOGITS = {"rtol": 0.05, "atol": 0.05}
@@ -98,7 +103,7 @@ def _worded(kind: Json) -> str:
 
 
 def test_trains_on_cpu(check: Check) -> None:
-    """`train` learns, `evaluate` counts, and the script keeps its training and test pictures apart."""
+    """`train` learns at the rate it is given, `evaluate` counts, and the script keeps its training and test pictures apart."""
     patterns = Patterns(check.rng)
     train = patterns.draw(12 * BATCH_SIZE + int(check.rng.integers(2, BATCH_SIZE)))
     tail = int(check.rng.integers(2, 4))
@@ -109,7 +114,7 @@ def test_trains_on_cpu(check: Check) -> None:
     try:
         seen = check.run(
             "train_and_evaluate",
-            values=options(shape, epochs=4),
+            values=options(shape, epochs=4, small_lr=SMALL_LR),
             arrays={**train.arrays("train"), **test.arrays("test"), **expected.as_inputs(weights)},
         ).ranks[0]
     except CheckEnded as ended:
@@ -121,7 +126,15 @@ def test_trains_on_cpu(check: Check) -> None:
     trained = _learned(check, seen, shape, weights, train)
     _gradients_cleared(check, seen)
     _accuracy(check, seen, shape, trained, train, test)
-    _parts_kept_apart(check, tree)
+    script = _parts_kept_apart(check, tree)
+    _follows_the_rate(check, seen, weights, trained)
+    moved = number(script.values.get("first_step")) if script is not None else None
+    check.expect(
+        moved is None or moved < MOST_MOVED,
+        f"The script with --lr {TINY_LR}: its first step moved a weight by {moved or 0:.1g}, much more than that rate can.",
+        "Hand --lr on: train(model, loader, device, args.epochs, args.lr).",
+        points=0.75 * check.points,
+    )
 
 
 def _learned(
@@ -159,6 +172,27 @@ def _learned(
         "Is there one step for every batch, downhill, on the loss of that batch?",
     )
     return trained
+
+
+def _follows_the_rate(
+    check: Check, seen: RankOutcome, weights: Mapping[str, Array], trained: Mapping[str, Array]
+) -> None:
+    """With a much smaller learning rate the weights stay about where they were."""
+    barely = expected.state(seen, "barely", weights)
+    far, near = (_distance(weights, held) for held in (trained, barely or trained))
+    check.expect(
+        near * LEAST_RATIO < far,
+        f"train(model, loader, device, epochs=4, lr={LR}) moved the weights {far:.3g} away from where they began, "
+        f"train(model, loader, device, epochs=1, lr={SMALL_LR:g}) {near:.3g}. Expected far less: it is a thousandth of the rate.",
+        "Hand on the lr that train is given: torch.optim.Adam(model.parameters(), lr=lr).",
+        points=0.75 * check.points,
+    )
+
+
+def _distance(before: Mapping[str, Array], after: Mapping[str, Array]) -> float:
+    return float(
+        np.sqrt(sum(np.square(after[name] - before[name], dtype=np.float64).sum() for name in before))
+    )
 
 
 def _gradients_cleared(check: Check, seen: RankOutcome) -> None:
@@ -240,21 +274,29 @@ def _told(seen: RankOutcome, name: str) -> str:
     return f"{value:.4g}" if value is not None else _worded(seen.values.get(f"{name}_kind"))
 
 
-def _parts_kept_apart(check: Check, tree: Mapping[str, bytes]) -> None:
-    """What the script trains on and evaluates on; that it runs at all is another check's business."""
+def _parts_kept_apart(check: Check, tree: Mapping[str, bytes]) -> RankOutcome | None:
+    """Look at what the script trains on and evaluates on; that it runs at all is another check's business.
+
+    Returns what was seen of it at a tiny learning rate; None where it knows no --lr, or could not be looked at.
+    """
     arguments = ["--data", "/data/fashion", "--epochs", "1", "--batch-size", "16", "--device", "cpu"]
-    outcome = check.run(
-        "script",
-        values={"arguments": arguments, "report": REPORT, "gpus": 0},
-        data={"fashion": tree},
-        expect=False,
-    )
-    seen = outcome.ranks[0]
-    found = expected.calls(seen, "script") if seen.complete and seen.error is None else None
+    for more in (["--lr", TINY_LR], []):
+        shown_call = " ".join(["fashion_trainer.py", *arguments, *more])
+        outcome = check.run(
+            "script",
+            values={"arguments": [*arguments, *more], "report": REPORT, "gpus": 0},
+            data={"fashion": tree},
+            expect=False,
+        )
+        seen = outcome.ranks[0]
+        found = expected.calls(seen, "script") if seen.complete and seen.error is None else None
+        if (
+            integer(seen.values.get("status")) != 2
+        ):  # what argparse ends with where it does not know an option
+            break
     if found is None or not found.calls:
         check.note("Which pictures the script trains on could not be looked at: see no_cuda_needed.")
-        return
-    shown_call = " ".join(["fashion_trainer.py", *arguments])
+        return None
     parts = {part: _pictures(tree, part) for part in ("train", "t10k")}
     learned, judged = (
         {part: np.unique(expected.recognised(found.only(trained=flag).rows, known)) for part, known in parts.items()}
@@ -273,6 +315,7 @@ def _parts_kept_apart(check: Check, tree: Mapping[str, bytes]) -> None:
         )
     if np.all(judged["t10k"] < 0):
         check.note("The script evaluates on no test picture.")
+    return seen if more else None
 
 
 def _pictures(tree: Mapping[str, bytes], part: str) -> Array:
