@@ -220,8 +220,8 @@ def launched(**values: Json) -> Outcome:
         (None, None),
         (3, "KeyError: 'RANK'"),
         ("", 1),
-        ("--standalone\n--nproc-per-node\n3\nddp_train.py\n", []),
-        ("--nproc_per_node=3\n", {}),
+        ("--standalone\n--nproc-per-node\n1\nddp_train.py\n", []),
+        ("--nproc_per_node=1\n", {}),
         ("--nproc-per-node\ngpu\nddp_train.py\n", None),
         ("-m\nfour.ranks\n--nproc-per-node=99999999\n", None),
     ],
@@ -235,7 +235,7 @@ def test_scripts_that_let_nproc_decide_or_start_in_their_own_way_pass(asked: Jso
 )
 def test_a_script_that_does_not_ask_nproc_is_told(asked: str) -> None:
     told = verdict("script", lambda _: launched(asked=asked))
-    assert "`NPROC=3 ./ddp_train.sh` asks torchrun for 2 processes" in told
+    assert "`NPROC=1 ./ddp_train.sh` asks torchrun for 2 processes" in told
 
 
 def test_a_checkpoint_that_the_script_cannot_go_on_from_is_told() -> None:
