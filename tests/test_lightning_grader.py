@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -12,12 +14,16 @@ from torch.nn.functional import cross_entropy
 from torchmetrics.functional.classification import multiclass_accuracy
 
 from fixtures import build, expect
-from graders.lightning_train import expected
+from graders.lightning_train import expected, test_lightning_train
+from lockstep.check import Check, Setting
+from lockstep.exercise import find_exercises
 from lockstep.result import CheckResult
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.lightning_spellings import EXPLAINED
-from lockstep.sandbox.outcome import RankOutcome
-from lockstep.verdict import Verdict
+from lockstep.sandbox.outcome import Outcome, RankOutcome
+from lockstep.sandbox.spec import RunSpec
+from lockstep.submission import open_submission
+from lockstep.verdict import CheckEnded, Verdict
 from lockstep.wire import Array, Json
 from tests.samples import graded, surprises
 
@@ -226,6 +232,108 @@ def test_the_mean_over_classes_is_torchmetrics() -> None:
         values, labels = logits(seed, 16)
         own = multiclass_accuracy(torch.from_numpy(values), torch.from_numpy(labels), num_classes=10)
         assert expected.mean_of_classes([values.argmax(axis=1)], [labels]) == pytest.approx(float(own))
+
+
+@dataclass(frozen=True)
+class MadeUp:
+    """Stands in for a sandbox: a validation on two processes, of a network that guesses, with one figure beside the loss.
+
+    `figure` is given logits (6, 8, 10) and labels (6, 8) of the batches, those of rank 0 first.
+    """
+
+    name: str
+    figure: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+    isolated: ClassVar[bool] = True
+
+    def run(self, spec: RunSpec) -> Outcome:
+        given = spec.ranks[0]
+        labels = given.arrays["labels"][given.values["split"] :]
+        shared = np.concatenate([labels[rank::2] for rank in (0, 1)]).reshape(6, 8)
+        values = (
+            np.random.default_rng(int(labels @ np.arange(len(labels))))
+            .normal(size=(6, 8, 10))
+            .astype(np.float32)
+        )
+        both = torch.from_numpy(values), torch.from_numpy(shared)
+        metrics: dict[str, Json] = {
+            "val_loss": float(cross_entropy(both[0].flatten(0, 1), both[1].flatten())),
+            self.name: float(self.figure(*both)),
+        }
+        logged: list[Json] = [["validating", name, True, False] for name in metrics]
+        ranks = [
+            RankOutcome(
+                complete=True,
+                values={"metrics": metrics, "logged": logged},
+                arrays={f"val{batch}/seen0": values[3 * rank + batch] for batch in range(3)},
+            )
+            for rank in (0, 1)
+        ]
+        return Outcome(tuple(ranks), elapsed=1.0)
+
+
+def validation(name: str, figure: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> CheckEnded | None:
+    """How the judge ends that is shown a figure of this name."""
+    (exercise,) = (each for each in find_exercises(build.ROOT / "graders") if each.id == EXERCISE)
+    setting = Setting(
+        box=MadeUp(name, figure),  # type: ignore[arg-type]
+        submission=open_submission(REFERENCE),
+        seed=0,
+        world_sizes=(2,),
+        self_check=False,
+    )
+    try:
+        test_lightning_train.test_validation_logged(
+            Check(setting, exercise, exercise.check("validation_logged"))
+        )
+    except CheckEnded as ended:
+        return ended
+    return None
+
+
+def rights(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return (logits.argmax(dim=-1) == labels).float()
+
+
+def of_classes(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return multiclass_accuracy(logits, labels, num_classes=10)
+
+
+@pytest.mark.parametrize(
+    ("name", "figure"),
+    [
+        ("val_acc", lambda logits, labels: rights(logits, labels).mean()),
+        ("val/acc", lambda logits, labels: 100 * rights(logits, labels).mean()),
+        ("val_acc", lambda logits, labels: (logits.topk(5).indices == labels[..., None]).any(dim=-1).float().mean()),
+        ("val_acc", lambda logits, labels: of_classes(logits.flatten(0, 1), labels.flatten())),
+        ("val_acc", lambda logits, labels: torch.stack(list(map(of_classes, logits, labels))).mean()),
+        # What nothing explains may have a reason, and a name tells what it is the name of.
+        ("val_acc", lambda logits, labels: rights(logits, labels).mean() * 0.9 + 0.0377),
+        ("val_acc_error", lambda logits, labels: 1 - rights(logits, labels).mean()),
+        ("val_error", lambda logits, labels: 1 - rights(logits, labels).mean()),
+    ],
+)  # fmt: skip
+def test_every_reading_of_accuracy_is_one(
+    name: str, figure: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+) -> None:
+    assert validation(name, figure) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "figure", "said"),
+    [
+        ("val_acc", lambda logits, labels: 1 - rights(logits, labels).mean(), "the share of wrong answers"),
+        ("Accuracy/val", lambda logits, labels: 100 - 100 * rights(logits, labels).mean(), "the share of wrong answers"),
+        ("val_accuracy", lambda logits, labels: rights(-logits, labels).mean(), "the smallest of the ten logits"),
+    ],
+)  # fmt: skip
+def test_wrong_answers_are_no_accuracy(
+    name: str, figure: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], said: str
+) -> None:
+    ended = validation(name, figure)
+    assert ended is not None
+    assert ended.points == 0.5
+    assert f"{name} is" in ended.feedback.message
+    assert said in ended.feedback.message
 
 
 @pytest.mark.parametrize(

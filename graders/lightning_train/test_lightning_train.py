@@ -25,13 +25,19 @@ from lockstep.sandbox.limits import MIB, Limits
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.text import safe
 from lockstep.verdict import CheckEnded, Crashed
-from lockstep.wire import Json
+from lockstep.wire import Array, Json
 
 LIMITS = Limits(disk=256 * MIB)
 MAX_DRAWS = 5
 FEW = 8  # items that drop_last may leave out, and the padding of a sampler
 # How torch says that tensors of two devices met.
 DEVICE_FAULT = re.compile(r"same device|should be the same|can't convert cuda|either on cpu or on the same")
+# What is called the accuracy and nothing more. Others have names: val_acc_top5, val_accuracy_shirt, val_acc_gap.
+ACCURACY = re.compile(
+    r"(?:val|valid|validation)?[\W_]*(?:avg|mean)?[\W_]*(?:acc|accuracy)[\W_]*(?:percent|pct)?[\W_]*(?:val|valid|validation)?"
+    r"(?:_epoch)?",
+    re.IGNORECASE,
+)
 LOSS_HINT = (
     "training_step has to return the mean cross-entropy of the batch, with its graph: "
     "`return F.cross_entropy(self(images), labels)`."
@@ -251,14 +257,35 @@ def test_no_manual_loop(check: Check) -> None:
 
 def test_validation_logged(check: Check) -> None:
     """validation_step logs loss or accuracy with self.log, as one number for all processes."""
-    # On few pictures a part of them may by chance have the loss and the accuracy of all, and tell nothing.
+    # On few pictures a part of them may by chance have the loss and the accuracy of all, and tell nothing; and an odd
+    # figure may by chance be another one.
+    before: Mapping[str, str] = {}
     for _ in range(MAX_DRAWS):
-        if _validated(check):
+        seen = _validated(check)
+        for name in seen.turned.keys() & before.keys():
+            check.fail(
+                seen.turned[name],
+                "The answer to a picture is the class with the largest logit, logits.argmax(dim=1); the accuracy is the "
+                "mean of `answers == labels`. The share of wrong answers is an error: log it as val_error.",
+                points=check.points / 2,
+            )
+        if seen.parts_differ and not seen.turned:
             return
+        before = seen.turned
 
 
-def _validated(check: Check) -> bool:
-    """Check what one validation logged; whether its parts differ, so that a number for one would have been seen."""
+@dataclass(frozen=True)
+class _Validated:
+    """What one validation told: whether its parts differ, so that a number for one of them would have been seen.
+
+    `turned` says, by name, of what is called an accuracy and stands for wrong answers.
+    """
+
+    parts_differ: bool
+    turned: Mapping[str, str]
+
+
+def _validated(check: Check) -> _Validated:
     batch_size, ranks, batches = 8, 2, 3
     n_val = ranks * batches * batch_size
     data = expected.make_data(check.rng, ranks * batch_size + n_val)
@@ -302,11 +329,29 @@ def _validated(check: Check) -> bool:
             "The usual names begin with val_, such as val_loss: ModelCheckpoint and EarlyStopping are told them with "
             "monitor=..."
         )
-    return all(
+    parts_differ = all(
         each.parts_differ
         for each in statistics
         if any(_is_one_of(value, [each.loss, *each.shares]) for value in metrics[0].values())
     )
+    turned = {
+        name: f"{call}: {safe(name, 60)} is {value:.4g}, and so is {what}."
+        for name, value in metrics[0].items()
+        if ACCURACY.fullmatch(name) and (what := _turned(value, statistics))
+    }
+    return _Validated(parts_differ, turned)
+
+
+def _turned(value: float, statistics: Sequence[_Statistics]) -> str:
+    """What a figure is that no reading of accuracy explains: the share of wrong answers, or of the least likely ones."""
+    if any(_is_one_of(value, each.accuracies) for each in statistics):
+        return ""
+    for each in statistics:
+        if _is_one_of(value, each.errors):
+            return "the share of wrong answers"
+        if _is_one_of(value, each.least):
+            return "the share of pictures whose label got the smallest of the ten logits"
+    return ""
 
 
 def _logged(rank: RankOutcome) -> set[str]:
@@ -343,12 +388,16 @@ def _is_one_of(value: float, wanted: Sequence[float]) -> bool:
 class _Statistics:
     """What a validation comes to by one tensor that could be the logits.
 
-    `shares` are the accuracy in all the ways in which it may be told; `parts_differ`: neither one process nor the
-    last batch has the loss or the accuracy of the whole.
+    `shares` are the accuracy in all the ways in which it may be told, the error among them; `accuracies` go further:
+    of the best few, by batch, by class. `least` takes the smallest logit for the answer. `parts_differ`: neither one
+    process nor the last batch has the loss or the accuracy of the whole.
     """
 
     loss: float
     shares: tuple[float, ...]
+    accuracies: tuple[float, ...]
+    errors: tuple[float, ...]
+    least: tuple[float, ...]
     parts_differ: bool
 
 
@@ -357,7 +406,7 @@ def _statistics(outcome: Outcome, data: Data, split: int, batch_size: int, batch
     ranks = len(outcome.ranks)
     found: list[_Statistics] = []
     for index in range(expected.MAX_SEEN):
-        losses, rights, answers, wanted = [], [], [], []
+        losses, rights, answers, wanted, outputs = [], [], [], [], []
         for rank, seen in enumerate(outcome.ranks):
             own = data.labels[split:][rank::ranks]
             for batch in range(batches):
@@ -365,23 +414,46 @@ def _statistics(outcome: Outcome, data: Data, split: int, batch_size: int, batch
                 logits = expected.seen_in(seen, f"val{batch}", batch_size).get(index)
                 if logits is not None:
                     losses.append(expected.losses(logits, labels))
+                    outputs.append(logits)
                     answers.append(logits.argmax(axis=1))
                     wanted.append(labels)
                     rights.append(answers[-1] == labels)
         if len(losses) == ranks * batches:
             loss = expected.mean_over(losses)
             share, by_class = expected.mean_over(rights), expected.mean_of_classes(answers, wanted)
-            shares = [
-                told for one in (share, by_class) for told in (one, 100 * one, 1 - one, 100 - 100 * one)
-            ]
+            errors = _in_percent([1 - share, 1 - by_class])
+            shares = (*_in_percent([share, by_class]), *errors)
+            least = _in_percent(
+                [float(np.mean([o.argmin(axis=1) == w for o, w in zip(outputs, wanted, strict=True)]))]
+            )
             parts = [slice(0, batches), slice(batches - 1, None, batches)]
             same = any(
                 _is_one_of(expected.mean_over(losses[part]), [loss])
                 or _is_one_of(expected.mean_over(rights[part]), [share])
                 for part in parts
             )
-            found.append(_Statistics(loss, tuple(shares), not same))
+            accuracies = _in_percent(_readings(outputs, wanted, batches))
+            found.append(_Statistics(loss, shares, accuracies, errors, least, not same))
     return found
+
+
+def _in_percent(shares: Sequence[float]) -> tuple[float, ...]:
+    return tuple(told for one in shares for told in (one, 100 * one))
+
+
+def _readings(outputs: Sequence[Array], wanted: Sequence[Array], batches: int) -> list[float]:
+    """All that may be called the accuracy of batches: of the best k, by class, and that as a mean over batches or ranks."""
+    logits, labels = np.concatenate(list(outputs)), np.concatenate(list(wanted))
+    places = (logits > logits[np.arange(len(labels)), labels][:, None]).sum(axis=1)
+    of_best = [float((places < k).mean()) for k in range(1, expected.CLASSES)]
+    answers = [each.argmax(axis=1) for each in outputs]
+    by_class = []
+    for n in (1, batches, len(answers)):
+        parts = [slice(start, start + n) for start in range(0, len(answers), n)]
+        by_class.append(
+            float(np.mean([expected.mean_of_classes(answers[part], wanted[part]) for part in parts]))
+        )
+    return [*of_best, *by_class]
 
 
 def test_learns(check: Check) -> None:
