@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +54,7 @@ WORDS = {
     "one_loader_for_all_counts": {"script": ["4 timings", "a new one for every number"]},
     "times_an_empty_set": {"script": ["does not exist", "empty loop"]},
     "three_passes": {"script": ["3 times", "5 passes"]},
+    "rows_for_columns": {"script": ["lies on its side", "permute(1, 2, 0)"]},
     "shows_one_image": {"script": ["only one image"]},
     "truncated_file_unnamed": {"robust": ["does not name the file"]},
 }
@@ -191,6 +193,27 @@ def test_quilts_are_found_in_a_figure_and_nothing_is_found_in_another() -> None:
     assert len(faces.quilts_in(_figure([next(iter(tree.pixels.values()))] * 8), hidden)) == 1
 
 
+@pytest.mark.parametrize(
+    ("turn", "told"),
+    [
+        (lambda image, _: image, False),
+        (lambda image, _: image[:, ::-1], False),
+        (lambda image, place: image[:: (1, -1)[place % 2], ::-1], False),
+        (lambda image, place: np.rot90(image, place), False),
+        (lambda image, _: image.transpose(1, 0, 2), True),
+        (lambda image, place: image[:, :: (1, -1)[place % 2]].transpose(1, 0, 2), True),
+    ],
+)
+def test_images_with_rows_for_columns_are_told_from_mirrored_ones(
+    turn: Callable[[np.ndarray, int], np.ndarray], told: bool
+) -> None:
+    tree, hidden = faces.make_quilts(np.random.default_rng(3), patterns=8, images=16)
+    picture = _figure([turn(image, place) for place, image in enumerate(tree.pixels.values())])
+    found = faces.quilts_in(picture, hidden)
+    assert len(found) == 8
+    assert (len(faces.on_their_side(picture, found)) >= script_runs.SIDEWAYS) == told
+
+
 def test_a_figure_of_every_pattern_shows_none() -> None:
     rng = np.random.default_rng(3)
     _, hidden = faces.make_quilts(rng, patterns=8, images=64)
@@ -203,7 +226,7 @@ def test_a_figure_of_every_pattern_shows_none() -> None:
 def _figure(images: list[np.ndarray]) -> np.ndarray:
     figure = Figure()
     for place, image in enumerate(images):
-        figure.add_subplot(2, 4, place + 1).imshow(image)
+        figure.add_subplot(len(images) // 4, 4, place + 1).imshow(image)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     return np.array(canvas.buffer_rgba())[..., :3]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import io
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import permutations
 
@@ -106,6 +108,12 @@ def fingerprint(array: np.ndarray) -> str:
 # that was drawn without reading them shows others: there are 210 patterns.
 _COLOURS = range(8)  # as bits: red 4, green 2, blue 1; full or none, so that clipping changes nothing
 _ROUND = ((0, 1, 2, 3), (1, 3, 0, 2), (3, 2, 1, 0), (2, 0, 3, 1))
+_UPRIGHT = (
+    (0, 1, 2, 3),
+    (1, 0, 3, 2),
+    (2, 3, 0, 1),
+    (3, 2, 1, 0),
+)  # as it is, and mirrored either way or both
 _SYMMETRIES = _ROUND + tuple((a, c, b, d) for a, b, c, d in _ROUND)
 
 
@@ -140,9 +148,33 @@ def quilts_in(picture: np.ndarray, hidden: set[tuple[int, ...]]) -> set[tuple[in
     None at all where most of the patterns in it are others: a picture of every possible pattern shows
     nothing, though where two images touch, honest figures hold some patterns by chance.
     """
+    found: set[tuple[int, ...]] = set()
+    for junctions in _junctions(picture):
+        seen: Counter[tuple[int, ...]] = Counter()
+        for digits, count in junctions.items():
+            seen[_pattern(digits)] += count
+        known = sum(count for pattern, count in seen.items() if pattern in hidden)
+        if 3 * known >= sum(seen.values()):
+            found |= seen.keys() & hidden
+    return found
+
+
+def on_their_side(picture: np.ndarray, patterns: set[tuple[int, ...]]) -> set[tuple[int, ...]]:
+    """Which of the patterns in a picture it shows with rows for columns, mirrored or not, and hardly otherwise."""
+    upright: Counter[tuple[int, ...]] = Counter()
+    turned: Counter[tuple[int, ...]] = Counter()
+    for junctions in _junctions(picture):
+        for digits, count in junctions.items():
+            pattern = _pattern(digits)
+            is_upright = any(tuple(pattern[place] for place in order) == digits for order in _UPRIGHT)
+            (upright if is_upright else turned)[pattern] += count
+    return {pattern for pattern in patterns if turned[pattern] > 3 * upright[pattern]}
+
+
+def _junctions(picture: np.ndarray) -> Iterator[dict[tuple[int, ...], int]]:
+    """The four colours around the points where they meet, in reading order, and how often; at each distance."""
     high = (picture > 127).astype(np.uint16)
     bits = high[..., 0] << 2 | high[..., 1] << 1 | high[..., 2]
-    found: set[tuple[int, ...]] = set()
     for offset in JUNCTION_OFFSETS:
         step = 2 * offset
         if min(bits.shape) <= step:
@@ -151,14 +183,7 @@ def quilts_in(picture: np.ndarray, hidden: set[tuple[int, ...]]) -> set[tuple[in
         corners = bits[:-step, :-step], bits[:-step, step:], bits[step:, :-step], bits[step:, step:]
         codes = corners[0] << 9 | corners[1] << 6 | corners[2] << 3 | corners[3]
         counts = np.bincount(codes.ravel(), minlength=4096)
-        seen: dict[tuple[int, ...], int] = {}
         # A point where four squares meet is seen from (2 x offset)^2 places; blurred edges from few.
-        for code in np.flatnonzero(counts >= (step - 1) ** 2 / 3):
-            digits = tuple(int(code) >> shift & 7 for shift in (9, 6, 3, 0))
-            if len(set(digits)) == 4:
-                pattern = _pattern(digits)
-                seen[pattern] = seen.get(pattern, 0) + int(counts[code])
-        known = sum(count for pattern, count in seen.items() if pattern in hidden)
-        if 3 * known >= sum(seen.values()):
-            found |= seen.keys() & hidden
-    return found
+        often = (int(code) for code in np.flatnonzero(counts >= (step - 1) ** 2 / 3))
+        found = {tuple(code >> shift & 7 for shift in (9, 6, 3, 0)): int(counts[code]) for code in often}
+        yield {digits: count for digits, count in found.items() if len(set(digits)) == 4}

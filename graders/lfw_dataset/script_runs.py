@@ -17,6 +17,8 @@ from lockstep.text import safe_line
 PASSES = 5
 # Scripts with a fixed grid of subplots take 9, 16, 25 or 64 images from the batch.
 SHOWN_IMAGES, SHOWN_PATTERNS = 64, 8
+# Who augments with turns by any angle has few of these on their side by chance, and hardly ever so many.
+SIDEWAYS = 6
 TIMED_IMAGES = 8
 # "0.31", "3.1e-02", also in "0.31s"; not the 64 of "float64", nor the second part of a version number.
 _NUMBER = re.compile(r"(?<![\w.])(\d+(\.\d+)?([eE][-+]?\d+)?)\s*(ms\b|milli)?")
@@ -41,10 +43,19 @@ def visualize_complaint(check: Check) -> Complaint | None:
         return Complaint(ended, "Run it yourself and read the last lines it prints.")
     pictures = [rank.arrays[name] for name in sorted(rank.arrays) if name.startswith("picture")]
     pictures = [p for p in pictures if p.ndim == 3 and p.shape[2] == 3 and p.dtype == np.uint8]
-    most = max((len(faces.quilts_in(picture, hidden)) for picture in pictures), default=0)
-    if most >= 2:
-        return None
+    shown = [faces.quilts_in(picture, hidden) for picture in pictures]
+    most = max(map(len, shown), default=0)
     told = f"`{_shown(arguments)}`"
+    if most >= 2:
+        best = max(range(len(shown)), key=lambda number: len(shown[number]))
+        lying = faces.on_their_side(pictures[best], shown[best])
+        if len(lying) < max(most, SIDEWAYS):
+            return None
+        return Complaint(
+            f"{told} drew {_count(pictures)}, in which every image lies on its side: rows and columns are swapped.",
+            "imshow wants (height, width, channels): image.permute(1, 2, 0). image.T and permute(2, 1, 0) swap height "
+            "and width as well.",
+        )
     if not pictures:
         return Complaint(
             f"{told} drew no figure and wrote no picture.",
