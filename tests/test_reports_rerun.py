@@ -151,6 +151,7 @@ BROKEN: dict[str, tuple[str, Callable[[], Rerun]]] = {
     "contradicts itself": ("X01", lambda: _claiming(measured())),
     "longer than the script": ("X02", lambda: _slept_through(measured())),
     "reads less than it counts": ("X03", lambda: measured().rerun(holdups=_without(measured(), 0.99))),
+    "counts half of what it reads": ("X03", lambda: _counting(measured(), 4)),
     "half of the time": ("X04", lambda: measured(read=lambda seconds: seconds / 2).rerun()),
     "the processor's time": ("X04", lambda: measured(read=lambda seconds: 0.002 + seconds / 1000).rerun()),
     "invented with workers": ("X04", lambda: _invented(measured())),
@@ -170,6 +171,12 @@ def _mean(machine: Machine, count: int) -> float:
     return float(
         np.mean([float(run["wall_s"]) for run in machine.runs if run["config"]["num_workers"] == count])
     )
+
+
+def _counting(machine: Machine, samples: int) -> Rerun:
+    for run in machine.runs:
+        run["samples"] = samples
+    return machine.rerun()
 
 
 def _slept_through(machine: Machine) -> Rerun:
@@ -261,6 +268,15 @@ def test_little_of_the_time_is_unusual_and_on_a_busy_machine_unknown() -> None:
 def test_workers_that_cannot_be_seen_are_not_held_against_anybody() -> None:
     rerun = measured().rerun(holdups=(), unseen="its workers are not forked")
     assert [(f.rule, f.judgement) for f in found(rerun)] == [("X03", Judgement.NOT_VERIFIED)]
+
+
+def test_batches_that_nobody_counts_leave_a_pass_what_it_was() -> None:
+    machine = Machine(1)
+    machine.pass_over(1, 64)  # a look at a batch, a warm-up
+    machine.pass_over(4, 2)
+    machine.measure()
+    machine.pass_over(1, 1)
+    assert costing(machine.rerun()) == set()
 
 
 def test_readings_that_were_rounded_to_milliseconds_fit() -> None:

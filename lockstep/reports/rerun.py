@@ -93,6 +93,26 @@ def _x03(report: Report, facts: Facts) -> Iterator[Finding]:
                 claimed=claimed,
                 counted=counted,
             )
+        elif report.kind == "dataloader":
+            yield from _told_in_part(rerun, runs)
+
+
+def _told_in_part(rerun: Rerun, runs: Sequence[Run]) -> Iterator[Finding]:
+    """A run that tells of fewer samples than as many batches in a row ever held, wherever in the script they were."""
+    held = sorted((each for each in rerun.holdups if each.in_main), key=lambda each: each.start)
+    sums = [0, *accumulate(each.items for each in held)]
+    for run in runs:
+        if _workers(run) or run.steps >= len(sums):
+            continue
+        fewest = min(after - before for before, after in zip(sums, sums[run.steps :], strict=False))
+        if run.samples < fewest:
+            yield inconsistent(
+                f"{rerun.command} reported {run.samples} samples in {run.steps} steps (rep {run.rep}), but wherever so "
+                f"many batches were read, they held {fewest} images or more. Add up the images of all batches of a pass.",
+                claimed=run.samples,
+                counted=fewest,
+            )
+            return
 
 
 def _x04(report: Report, facts: Facts) -> Iterator[Finding]:
@@ -263,7 +283,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="X03",
         demands="As much was read, or put through a model, as the report counts.",
-        threshold="Counted items and calls are not fewer than samples and steps; more are fine: warm-ups, evaluations.",
+        threshold="Counted items and calls are not fewer than samples and steps; more are fine: warm-ups, evaluations. A "
+        "run of a loader without workers has at least the samples of the emptiest batches in a row it may have read.",
         why="Counted by hooks that were there before the script.",
         honest="Workers that are spawned, not forked, are not seen: not verified.",
         examine=_x03,
