@@ -258,30 +258,30 @@ def test_no_manual_loop(check: Check) -> None:
 def test_validation_logged(check: Check) -> None:
     """validation_step logs loss or accuracy with self.log, as one number for all processes."""
     # On few pictures a part of them may by chance have the loss and the accuracy of all, and tell nothing; and an odd
-    # figure may by chance be another one.
-    before: Mapping[str, str] = {}
+    # figure may by chance be another one, once.
+    before: set[str] = set()
     for _ in range(MAX_DRAWS):
         seen = _validated(check)
-        for name in seen.turned.keys() & before.keys():
+        for name in seen.turned.keys() & before:
             check.fail(
                 seen.turned[name],
                 "The answer to a picture is the class with the largest logit, logits.argmax(dim=1); the accuracy is the "
                 "mean of `answers == labels`. The share of wrong answers is an error: log it as val_error.",
                 points=check.points / 2,
             )
-        if seen.parts_differ and not seen.turned:
+        if seen.tells and not seen.turned:
             return
-        before = seen.turned
+        before |= seen.turned.keys()
 
 
 @dataclass(frozen=True)
 class _Validated:
-    """What one validation told: whether its parts differ, so that a number for one of them would have been seen.
+    """What one validation came to; `tells`: nothing that it could be by mistake is by chance what it should be.
 
     `turned` says, by name, of what is called an accuracy and stands for wrong answers.
     """
 
-    parts_differ: bool
+    tells: bool
     turned: Mapping[str, str]
 
 
@@ -334,18 +334,20 @@ def _validated(check: Check) -> _Validated:
         for each in statistics
         if any(_is_one_of(value, [each.loss, *each.shares]) for value in metrics[0].values())
     )
-    turned = {
+    wrong = {
         name: f"{call}: {safe(name, 60)} is {value:.4g}, and so is {what}."
         for name, value in metrics[0].items()
         if ACCURACY.fullmatch(name) and (what := _turned(value, statistics))
     }
-    return _Validated(parts_differ, turned)
+    explained = {
+        name for name in wrong if any(_is_one_of(metrics[0][name], each.accuracies) for each in statistics)
+    }
+    turned = {name: message for name, message in wrong.items() if name not in explained}
+    return _Validated(parts_differ and not explained, turned)
 
 
 def _turned(value: float, statistics: Sequence[_Statistics]) -> str:
-    """What a figure is that no reading of accuracy explains: the share of wrong answers, or of the least likely ones."""
-    if any(_is_one_of(value, each.accuracies) for each in statistics):
-        return ""
+    """What a figure is if it is the share of wrong answers, or of the least likely ones; else nothing."""
     for each in statistics:
         if _is_one_of(value, each.errors):
             return "the share of wrong answers"
