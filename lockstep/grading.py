@@ -30,6 +30,20 @@ PUBLIC_SEED = 20240917
 EVENTS_PLUGIN = "lockstep-events"
 """The name under which `lockstep.plugin` finds the object that hears about progress."""
 
+NOT_NEEDED = (
+    "cacheprovider",
+    "doctest",
+    "legacypath",
+    "pastebin",
+    "setuponly",
+    "setupplan",
+    "stepwise",
+    "terminal",
+    "unittest",
+    "unraisableexception",
+)
+"""Plugins of pytest's own that each take time at every start; the last, 0.4 s: it collects garbage, torch's too."""
+
 
 class CouldNotGrade(Exception):
     """There is no verdict to give. The message is one sentence for the person at the terminal."""
@@ -107,9 +121,13 @@ def grade(options: Options, events: Events, box: Box | None = None) -> Result:
     Raises CouldNotGrade when there is no verdict to give, and KeyboardInterrupt when Ctrl-C ended it.
     """
     _refuse_early(options)
+    # It asks this module for the name of its events.
+    from lockstep import plugin
+
     bridge = Bridge(options, events, box)
     with _own_environment():
-        status = pytest.main(_arguments(options), plugins=[bridge])
+        # As an object: a name would be looked for among all packages that are installed.
+        status = pytest.main(_arguments(options), plugins=[plugin, bridge])
     if status == pytest.ExitCode.INTERRUPTED and bridge.problem is None:
         raise KeyboardInterrupt
     if bridge.problem is not None:
@@ -140,10 +158,10 @@ def _arguments(options: Options) -> list[str]:
     # Judges of exercises that nobody asked for need not be read.
     arguments = [str(options.graders / name) for name in options.exercises] or [graders]
     arguments += ["--rootdir", graders, "--confcutdir", graders, "-c", os.devnull]
-    # Of the plugins installed on this machine only ours has a say.
-    arguments += ["--disable-plugin-autoload", "-p", "lockstep.plugin"]
-    # The last looks for unraised exceptions by collecting garbage: 0.4 s once torch is loaded.
-    arguments += ["-p", "no:cacheprovider", "-p", "no:terminal", "-p", "no:unraisableexception"]
+    # Of the plugins installed on this machine none but ours has a say.
+    arguments.append("--disable-plugin-autoload")
+    for name in NOT_NEEDED:
+        arguments += ["-p", f"no:{name}"]
     arguments += ["--submission", str(options.submission), "--sandbox", options.sandbox]
     if options.sandbox == "none":
         # Whoever asked has said so: of the code of a class by the same words, of one's own by asking.

@@ -137,7 +137,11 @@ class _Grading:
                     "--sandbox none runs this submission's code unprotected, with your rights, on this machine; say "
                     "--i-trust-this-code as well if that is what you want"
                 )
-        elif refusal := bubblewrap.refusal():
+            return
+        if self._lent is not None and self._lent.isolated:
+            # Whoever lends a sandbox has found that this machine can make one.
+            return
+        if refusal := bubblewrap.refusal():
             way_out = (
                 "`--sandbox none`, without any protection, is for your own code"
                 if self._self_check
@@ -156,7 +160,7 @@ class _Grading:
                 "the option every check runs, on emulated GPUs where it needs one"
             )
         exercises = self._chosen(self._graders())
-        box = getattr(self._events, "box", None) or self._own_box(exercises, isolated, real_gpus)
+        box = self._lent or self._own_box(exercises, isolated, real_gpus)
         # Imported while the sandbox warms up; it brings in NumPy.
         from lockstep.check import Setting
 
@@ -175,6 +179,10 @@ class _Grading:
         box = open_box(exercises, isolated=isolated, real_gpus=real_gpus)
         self._config.add_cleanup(box.close)
         return box
+
+    @property
+    def _lent(self) -> Box | None:
+        return cast("Box | None", getattr(self._events, "box", None))
 
     @property
     def _events(self) -> Any:

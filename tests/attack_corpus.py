@@ -22,10 +22,11 @@ even be taken in it returns the path of the hand-in, and the `attack.toml` is
 
 from __future__ import annotations
 
+import contextlib
 import runpy
 import shutil
 import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,11 +35,11 @@ import pytest
 
 from fixtures.works import Work
 from lockstep import grading, plugin
-from lockstep.exercise import Exercise, load_exercise
 from lockstep.grading import Bridge, Options, Silent
 from lockstep.result import CheckResult
 from lockstep.sandbox.box import Box
 from lockstep.submission import open_submission
+from tests.samples import impatient_checks
 from tests.sandboxed import ROOT, keeps_abstract_sockets_apart
 
 FOLDER = Path(__file__).with_name("attacks")
@@ -125,22 +126,12 @@ def grade(
     options = Options(submission, exercises=(exercise,), seed=seed, world_sizes=(2,))
     bridge = Bridge(options, Silent(), box)
     words = [f"test_{check}" for check in checks]
-    with pytest.MonkeyPatch.context() as patch:
-        if not slow:
-            patch.setattr(plugin, "load_exercise", impatient)
-        # That plugin collects garbage twice, which with torch loaded takes as long as the grading.
-        quick = ["-p", "no:unraisableexception"]
-        pytest.main([*grading._arguments(options), *quick, "-k", " or ".join(words)], plugins=[bridge])
+    with contextlib.nullcontext() if slow else impatient_checks(SHORT_SECONDS):
+        pytest.main([*grading._arguments(options), "-k", " or ".join(words)], plugins=[plugin, bridge])
     assert bridge.problem is None, bridge.problem
     assert bridge.result is not None
     (graded,) = bridge.result.exercises
     return {check.id: check for check in graded.checks if check.id in checks}
-
-
-def impatient(folder: Path) -> Exercise:
-    """The exercise, with checks that wait only briefly for an answer."""
-    exercise = load_exercise(folder)
-    return replace(exercise, checks=tuple(replace(check, seconds=SHORT_SECONDS) for check in exercise.checks))
 
 
 def refusal(path: Path) -> str:

@@ -16,7 +16,7 @@ from lockstep import eventfile
 from lockstep.eventfile import EventFile, masked_crc32c, read_scalars
 from tests.effort import costs_at_most
 
-quick = settings(max_examples=200, deadline=None, database=None)
+quick = settings(max_examples=60, deadline=None, database=None)
 
 
 def write(folder: Path, fill: Callable[[SummaryWriter], None]) -> bytes:

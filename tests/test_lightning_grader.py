@@ -182,9 +182,10 @@ probing.Observation.__init__ = forging
     ("odd", "odd_array"),
     [
         ("{'train': [[None]], 'val': ['x'], 'limited': 1}", "torch.full((8, 10), 1e38)"),
-        (
+        pytest.param(
             "[{'loss': 2.302585, 'output': 'a float32 tensor', 'loss_is': 'a tensor', 'graph': True}]",
             "torch.ones(8, 10)",
+            marks=pytest.mark.slow,
         ),
     ],
 )

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from lockstep import wandbfile
 from lockstep.wandbfile import WandbFile, read_history
 
-quick = settings(max_examples=200, deadline=None, database=None)
+quick = settings(max_examples=60, deadline=None, database=None)
 ROWS = 200
 RUN = f"""
 import wandb

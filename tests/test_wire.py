@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lockstep import wire
 from lockstep.wire import WireError
 
-quick = settings(max_examples=200, deadline=None, database=None)
+quick = settings(max_examples=60, deadline=None, database=None)
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
