@@ -15,7 +15,7 @@ from graders.amp import curves, expected, probe
 from graders.amp.curves import Batch, Series
 from graders.amp.expected import Scenario
 from lockstep.sandbox.box import Box
-from lockstep.sandbox.outcome import RankOutcome
+from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.verdict import Verdict
 from lockstep.wire import Json
 from tests.samples import graded, surprises
@@ -343,6 +343,7 @@ UNWEIGHED = {name: sum(batch[name] for batch in EACH) / 4 for name in EACH[0]}
         (None, None),
         (UNWEIGHED, "mean of the batches' values"),
         ({**figures(), "loss": UNWEIGHED["loss"]}, "mean of the batches' values"),
+        (EACH[0], "the first batch alone"),
         (EACH[-1], "the last batch alone"),
         ({**figures(), "acc1": 0.0}, "returned acc1 = 0; over all items it is 35.714"),
         ({**figures(), "acc5": None}, "returned acc5 = None"),
@@ -356,6 +357,23 @@ def test_an_evaluation_is_of_all_items_alike(evaluated: Json, words: str | None)
 
     found = _evaluation_problem(evaluated, LOGITS, LABELS)
     assert (found is None) if words is None else (found is not None and words in found.message + found.hint)
+
+
+@pytest.mark.parametrize(
+    ("tried", "was"),
+    [
+        ([[4, True, True], [8, False, False], [6, True, True], [6, True, False]], True),
+        ([[6, True, False], [6, True, True], [7, False, False]], True),
+        ([[6, True, False], [7, False, False], [6, True, True]], False),
+        ([[4, True, True]], False),
+        ([[6, True], 6, ["6", True, True], [6, True, "yes"]], False),
+        (None, False),
+    ],
+)
+def test_a_batch_was_tried_where_a_backward_followed_it_first(tried: Json, was: bool) -> None:
+    from graders.amp.test_amp import _was_a_step
+
+    assert _was_a_step(Outcome((RankOutcome(True, {"tried": tried}, {}),), elapsed=1.0), 6) is was
 
 
 @pytest.mark.parametrize(

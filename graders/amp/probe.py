@@ -584,8 +584,15 @@ class Search(Training):
     def __init__(self, fits: int) -> None:
         super().__init__()
         self.fits = fits
+        # How many images, whether they fit, and whether a backward followed.
         self.tried: list[list[Json]] = []
         self.most: float = math.inf
+
+    def note(self, *event: Json) -> None:
+        """Add an event; a backward belongs to the images that came last."""
+        super().note(*event)
+        if event[0] == "backward" and self.tried:
+            self.tried[-1][2] = True
 
     def forward(self, module: nn.Module, images: torch.Tensor) -> None:
         """Run out of memory, in torch's words, where there are more images than fit."""
@@ -593,7 +600,7 @@ class Search(Training):
             raise SeenEnough
         fits = len(images) <= self.fits
         if torch.is_grad_enabled() and len(self.tried) < MAX_EVENTS:
-            self.tried.append([len(images), fits])
+            self.tried.append([len(images), fits, False])
         if not fits:
             raise torch.OutOfMemoryError(
                 f"CUDA out of memory. Tried to allocate {len(images) / 8:.2f} MiB. GPU 0 has a total capacity of "

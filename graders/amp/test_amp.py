@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -542,17 +543,22 @@ def _evaluation_problem(evaluated: Json, logits: Array, labels: Array) -> Proble
     shares = [number(evaluated.get(name)) or 0.0 for name in ("acc1", "acc5")]
     unit = 100.0 if max(shares) > 1 else 1.0
     right = _figures(logits, labels, unit)
-    name = next((name for name in right if name in evaluated and not _agrees(evaluated, right, name)), None)
-    if name is None:
+    wrong = [name for name in right if name in evaluated and not _agrees(evaluated, right, name)]
+    if not wrong:
         return None
+    name = wrong[0]
     ends = range(EVALUATED_BY, len(labels), EVALUATED_BY)
     batches = list(zip(np.split(logits, ends), np.split(labels, ends), strict=True))
     each = [_figures(*batch, unit) for batch in batches]
     hint = "Add up value * len(labels) of every batch, and after the loop divide by the number of all items."
-    if _agrees(evaluated, {name: float(np.mean([figures[name] for figures in each]))}, name):
-        hint = f"That is the mean of the batches' values, as if all were equally large. {hint}"
-    elif _agrees(evaluated, each[-1], name):
-        hint = f"That is the value of the last batch alone. {hint}"
+    unweighed = {own: float(np.mean([figures[own] for figures in each])) for own in wrong}
+    for meant, figures in (
+        ("the mean of the batches' values, as if all were equally large", unweighed),
+        ("the value of the first batch alone", each[0]),
+        ("the value of the last batch alone", each[-1]),
+    ):
+        if all(_agrees(evaluated, figures, own) for own in wrong):
+            hint = f"That is {meant}. {hint}"
     value = number(evaluated[name])
     return Problem(
         f"evaluate(..., amp=False) on {len(labels)} items in batches of {', '.join(str(len(own)) for _, own in batches)} "
@@ -816,6 +822,12 @@ def test_find_batch(check: Check) -> None:
         points=half if best > fits / 2 else 0.0,
     )
     check.expect(
+        _was_a_step(outcome, best),
+        f"{call} called a model with {best} images, and no backward followed: that they fit was never tried out.",
+        "A step needs more memory than the model's answers alone: let each trial be a call of train_step.",
+        points=half,
+    )
+    check.expect(
         not unreported,
         f"{call} found {best}. With --report FILE besides it did not come to its end, though it writes a report without a "
         f"search: {unreported}",
@@ -898,14 +910,20 @@ def _search(
     )  # fmt: skip
 
 
-def _tried(outcome: Outcome) -> list[tuple[int, bool]]:
+def _trials(outcome: Outcome) -> list[list[Json]]:
     tried = outcome.ranks[0].values.get("tried")
-    pairs = (
-        [pair for pair in tried if isinstance(pair, list) and len(pair) == 2]
-        if isinstance(tried, list)
-        else []
-    )
-    return [(size, pair[1] is True) for pair in pairs if (size := integer(pair[0])) is not None]
+    trials = tried if isinstance(tried, list) else []
+    return [trial for trial in trials if isinstance(trial, list) and len(trial) == 3]
+
+
+def _tried(outcome: Outcome) -> list[tuple[int, bool]]:
+    return [(size, trial[1] is True) for trial in _trials(outcome) if (size := integer(trial[0])) is not None]
+
+
+def _was_a_step(outcome: Outcome, size: int) -> bool:
+    """Whether a backward followed the first calls of a model with so many images: the training comes later."""
+    runs = groupby(_trials(outcome), key=lambda trial: integer(trial[0]))
+    return next((any(trial[2] is True for trial in run) for tried, run in runs if tried == size), False)
 
 
 def _answers_printed(output: str) -> set[int]:
