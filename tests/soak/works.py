@@ -6,19 +6,18 @@ What each must come to is said where the demo and the tests of attacks say it: i
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
 from fixtures import build, expect
-from lockstep import plugin
 from lockstep.grading import Options, Silent, grade
 from lockstep.result import CheckResult, Result
 from lockstep.sandbox.box import Box
 from lockstep.verdict import Verdict
-from tests.attack_corpus import Attack, all_attacks, impatient
+from tests.attack_corpus import SHORT_SECONDS, Attack, all_attacks
+from tests.samples import impatient_checks
 from tests.sandboxed import ROOT
 
 HANGING = "hanging"
@@ -81,9 +80,7 @@ def write(work: Work, folder: Path, canary: Path) -> Path:
 def graded(work: Work, folder: Path, seed: int, box: Box) -> Result:
     """Grade it as `lockstep` does, in a sandbox that is lent to it; one that hangs is waited for briefly."""
     options = Options(folder, exercises=(work.exercise,), checks=work.checks, seed=seed, world_sizes=(2,))
-    with pytest.MonkeyPatch.context() as patch:
-        if work.kind == HANGING:
-            patch.setattr(plugin, "load_exercise", impatient)
+    with impatient_checks(SHORT_SECONDS) if work.kind == HANGING else contextlib.nullcontext():
         return grade(options, Silent(), box)
 
 
