@@ -67,7 +67,7 @@ def server() -> Iterator[Server]:
             env=environment,
             cwd=folder,
             capture_output=True,
-            timeout=120,
+            timeout=300,
             check=True,
             **own,
         )

@@ -71,7 +71,7 @@ class Cluster:
         """What `sbatch --test-only` says of a job's file; `options` outweigh those of the file."""
         command = ["sbatch", "--test-only", "--verbose", *options, str(job)]
         done = subprocess.run(
-            command, env=self.environment, cwd=job.parent, capture_output=True, text=True, timeout=60
+            command, env=self.environment, cwd=job.parent, capture_output=True, text=True, timeout=300
         )
         if "Unable to contact slurm controller" in done.stderr:
             raise RuntimeError(done.stderr)
@@ -120,7 +120,7 @@ def daemon(folder: Path, environment: Mapping[str, str], *command: str, ready: s
         finally:
             process.terminate()
             try:
-                process.communicate(timeout=30)
+                process.communicate(timeout=300)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.communicate()

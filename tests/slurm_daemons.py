@@ -75,7 +75,7 @@ class Slurm:
 
     def _asked(self, *command: str) -> str:
         done = subprocess.run(
-            command, env=self.environment, capture_output=True, text=True, timeout=60, check=True
+            command, env=self.environment, capture_output=True, text=True, timeout=300, check=True
         )
         return done.stdout
 

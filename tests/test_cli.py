@@ -229,7 +229,7 @@ def test_help_and_version_load_nothing_heavy() -> None:
     )
     for arguments in (["--help"], ["check", "--help"], ["--version"], []):
         command = [sys.executable, "-c", program, *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
         assert (done.returncode, done.stderr) == (0, "")
         assert "lockstep" in done.stdout
 
@@ -239,7 +239,7 @@ def test_a_sentence_can_be_printed_in_an_ascii_locale() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "lockstep.cli", "check", "/dev/null/näme"],
         capture_output=True,
-        timeout=60,
+        timeout=300,
         check=False,
         env=environment,
     )

@@ -224,7 +224,7 @@ def test_nothing_of_dask_is_loaded_for_a_grading_on_this_machine(tmp_path: Path)
         [sys.executable, "-c", program],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         env={**os.environ},
         cwd=tmp_path,
     )

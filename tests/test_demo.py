@@ -41,7 +41,7 @@ def test_an_interrupted_demo_leaves_nothing(to_all: bool, tmp_path: Path) -> Non
         assert len(graders) == 2
         assert len([path for path in tmp_path.iterdir() if path.name.startswith("lockstep-demo-")]) == 1
         (os.killpg if to_all else os.kill)(demo.pid, signal.SIGINT)
-        _, said = demo.communicate(timeout=100)
+        _, said = demo.communicate(timeout=300)
     finally:
         if demo.poll() is None:
             os.killpg(demo.pid, signal.SIGKILL)

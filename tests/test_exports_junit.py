@@ -101,7 +101,7 @@ def pytester_file(tmp_path: Path) -> Path:
         "/dev/null",
         "test_it.py",
     ]
-    subprocess.run([*command, "--rootdir", "."], cwd=tmp_path, capture_output=True, timeout=60, check=False)
+    subprocess.run([*command, "--rootdir", "."], cwd=tmp_path, capture_output=True, timeout=300, check=False)
     return tmp_path / "out.xml"
 
 

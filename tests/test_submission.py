@@ -489,7 +489,7 @@ def test_importing_the_intake_is_quick() -> None:
         [sys.executable, "-c", program, str(root / "reference")],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=True,
         cwd=root,
     )

@@ -43,7 +43,7 @@ def logged(tmp_path_factory: pytest.TempPathFactory) -> bytes:
         "WANDB_DIR": str(folder),
         "WANDB_SILENT": "true",
     }
-    subprocess.run([sys.executable, "-c", RUN], cwd=folder, env=environment, timeout=120, check=True)
+    subprocess.run([sys.executable, "-c", RUN], cwd=folder, env=environment, timeout=300, check=True)
     (file,) = folder.glob("wandb/offline-run-*/run-*.wandb")
     return file.read_bytes()
 
