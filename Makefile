@@ -29,7 +29,7 @@ format: setup ## let ruff rewrite what it can
 bench: setup ## measure, and write docs/benchmarks.md; PARTS="batch pages" measures these parts alone
 	@$(PYTHON) -m benchmarks $(PARTS)
 
-soak: setup ## 1,000 gradings of 20 submissions, whole classes, a class killed at 20 moments: equal verdicts
+soak: setup ## 1,000 gradings of 20 submissions, whole classes, a class killed at 20 moments, the rest of the mistakes
 	@$(PYTHON) -m pytest tests -m slow
 
 mutants: setup ## change the worked solutions by machine, grade every change, write docs/mutants.md

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,8 @@ from lockstep.grading import Options, Silent, grade
 from lockstep.result import Result
 from lockstep.sandbox.box import Box
 
+# Of the mistakes that a check has for its own `make test` grades so many, `make soak` the others, `make demo` all.
+MOST_MISTAKES = 3
 # One mistake in so many is put to a check that is not its own; `make demo` puts every sample to all of them.
 ONE_IN = 3
 # Of these exercises, whose checks take seconds each, none: their odd solutions and the worked one meet all checks.
@@ -36,6 +39,21 @@ def graded(
         submission, exercises=(exercise,), checks=tuple(checks), seed=seed, world_sizes=world_sizes
     )
     return grade(options, Silent(), box)
+
+
+def samples_to_meet(samples: Sequence[build.Sample]) -> list[object]:
+    """The samples as parameters of a test: all odd solutions, and of each check's mistakes some, the others slow."""
+    met: Counter[str] = Counter()
+    slow = set()
+    for sample in sorted(samples, key=lambda sample: random.Random(str(sample)).random()):
+        if sample.kind == "mistake":
+            met[sample.fails[0]] += 1
+            if met[sample.fails[0]] > MOST_MISTAKES:
+                slow.add(sample)
+    return [
+        pytest.param(sample, id=str(sample), marks=pytest.mark.slow if sample in slow else ())
+        for sample in samples
+    ]
 
 
 def checks_for(sample: build.Sample) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ from lockstep.sandbox.box import Box
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.verdict import Verdict
 from lockstep.wire import Json
-from tests.samples import graded, surprises
+from tests.samples import graded, samples_to_meet, surprises
 
 EXERCISE = "amp"
 REFERENCE = build.ROOT / "reference"
@@ -88,7 +88,7 @@ def test_the_template_earns_nothing(box: Box) -> None:
     assert expect.template_surprises(graded(build.ROOT / "student_template", EXERCISE, box)) == []
 
 
-@pytest.mark.parametrize("sample", SAMPLES, ids=str)
+@pytest.mark.parametrize("sample", samples_to_meet(SAMPLES))
 def test_samples_score_what_they_must(sample: build.Sample, tmp_path: Path, box: Box) -> None:
     assert surprises(sample, tmp_path, box, WORDS.get(sample.name)) == []
 
@@ -117,6 +117,7 @@ probing.Observation.__init__ = forging
 ODD = "[['loss'], ['backward', 1, 2], ['optimizer', True, 'x'], ['call'], 7]"
 
 
+@pytest.mark.slow
 def test_forged_answers_earn_nothing_and_break_nothing(tmp_path: Path, box: Box) -> None:
     for name in ("amp_train.py", "perf_report.py"):
         shutil.copy(REFERENCE / name, tmp_path / name)

@@ -60,7 +60,7 @@ def planted(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("command", ["lockstep", "pytest"])
+@pytest.mark.parametrize("command", ["lockstep", pytest.param("pytest", marks=pytest.mark.slow)])
 def test_what_is_planted_does_not_reach_the_grader(command: str, planted: Path) -> None:
     """Run from inside the folder, which is where students run it."""
     out = planted.parent / "out.json"

@@ -33,10 +33,10 @@ def facts_of(model: nn.Module, shape: tuple[int, ...]) -> ModelFacts:
     [
         # As torchvision's own table of models has them (GFLOPS there are multiply-accumulates).
         ("resnet50", 224, 1000, 4.089e9, 25_557_032),
-        ("resnet152", 224, 1000, 11.514e9, 60_192_808),
+        pytest.param("resnet152", 224, 1000, 11.514e9, 60_192_808, marks=pytest.mark.slow),
         ("resnet18", 32, 10, 0.0370e9, 11_181_642),
         ("mobilenet_v2", 224, 1000, 0.301e9, 3_504_872),
-        ("vit_b_16", 224, 1000, 17.564e9, 86_567_656),
+        pytest.param("vit_b_16", 224, 1000, 17.564e9, 86_567_656, marks=pytest.mark.slow),
     ],
 )
 def test_published_figures_come_out(name: str, size: int, classes: int, macs: float, parameters: int) -> None:

@@ -60,7 +60,11 @@ def plain_box() -> Iterator[Box]:
 # Its servers
 
 
-@pytest.mark.parametrize("last", list(Server), ids=lambda server: server.name.lower())
+@pytest.mark.parametrize(
+    "last",
+    [Server.EARLY, pytest.param(Server.FULL, marks=pytest.mark.slow), Server.LATE],
+    ids=lambda server: server.name.lower(),
+)
 def test_each_server_has_what_those_before_it_have_and_no_threads(last: Server) -> None:
     look = """
         import os, sys
@@ -668,13 +672,17 @@ def pipes():
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("while True:\n        pass", "student.py, line "),
+        pytest.param("while True:\n        pass", "student.py, line ", marks=pytest.mark.slow),
         ("os.kill(os.getpid(), signal.SIGSTOP)", "it has stopped itself (SIGSTOP)"),
         (
             "signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 64))\n    time.sleep(60)",
             "No answer within 6 s",
         ),
-        ("[os.write(fd, b'LKS1' + bytes(11)) for fd in pipes()]\n    time.sleep(60)", "No answer within 6 s"),
+        pytest.param(
+            "[os.write(fd, b'LKS1' + bytes(11)) for fd in pipes()]\n    time.sleep(60)",
+            "No answer within 6 s",
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["loop", "SIGSTOP", "signals blocked", "half a prefix"],
 )

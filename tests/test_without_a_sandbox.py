@@ -19,8 +19,8 @@ def plain_box() -> Iterator[Box]:
         yield plain
 
 
-LONG = ("amp", "reports")
-"""Half of the time goes into these two, which measure."""
+LONG = ("amp", "data_parallel", "fashion_trainer", "lightning_train", "reports")
+"""Most of the time goes into these; the others have ranks, threads, scripts and shells among them."""
 
 
 @pytest.mark.parametrize(
