@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,7 +36,11 @@ HEADERS = {
 
 
 @pytest.mark.parametrize("kind", CLUSTERS)
-def test_a_job_asks_for_what_the_file_says(kind: str, tmp_path: Path) -> None:
+def test_a_job_asks_for_what_the_file_says(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
     with JobQueue(kind, JOBS, tmp_path / "jobs") as queue:
         script = queue.cluster.job_script()
         (private,) = (tmp_path / "jobs").iterdir()
@@ -45,7 +50,7 @@ def test_a_job_asks_for_what_the_file_says(kind: str, tmp_path: Path) -> None:
         assert worker.startswith("'/shared/my venv/bin/python' -m distributed.cli.dask_worker tls://")
         for option in ("--nthreads 4", "--no-nanny", "--no-dashboard", f"--tls-key {private}/key.pem"):
             assert option in worker
-    assert list((tmp_path / "jobs").iterdir()) == []
+    assert list((tmp_path / "jobs").iterdir()) == list((tmp_path / "temporary").iterdir()) == []
 
 
 @pytest.mark.parametrize(

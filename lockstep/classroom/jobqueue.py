@@ -162,8 +162,13 @@ class JobQueue:
             "worker_extra_args": ["--no-dashboard", "--dashboard-address", "127.0.0.1:0"],
             "scheduler_options": {"dashboard": False, "dashboard_address": "127.0.0.1:0"},
         }
-        # Its web server cannot be turned off, but has nothing to serve, and serves it to this machine alone.
-        with dask.config.set({"distributed.scheduler.http.routes": []}):
+        settings = {
+            # Its web server cannot be turned off, but has nothing to serve, and serves it to this machine alone.
+            "distributed.scheduler.http.routes": [],
+            # The scheduler keeps a folder for its locks, which outlives it.
+            "temporary-directory": str(self._private),
+        }
+        with dask.config.set(settings):
             cluster: JobQueueCluster = getattr(importlib.import_module("dask_jobqueue"), class_name)(
                 **options
             )
