@@ -87,6 +87,7 @@ def _parse_arrays(body: bytes) -> dict[str, Array]:
     if len(body) < 8 or int.from_bytes(body[:8], "little") > MAX_TENSOR_INDEX:
         raise WireError("the index of the arrays is cut short or too large")
     try:
-        return dict(safetensors.numpy.load(body))
+        # In an order of their own: the library's changes from one process to the next, and with it what is told first.
+        return dict(sorted(safetensors.numpy.load(body).items()))
     except Exception as error:  # safetensors raises its own errors, KeyError for bfloat16, ValueError ...
         raise WireError(f"the arrays are malformed ({type(error).__name__})") from None

@@ -164,6 +164,10 @@ class Training:
         """Buffers, by name."""
         return {name: value.detach().numpy().copy() for name, value in self.model.named_buffers()}
 
+    def state(self) -> dict[str, Array]:
+        """Weights and buffers, by name: what a model holds in the end."""
+        return {**self.weights(), **self.buffers()}
+
     def losses(self, data: Data, batch: Batch) -> Array:
         """The loss of each item at the present weights."""
         with torch.no_grad():

@@ -317,7 +317,7 @@ def test_weights_in_sync(check: Check) -> None:
         training = Training(shape, weights[0], lr=LR, momentum=MOMENTUM)
         for ranks in steps:
             training.step(data, ranks)
-        wrong = differing(outcome.ranks, "final", training.weights(), "the weight")
+        wrong = differing(outcome.ranks, "final", training.state(), "the weight")
         if wrong is not None:
             check.fail(
                 f"{call}: the ranks agree with each other, but not with one process that trains on all their "
@@ -460,7 +460,7 @@ def _as_one(
     training = Training(shape, weights, lr=LR, momentum=MOMENTUM)
     for ranks in steps:
         training.step(data, ranks, softmax=softmax)
-    return differing(outcome.ranks, "final", training.weights(), "") is None
+    return differing(outcome.ranks, "final", training.state(), "") is None
 
 
 def _in_gradients(outcome: Outcome, training: Training, data: Sequence[Data], ranks: Sequence[Batch]) -> bool:
@@ -762,10 +762,10 @@ def test_no_double_softmax(check: Check) -> None:
     for ranks in steps:
         right.step([data], ranks)
         twice.step([data], ranks, softmax=True)
-    wrong = differing(outcome.ranks, "final", right.weights(), "the weight")
+    wrong = differing(outcome.ranks, "final", right.state(), "the weight")
     if wrong is None:
         return
-    if differing(outcome.ranks, "final", twice.weights(), "the weight") is None:
+    if differing(outcome.ranks, "final", twice.state(), "the weight") is None:
         check.fail(
             "train_one_epoch puts a softmax between the model and CrossEntropyLoss: the trained weights are those of "
             "a softmax done twice. Training then still works, but much more slowly.",
@@ -807,12 +807,12 @@ def test_checkpoint(check: Check) -> None:
             shared_files=True,
         )
         unbroken = Training(shape, weights, lr=LR, momentum=MOMENTUM)
-        names = {*unbroken.weights(), *unbroken.buffers()}
+        names = unbroken.state().keys()
         _loaded_everywhere(check, saved, resumed, epoch, names)
     for outcome in (saved, resumed):
         for ranks in _steps(check, outcome, [data]):
             unbroken.step([data], ranks)
-    wrong = differing(resumed.ranks, "final", unbroken.weights(), "the weight")
+    wrong = differing(resumed.ranks, "final", unbroken.state(), "the weight")
     check.expect(
         wrong is None,
         "An epoch, save_checkpoint, a new process, load_checkpoint, another epoch, on one rank: the weights are not "
@@ -989,7 +989,7 @@ def test_single_process(check: Check) -> None:
     training = Training(shape, weights, lr=LR, momentum=MOMENTUM)
     for batch in fed(check, seen, data, 0):
         training.step([data], [batch])
-    wrong = differing([seen], "final", training.weights(), "the weight")
+    wrong = differing([seen], "final", training.state(), "the weight")
     check.expect(
         wrong is None,
         f"Without torchrun train_one_epoch did not train as one process does ({wrong[1] if wrong else ''}).",
