@@ -68,6 +68,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "twenty_batches": {"trainer_flags": ["a number of batches, not a percentage", "limit_train_batches=0.2"]},
     "thousand_epochs": {"trainer_flags": ["1000 epochs"]},
     "no_logger": {"trainer_flags": ["without a logger"]},
+    "logger_by_name": {"trainer_flags": ["without a logger"]},
     "overrides_ignored": {"trainer_flags": ["fast_dev_run", "Hand the overrides on"]},
     "validates_on_training_set": {"data": ["were trained on as well", "train=False"]},
     "trains_on_test_set": {"data": ["of the test part were trained on"]},

@@ -606,8 +606,11 @@ def flags(student: Student, inputs: Inputs) -> Observation:
         "max_epochs": plain(default.max_epochs),
         "max_steps": plain(default.max_steps),
         "limit": plain(default.limit_train_batches),
+        # Lightning takes a name for a list of loggers, its letters, and fails only when it trains.
         "loggers": [
-            type(logger).__name__[:60] for logger in default.loggers if not isinstance(logger, DummyLogger)
+            type(logger).__name__[:60]
+            for logger in default.loggers
+            if not isinstance(logger, (DummyLogger, str))
         ],
     }
     model = _model(student, module)
