@@ -56,17 +56,18 @@ def samples_to_meet(samples: Sequence[build.Sample]) -> list[object]:
     ]
 
 
-def checks_for(sample: build.Sample) -> tuple[str, ...]:
-    """The checks that a sample is put to in the tests: its own, and now and then one other; none stands for all.
+def checks_for(sample: build.Sample, but_not: str = "") -> tuple[str, ...]:
+    """The checks that a sample is put to in the tests: of a mistake its own, and now and then one other.
 
-    The other differs from mistake to mistake, so that each check meets mistakes that are not its own.
+    The other differs from mistake to mistake, so that each check meets mistakes that are not its own. An odd solution
+    is put to all, `but_not` to this one.
     """
+    known = [check["id"] for check in build.exercise_toml(sample.exercise)["check"]]
     if sample.kind == "correct":
-        return ()
+        return tuple(name for name in known if name != but_not)
     draw = random.Random(str(sample))
     if sample.exercise in LONG or draw.randrange(ONE_IN):
         return sample.fails
-    known = [check["id"] for check in build.exercise_toml(sample.exercise)["check"]]
     rest = [name for name in known if name not in sample.fails]
     return (*sample.fails, *draw.sample(rest, min(1, len(rest))))
 
@@ -96,12 +97,9 @@ def surprises(
 ) -> list[str]:
     """Build a sample below `folder`, grade it, and say how that differs from what it must score.
 
-    `words`, by check: what the message or hint of that check must hold. `but_not` is a check that is left out.
+    `words`, by check: what the message or hint of that check must hold. `but_not`: see `checks_for`.
     """
-    checks = checks_for(sample)
-    if but_not and not checks:
-        known = [check["id"] for check in build.exercise_toml(sample.exercise)["check"]]
-        checks = tuple(name for name in known if name != but_not)
+    checks = checks_for(sample, but_not)
     folder = build.build(sample, folder / sample.name)
     result = graded(folder, sample.exercise, box, checks=checks, world_sizes=world_sizes)
     found = expect.surprises(sample, result, checks)

@@ -5,24 +5,20 @@ from __future__ import annotations
 import contextlib
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import pytest
 
 from fixtures import build, expect
-from graders.ddp_train import expected, test_ddp_train
-from lockstep.check import Check, Setting
-from lockstep.exercise import find_exercises
+from graders.ddp_train import expected
 from lockstep.grading import Options
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.outcome import Outcome, RankOutcome, StudentError
 from lockstep.sandbox.spec import RunSpec
-from lockstep.submission import open_submission
-from lockstep.verdict import CheckEnded, Verdict
+from lockstep.verdict import Verdict
 from lockstep.wire import Json
+from tests.made_up import end_of
 from tests.samples import graded, impatient_checks, samples_to_meet, surprises
 
 EXERCISE = "ddp_train"
@@ -166,28 +162,10 @@ def test_rows_of_other_data_are_no_batches() -> None:
         assert expected.batches(RankOutcome(True, {"sizes": [2, 2]}, {"rows": wrong}), mine) is None
 
 
-@dataclass(frozen=True)
-class MadeUp:
-    """Stands in for a sandbox: what a run saw is made up from what it was given."""
-
-    answer: Callable[[RunSpec], Outcome]
-    isolated: ClassVar[bool] = True
-
-    def run(self, spec: RunSpec) -> Outcome:
-        return self.answer(spec)
-
-
 def verdict(check_id: str, answer: Callable[[RunSpec], Outcome]) -> str:
     """What the judge of a check makes of runs that never were; nothing when it passes."""
-    (exercise,) = (each for each in find_exercises(build.ROOT / "graders") if each.id == EXERCISE)
-    setting = Setting(
-        box=MadeUp(answer), submission=open_submission(REFERENCE), seed=0, world_sizes=(2,), self_check=False
-    )  # type: ignore[arg-type]
-    try:
-        vars(test_ddp_train)[f"test_{check_id}"](Check(setting, exercise, exercise.check(check_id)))
-    except CheckEnded as ended:
-        return ended.feedback.message
-    return ""
+    ended = end_of(EXERCISE, check_id, answer)
+    return ended.feedback.message if ended is not None else ""
 
 
 def joined(spec: RunSpec, backend: str, device: str) -> Outcome:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -14,17 +12,15 @@ from torch.nn.functional import cross_entropy
 from torchmetrics.functional.classification import multiclass_accuracy
 
 from fixtures import build, expect
-from graders.lightning_train import expected, test_lightning_train
-from lockstep.check import Check, Setting
-from lockstep.exercise import find_exercises
+from graders.lightning_train import expected
 from lockstep.result import CheckResult
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.lightning_spellings import EXPLAINED
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.sandbox.spec import RunSpec
-from lockstep.submission import open_submission
 from lockstep.verdict import CheckEnded, Verdict
 from lockstep.wire import Array, Json
+from tests.made_up import end_of
 from tests.samples import graded, samples_to_meet, surprises
 
 EXERCISE = "lightning_train"
@@ -236,60 +232,40 @@ def test_the_mean_over_classes_is_torchmetrics() -> None:
         assert expected.mean_of_classes([values.argmax(axis=1)], [labels]) == pytest.approx(float(own))
 
 
-@dataclass(frozen=True)
-class MadeUp:
-    """Stands in for a sandbox: a validation on two processes, of a network that guesses, with one figure beside the loss.
+Figure = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+
+def validated(spec: RunSpec, name: str, figure: Figure) -> Outcome:
+    """A validation on two processes, of a network that guesses, with one figure beside the loss.
 
     `figure` is given logits (6, 8, 10) and labels (6, 8) of the batches, those of rank 0 first.
     """
-
-    name: str
-    figure: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-    isolated: ClassVar[bool] = True
-
-    def run(self, spec: RunSpec) -> Outcome:
-        given = spec.ranks[0]
-        labels = given.arrays["labels"][given.values["split"] :]
-        shared = np.concatenate([labels[rank::2] for rank in (0, 1)]).reshape(6, 8)
-        values = (
-            np.random.default_rng(int(labels @ np.arange(len(labels))))
-            .normal(size=(6, 8, 10))
-            .astype(np.float32)
-        )
-        both = torch.from_numpy(values), torch.from_numpy(shared)
-        metrics: dict[str, Json] = {
-            "val_loss": float(cross_entropy(both[0].flatten(0, 1), both[1].flatten())),
-            self.name: float(self.figure(*both)),
-        }
-        logged: list[Json] = [["validating", name, True, False] for name in metrics]
-        ranks = [
-            RankOutcome(
-                complete=True,
-                values={"metrics": metrics, "logged": logged},
-                arrays={f"val{batch}/seen0": values[3 * rank + batch] for batch in range(3)},
-            )
-            for rank in (0, 1)
-        ]
-        return Outcome(tuple(ranks), elapsed=1.0)
-
-
-def validation(name: str, figure: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]) -> CheckEnded | None:
-    """How the judge ends that is shown a figure of this name."""
-    (exercise,) = (each for each in find_exercises(build.ROOT / "graders") if each.id == EXERCISE)
-    setting = Setting(
-        box=MadeUp(name, figure),  # type: ignore[arg-type]
-        submission=open_submission(REFERENCE),
-        seed=0,
-        world_sizes=(2,),
-        self_check=False,
+    given = spec.ranks[0]
+    labels = given.arrays["labels"][given.values["split"] :]
+    shared = np.concatenate([labels[rank::2] for rank in (0, 1)]).reshape(6, 8)
+    values = (
+        np.random.default_rng(int(labels @ np.arange(len(labels)))).normal(size=(6, 8, 10)).astype(np.float32)
     )
-    try:
-        test_lightning_train.test_validation_logged(
-            Check(setting, exercise, exercise.check("validation_logged"))
+    both = torch.from_numpy(values), torch.from_numpy(shared)
+    metrics: dict[str, Json] = {
+        "val_loss": float(cross_entropy(both[0].flatten(0, 1), both[1].flatten())),
+        name: float(figure(*both)),
+    }
+    logged: list[Json] = [["validating", each, True, False] for each in metrics]
+    ranks = [
+        RankOutcome(
+            complete=True,
+            values={"metrics": metrics, "logged": logged},
+            arrays={f"val{batch}/seen0": values[3 * rank + batch] for batch in range(3)},
         )
-    except CheckEnded as ended:
-        return ended
-    return None
+        for rank in (0, 1)
+    ]
+    return Outcome(tuple(ranks), elapsed=1.0)
+
+
+def validation(name: str, figure: Figure) -> CheckEnded | None:
+    """How the judge ends that is shown a figure of this name."""
+    return end_of(EXERCISE, "validation_logged", lambda spec: validated(spec, name, figure))
 
 
 def rights(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -314,9 +290,7 @@ def of_classes(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         ("val_error", lambda logits, labels: 1 - rights(logits, labels).mean()),
     ],
 )  # fmt: skip
-def test_every_reading_of_accuracy_is_one(
-    name: str, figure: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
-) -> None:
+def test_every_reading_of_accuracy_is_one(name: str, figure: Figure) -> None:
     assert validation(name, figure) is None
 
 
@@ -328,9 +302,7 @@ def test_every_reading_of_accuracy_is_one(
         ("val_accuracy", lambda logits, labels: rights(-logits, labels).mean(), "the smallest of the ten logits"),
     ],
 )  # fmt: skip
-def test_wrong_answers_are_no_accuracy(
-    name: str, figure: Callable[[torch.Tensor, torch.Tensor], torch.Tensor], said: str
-) -> None:
+def test_wrong_answers_are_no_accuracy(name: str, figure: Figure, said: str) -> None:
     ended = validation(name, figure)
     assert ended is not None
     assert ended.points == 0.5
