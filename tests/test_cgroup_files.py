@@ -140,7 +140,7 @@ def test_a_tree_without_controllers_is_refused_with_the_reason(
 
 def test_a_group_that_is_refused_later_leaves_the_run_to_be_watched(top: Path) -> None:
     gone = cgroup2.Parent(top / "gone")
-    assert backend.open_backend(gone).name == watched.NAME
+    assert backend.Groups(gone).open().name == watched.NAME
 
 
 # What a run's group is told, and what it says

@@ -37,11 +37,11 @@ def held(box: Box, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPat
     """The box, with one of this machine's back ends for its runs."""
     box.settle()  # a run that is prepared already has its own
     for server in box._servers:
-        monkeypatch.setattr(server, "_groups", PARENTS[request.param])
+        monkeypatch.setattr(server, "_groups", backend.Groups(PARENTS[request.param]))
     yield box
-    used = box._servers[Server.FULL]._backend
-    assert used is not None
-    assert used.name == request.param
+    leaving = box._servers[Server.FULL]._leaving
+    assert leaving is not None
+    assert leaving[0].backend.name == request.param
     box.settle()  # and so has the one that is prepared now
 
 
@@ -135,7 +135,7 @@ def test_what_a_run_computes_is_counted_outside(held: Box) -> None:
 @pytest.mark.parametrize("name", PARENTS.keys() - {watched.NAME})
 def test_what_is_left_in_a_group_is_ended_with_it(name: str) -> None:
     others = control_groups()
-    group = backend.open_backend(PARENTS[name])
+    group = backend.Groups(PARENTS[name]).open()
     assert control_groups() > others
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as left:
         group.add(left.pid)

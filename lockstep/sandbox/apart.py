@@ -56,7 +56,7 @@ def _pass_on(outside: socket.socket, ends: list[socket.socket]) -> None:
         readable, _, _ = select.select([outside, *ends], [], [])
         for end in readable:
             message = channel.receive(end)
-            if message is None or message.fields["op"] == "end":
+            if message is None:
                 # Where a supervisor was lost, as when memory ran out, the run is: with this process it all ends.
                 return
             if end is outside:

@@ -7,6 +7,7 @@ Without them lockstep looks several times a second, which a run that is quick en
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -69,13 +70,33 @@ def find() -> tuple[Parent | None, tuple[str, ...]]:
     return None, tuple(missing)
 
 
-def open_backend(parent: Parent | None) -> Backend:
-    """What is to hold a run that is being prepared: a group below this one, or where there is none our eyes."""
-    if parent is not None:
-        # What could be made a moment ago can be refused now; the run is then looked at, rather than lost.
-        with contextlib.suppress(OSError):
-            return parent.open(cgroup.new_name())
-    return watched.Watched()
+class Groups:
+    """The groups of one sandbox's runs; what is left of them goes with it, wherever Ctrl-C broke in.
+
+    Each of a run's groups is removed when the run is gone. But Ctrl-C can come between the making of one and the
+    line that remembers it, so that in the end their names say what is to be removed.
+    """
+
+    def __init__(self, parent: Parent | None) -> None:
+        """Those below `parent`; where there is none, runs are held by our eyes."""
+        self._parent = parent
+        self._name = cgroup.new_name()
+        self._numbers = itertools.count()
+
+    def open(self) -> Backend:
+        """What is to hold a run that is being prepared."""
+        if self._parent is not None:
+            # What could be made a moment ago can be refused now; the run is then looked at, rather than lost.
+            with contextlib.suppress(OSError):
+                return self._parent.open(f"{self._name}-{next(self._numbers)}")
+        return watched.Watched()
+
+    def close(self) -> None:
+        """Remove those that are left, and end what is left in them."""
+        for folder in self._parent.folders() if self._parent is not None else ():
+            for group in folder.glob(f"{self._name}-*"):
+                cgroup.end_all(group)
+                cgroup.remove(group)
 
 
 def describe() -> Description:

@@ -75,15 +75,16 @@ class Box:
         self._start()
 
     def _start(self) -> None:
-        groups = None
+        parent = None
         if self.isolated:
             backend.remove_forgotten_groups()
-            groups, _ = backend.find()
+            parent, _ = backend.find()
+        self._groups = backend.Groups(parent)
         self._workspace = None if self.isolated else tempfile.mkdtemp(prefix="lockstep-")
         self._filter = seccomp.filter_program() if self.isolated else None
         self._lease = bubblewrap.lease_uid() if self.isolated else None
         pairs = [channel.pair() for _ in range(self._last + 1)]
-        self._servers = [Connection(ours, isolated=self.isolated, groups=groups) for ours, _ in pairs]
+        self._servers = [Connection(ours, isolated=self.isolated, groups=self._groups) for ours, _ in pairs]
         try:
             self._process = self._launch(*(theirs.fileno() for _, theirs in pairs))
         except BaseException:
@@ -192,6 +193,7 @@ class Box:
         process = getattr(self, "_process", None)
         if process is not None and process.stderr is not None:
             process.stderr.close()
+        self._groups.close()
         if self._lease is not None:
             self._lease.close()
         if self._workspace is not None:

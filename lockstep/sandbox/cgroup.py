@@ -134,8 +134,9 @@ def new_name() -> str:
 
 def try_out(parent: Path, needed: tuple[str, ...]) -> None:
     """Make a group below this one, move a process into it, remove it. Raises OSError where that fails."""
-    folder = make(parent, new_name())
+    folder = parent / new_name()
     try:
+        make(parent, folder.name)
         for name in needed:
             with open(folder / name, "r+"):
                 pass

@@ -37,6 +37,10 @@ class Parent:
             undo.pop_all()
         return Group(made["memory"], made["pids"], made.get("cpu"))
 
+    def folders(self) -> set[Path]:
+        """Where the groups of runs are."""
+        return {folder for folder in (self.memory, self.pids, self.cpu) if folder is not None}
+
     def __str__(self) -> str:
         return f"{self.memory} and {self.pids}"
 

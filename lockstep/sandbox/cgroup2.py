@@ -31,6 +31,10 @@ class Parent:
         """A new group without limits. Raises OSError."""
         return Group(cgroup.make(self.folder, name))
 
+    def folders(self) -> set[Path]:
+        """Where the groups of runs are."""
+        return {self.folder}
+
     def __str__(self) -> str:
         return str(self.folder)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from lockstep.sandbox import channel
-from lockstep.sandbox.backend import Backend, Parent, open_backend
+from lockstep.sandbox.backend import Groups
 from lockstep.sandbox.limits import Limits
 from lockstep.sandbox.outcome import Outcome
 from lockstep.sandbox.prepared import Prepared
@@ -27,7 +27,7 @@ GONE_SECONDS = 300.0
 class Connection:
     """One server, by the socket that it is told by. Raises OSError or EOFError wherever the server is gone."""
 
-    def __init__(self, control: socket.socket, *, isolated: bool, groups: Parent | None) -> None:
+    def __init__(self, control: socket.socket, *, isolated: bool, groups: Groups) -> None:
         control.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self.control = control
         self.pid: int | None = None
@@ -38,8 +38,7 @@ class Connection:
         self._ready = False
         self._numbers = itertools.count()
         self._ended: set[int] = set()
-        self._leaving: tuple[int, contextlib.ExitStack] | None = None
-        self._backend: Backend | None = None
+        self._leaving: tuple[Prepared, contextlib.ExitStack] | None = None
         # CPU seconds of the last run that its outcome tells, and those of taking it apart, which the next one tells.
         self._told = self._late = 0.0
         self._next: Prepared | None = None
@@ -83,11 +82,8 @@ class Connection:
             channel.send(prepared.status, {"op": "job"}, tuple(watching.open(frame)))
             watching.close_inside_ends()
             # From here on the server has to be heard before anything of the run is let go.
-            self._leaving, self._backend, self._told = (
-                (prepared.number, stack.pop_all()),
-                prepared.backend,
-                0.0,
-            )
+            self._told = 0.0
+            self._leaving = prepared, stack.pop_all()
             try:
                 watching.watch(self._next)
             finally:
@@ -113,7 +109,7 @@ class Connection:
         finally:
             if self._next is not None:
                 following, self._next = self._next, None
-                following.status.close()
+                following.end()
                 with contextlib.closing(following):
                     self._wait_ended(following.number)
 
@@ -127,17 +123,19 @@ class Connection:
         self.control.close()
 
     def _prepare(self) -> Prepared:
-        return Prepared(next(self._numbers), self.control, open_backend(self._groups))
+        return Prepared(next(self._numbers), self.control, self._groups.open())
 
     def _wait_gone(self) -> None:
         """Wait until the kernel has taken the last run apart; it does so while the judge looks at the answers."""
         if self._leaving is None:
             return
-        number, stack = self._leaving
+        prepared, stack = self._leaving
         with stack:
             self._leaving = None
-            self._wait_ended(number)
-            used = self._backend.usage().cpu_seconds if self._backend is not None else None
+            # It has been told already, but where Ctrl-C broke in.
+            prepared.end()
+            self._wait_ended(prepared.number)
+            used = prepared.backend.usage().cpu_seconds
             self._late += max(0.0, (used or 0.0) - self._told)
 
     def _wait_ended(self, number: int) -> None:

@@ -6,6 +6,7 @@ while the present one runs. No student code is near a prepared run before it get
 
 from __future__ import annotations
 
+import contextlib
 import socket
 
 from lockstep.sandbox import channel
@@ -25,7 +26,7 @@ class Prepared:
         self.status.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         try:
             channel.send(control, {"op": "prepare", "id": number}, (theirs.fileno(),))
-        except OSError:
+        except BaseException:  # Ctrl-C as well
             self.close()
             raise
         finally:
@@ -45,7 +46,12 @@ class Prepared:
         if message.pid:
             self.backend.add(message.pid)
 
+    def end(self) -> None:
+        """Let the supervisor hear that this was all: it ends, with what it has started. It may be told twice."""
+        with contextlib.suppress(OSError):
+            self.status.shutdown(socket.SHUT_WR)
+
     def close(self) -> None:
-        """Let go of it; a supervisor without a job ends by itself."""
+        """Let go of it."""
         self.status.close()
         self.backend.close()

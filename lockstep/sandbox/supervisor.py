@@ -81,7 +81,7 @@ def _run(job: Job, place: Place) -> None:
         workers.serve(readable)
         if job.status in readable:
             message = channel.receive(job.status)
-            if message is None or message.fields["op"] == "end":
+            if message is None:
                 return
             if message.fields["op"] == "stacks":
                 _ask_for_stacks(job, pids, workers)

@@ -75,6 +75,7 @@ class Watching:
 
     def __init__(self, spec: RunSpec, prepared: Prepared, isolated: bool) -> None:
         self._spec = spec
+        self._prepared = prepared
         self._status = prepared.status
         self._backend = prepared.backend
         self._supervisor = prepared.supervisor
@@ -121,9 +122,9 @@ class Watching:
 
     def close_inside_ends(self) -> None:
         """Close our copies of what the run holds, so that end of file can be seen."""
-        for fd in self._inside:
-            os.close(fd)
-        self._inside = []
+        while self._inside:
+            # Forgotten before it is closed: where Ctrl-C breaks in, its number must not be closed a second time.
+            os.close(self._inside.pop())
 
     def close(self) -> None:
         """Close everything that is still open."""
@@ -280,8 +281,7 @@ class Watching:
             # It is pid 1 of its namespace: with it goes everything in there, whatever it ignores.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.kill(self._supervisor, signal.SIGKILL)
-        with contextlib.suppress(OSError):
-            channel.send(self._status, {"op": "end"})
+        self._prepared.end()
 
     def outcome(self) -> Outcome:
         """Everything that is known, as values."""
