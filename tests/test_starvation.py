@@ -9,14 +9,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
 from lockstep.sandbox import starvation
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.limits import Limits
-from lockstep.sandbox.starvation import kept_waiting
-from lockstep.sandbox.watching import LONGEST
+from lockstep.sandbox.starvation import LONGEST, Limit, kept_waiting
 from tests.sandboxed import run
 
 PATIENCE = 60
@@ -91,3 +91,41 @@ def test_what_has_yet_to_end_gets_time_for_it_on_a_busy_machine(
     outcome = run(box, LEAVES.replace("SECONDS", str(seconds)))
     assert outcome.ranks[0].complete
     assert outcome.left_running == left
+
+
+@pytest.mark.parametrize(
+    ("others", "reached_at"),
+    [(0.0, 10.0), (0.5, 20.0), (0.9, 40.0), (1.0, 40.0), (-0.1, 10.0)],
+    ids=["idle", "half of it others'", "nine tenths", "all", "counters that are not read at once"],
+)
+def test_what_others_have_of_all_processors_makes_a_limit_longer(
+    others: float, reached_at: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(starvation.time, "monotonic", lambda: now)
+    monkeypatch.setattr(starvation, "_seconds_of_others", lambda: others * now * (os.cpu_count() or 1))
+    limit = Limit(10.0)
+    reached = []
+    for tenths in range(500):
+        now = tenths / 10
+        if limit.is_reached():
+            reached.append(now)
+    assert reached[0] == pytest.approx(reached_at, abs=0.11)
+    assert len(reached) == 500 - round(10 * reached[0])
+
+
+def test_the_work_of_others_is_what_all_processors_did_but_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = os.sysconf("SC_CLK_TCK")
+    stat = f"cpu {7 * ticks} {2 * ticks} {ticks} 900 90 {ticks} {ticks} {ticks} 500 500\ncpu0 1 2 3\n"
+    monkeypatch.setattr(starvation, "Path", lambda _: SimpleNamespace(read_text=lambda: stat))
+    monkeypatch.setattr(starvation.os, "times", lambda: (1.0, 0.5, 2.0, 0.25, 99.0))
+    assert starvation._seconds_of_others() == 13 - 3.75
+
+
+def test_the_work_of_others_is_seen() -> None:
+    before = starvation._seconds_of_others()
+    with busy(1):
+        until = time.monotonic() + PATIENCE
+        while starvation._seconds_of_others() < before + 0.5:
+            assert time.monotonic() < until, "nobody worked"
+            os.sched_yield()

@@ -21,7 +21,6 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -30,6 +29,7 @@ from typing import Any, cast
 from torch.distributed import run as torchrun
 
 from lockstep.sandbox.probing import Inputs, Observation, Student
+from lockstep.sandbox.starvation import LONGEST, Limit
 from lockstep.wire import Json
 
 MAX_RECORDS, MAX_TASKS, MAX_TEXT, MAX_OUTPUT = 48, 64, 500, 8192
@@ -151,7 +151,7 @@ class Bench:
     workers: list[dict[str, Json]] = field(default_factory=list)
     strangers: dict[str, int] = field(default_factory=dict)
     agents: list[int] = field(default_factory=list)
-    ended: float = 0.0
+    afterwards: Limit | None = None
 
     def order(self, request: Request) -> Order:
         """What a stand-in is to do."""
@@ -197,9 +197,8 @@ class Bench:
         # A script may leave torchrun in the background.
         if self.numbers:
             return not any(map(_lives, self.agents))
-        return time.monotonic() > self.ended + AFTERWARDS or not any(
-            _group_lives(s.process.pid) for s in scripts
-        )
+        self.afterwards = self.afterwards or Limit(AFTERWARDS)
+        return self.afterwards.is_reached() or not any(_group_lives(s.process.pid) for s in scripts)
 
     def on_node(self, node: int) -> dict[str, str | None]:
         """What differs in the environment of a process on this node."""
@@ -702,15 +701,16 @@ class Script:
 
 def _run(bench: Bench, runs: Sequence[Mapping[str, Any]], student: Student, seconds: float) -> list[Json]:
     """Start the script once for every entry of `runs`, all at once, and serve their stand-ins until they end."""
-    with _listening(bench, seconds) as listener, selectors.DefaultSelector() as selector:
+    # Those that meet wait for one another as long as they may.
+    with _listening(bench, LONGEST * seconds) as listener, selectors.DefaultSelector() as selector:
         selector.register(listener, selectors.EVENT_READ, _accept)
         scripts = [_begin(bench, run, student) for run in runs]
         for script in scripts:
             assert script.process.stdout is not None
             os.set_blocking(script.process.stdout.fileno(), False)
             selector.register(script.process.stdout, selectors.EVENT_READ, script)
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and not bench.is_through(scripts):
+        limit = Limit(seconds)
+        while not limit.is_reached() and not bench.is_through(scripts):
             for key, _ in selector.select(timeout=0.02):
                 if isinstance(key.data, Script):
                     _drain(key.data, selector)
@@ -720,7 +720,7 @@ def _run(bench: Bench, runs: Sequence[Mapping[str, Any]], student: Student, seco
                     _serve(bench, cast(socket.socket, key.fileobj), selector)
             for script in scripts:
                 if script.status is None and script.process.poll() is not None:
-                    script.status, bench.ended = script.process.returncode, time.monotonic()
+                    script.status = script.process.returncode
         for script in scripts:
             _drain(script, selector)
             with contextlib.suppress(ProcessLookupError):

@@ -12,6 +12,7 @@ from graders.launch.faults import TRAINING, Fault, Stage, multi_fault, single_fa
 from graders.launch.headers import PBS, SLURM, Header
 from graders.launch.starts import NodeRun, read_ways
 from lockstep.check import Check
+from lockstep.sandbox.starvation import LONGEST
 from lockstep.verdict import CheckEnded, Failed, Hung
 from lockstep.wire import Json
 
@@ -115,8 +116,11 @@ def choose(check: Check, lab: Lab, ways: Sequence[Way], judge: Judge) -> Chosen:
 
 
 def check_seconds(ways: Sequence[Way]) -> float:
-    """A wall limit above the scripts' own, the sum of which only a submission of endless ones could need."""
-    return 2 * SCRIPT_SECONDS + sum(len(way) for way in ways) + 5.0
+    """A wall limit above the scripts' own, the sum of which only a submission of endless ones could need.
+
+    Theirs are stretched on a busy machine, by what this one may not see.
+    """
+    return LONGEST * (2 * SCRIPT_SECONDS + sum(len(way) for way in ways)) + 5.0
 
 
 def missing_files(check: Check) -> dict[str, bytes]:

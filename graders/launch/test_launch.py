@@ -12,6 +12,7 @@ from graders.launch.scripts import MULTI, SINGLE
 from graders.launch.starts import NodeRun, read_run
 from graders.launch.workers import read_workers, together_fault
 from lockstep.check import Check
+from lockstep.sandbox.starvation import LONGEST
 from lockstep.wire import Json
 
 # Two nodes that come together do so in about a second; the rest is for a busy machine.
@@ -85,7 +86,7 @@ def test_multi_node_runs(check: Check) -> None:
         },
         data=lab.data(),
         files=scripts.missing_files(check),
-        seconds=MEETING_SECONDS + 10.0,
+        seconds=LONGEST * MEETING_SECONDS + 10.0,
     )
     values = seen.ranks[0].values
     workers = read_workers(values.get("workers"))

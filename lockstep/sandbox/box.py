@@ -31,7 +31,8 @@ INSIDE_FILES = (
     "sandbox/cells.py sandbox/jupyter.py sandbox/lightning_names.py sandbox/lightning_spellings.py "
     "sandbox/device/__init__.py sandbox/device/amp.py sandbox/device/cuda.py sandbox/device/machine.py "
     "sandbox/device/marks.py sandbox/device/mixing.py sandbox/device/parallel.py sandbox/device/streams.py "
-    "sandbox/device/tensors.py sandbox/device/compiler.py sandbox/gpus.py"
+    "sandbox/device/tensors.py sandbox/device/compiler.py sandbox/gpus.py "
+    "sandbox/starvation.py"
 ).split()
 INSIDE = "/opt/lockstep"
 PROBES = "/opt/probes"

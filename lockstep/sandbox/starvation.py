@@ -1,16 +1,21 @@
 """How long a run waited for a processor while others had them: on a busy machine its clock must not count that.
 
-Source: /proc/PID/task/TID/schedstat, nanoseconds on a processor and nanoseconds ready to run (the kernel's
-scheduler/sched-stats.rst). A kernel without it says nothing, and then nothing was waited for.
+Sources: /proc/PID/task/TID/schedstat, nanoseconds on a processor and nanoseconds ready to run (the kernel's
+scheduler/sched-stats.rst), and the first line of /proc/stat (proc(5)). A kernel without them says nothing, and then
+nothing was waited for.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import time
 from pathlib import Path
 
 from lockstep.sandbox.processes import members
+
+# Times its limit that something may take on a machine that is busy with others; beyond that nothing gets done there.
+LONGEST = 4
 
 
 def kept_waiting(pid: int, elapsed: float) -> float:
@@ -33,3 +38,35 @@ def _threads(pid: int) -> tuple[float, float]:
                     on, ready, _ = Path(f"/proc/{member}/task/{thread}/schedstat").read_text().split()
                     ran, waited = ran + int(on) / 1e9, waited + int(ready) / 1e9
     return ran, waited
+
+
+class Limit:
+    """Seconds for something that consists of short processes: what they waited, nobody can say once they have ended.
+
+    So the clock runs slower by the share of all processors that others have, but LONGEST times slower at most.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        """The clock starts."""
+        self._seconds = seconds
+        self._begun = time.monotonic()
+        self._before = _seconds_of_others()
+
+    def is_reached(self) -> bool:
+        """Whether the time is up."""
+        elapsed = time.monotonic() - self._begun
+        if elapsed < self._seconds:
+            return False
+        share = (_seconds_of_others() - self._before) / (elapsed * (os.cpu_count() or 1))
+        return elapsed * (1 - share) >= self._seconds or elapsed >= LONGEST * self._seconds
+
+
+def _seconds_of_others() -> float:
+    """Seconds that all processors together worked for others than this process and those of its children that ended."""
+    try:
+        line = Path("/proc/stat").read_text().split("\n", 1)[0]
+    except OSError:
+        return 0.0
+    user, nice, system, _, _, irq, softirq, steal = map(int, line.split()[1:9])
+    busy = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+    return busy - sum(os.times()[:4])

@@ -25,8 +25,6 @@ MAX_STACK = 64 << 10
 KEPT_OUTPUT = 64 << 10
 STACK_SECONDS = 1.0
 LOOK_SECONDS = 0.2
-# Times its limit that a run may take on a machine that is busy with others; beyond that nothing gets done there.
-LONGEST = 4
 END_SECONDS = 10.0
 # How long processes that are about to end may take to do so before they count as left running.
 PATIENCE_SECONDS = 1.0
@@ -165,7 +163,7 @@ class Watching:
     def _deadline(self, elapsed: float) -> float:
         """When the time is up: while others had the processors the clock stands still, up to a bound."""
         seconds = self._spec.limits.seconds
-        return self._started + min(seconds + self._waited(elapsed), LONGEST * seconds)
+        return self._started + min(seconds + self._waited(elapsed), starvation.LONGEST * seconds)
 
     def _waited(self, elapsed: float) -> float:
         return starvation.kept_waiting(self._supervisor, elapsed) if self._supervisor else 0.0
@@ -182,7 +180,7 @@ class Watching:
         self._hear_report(0.0 if self._timed_out else PATIENCE_SECONDS)
         if not self._timed_out and (self._report or {}).get("left"):
             elapsed = time.monotonic() - self._started
-            had = max(elapsed - self._waited(elapsed), elapsed / LONGEST)
+            had = max(elapsed - self._waited(elapsed), elapsed / starvation.LONGEST)
             self._hear_report(PATIENCE_SECONDS * (elapsed / had - 1))
 
     def _hear_report(self, patience: float) -> None:
