@@ -54,6 +54,7 @@ WORDS = {
     "one_loader_for_all_counts": {"script": ["4 timings", "a new one for every number"]},
     "times_an_empty_set": {"script": ["does not exist", "empty loop"]},
     "three_passes": {"script": ["3 times", "5 passes"]},
+    "leaves_at_the_first_batch": {"script": ["read 5 batches in 5 passes of 2"]},
     "rows_for_columns": {"script": ["lies on its side", "permute(1, 2, 0)"]},
     "shows_one_image": {"script": ["only one image"]},
     "truncated_file_unnamed": {"robust": ["does not name the file"]},

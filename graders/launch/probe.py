@@ -179,7 +179,7 @@ class Bench:
     def host_number(self, name: str, asking: int) -> int:
         """The node of this name; a name of the script's own stands for the other node."""
         name = name.rpartition("@")[2]
-        if name in ("localhost", "127.0.0.1"):
+        if name in ("localhost", "127.0.0.1", "0.0.0.0", "0"):
             return asking
         if name in self.cluster.hosts:
             return self.cluster.hosts.index(name)
@@ -563,9 +563,12 @@ def _pdsh(bench: Bench, request: Request) -> Order:
 
 
 def _scontrol(bench: Bench, request: Request) -> Order:
-    if len(request.words) > 2 and request.words[2].startswith("hostname"):
-        return {"say": "".join(f"{host}\n" for host in bench.cluster.hosts)}
-    return {}
+    if len(request.words) <= 2 or not request.words[2].startswith("hostname"):
+        return {}
+    listed = request.words[3] if len(request.words) > 3 else ""
+    # The job's own list is written with brackets; names that a script gives otherwise come back as they are.
+    hosts = bench.cluster.hosts if not listed or "[" in listed else listed.split(",")
+    return {"say": "".join(f"{host}\n" for host in hosts)}
 
 
 def _hostname(bench: Bench, request: Request) -> Order:

@@ -32,6 +32,8 @@ NAME = "launch/pytorchjob.yaml"
 KIND = "PyTorchJob"
 VERSION = "kubeflow.org/v1"
 SIDECAR = "sidecar.istio.io/inject"
+# What torchrun takes for a number of processes, torch.distributed.run's own words and backends from elsewhere.
+DEVICES = frozenset("auto cpu gpu xpu hpu npu mlu musa".split())
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
@@ -121,6 +123,7 @@ def look_at(manifest: Manifest, reading: Reading) -> None:
     for pod in pods.values():
         reading.problems += pod.problems()
         reading.notes += pod.notes()
+    _processes(manifest, pods, reading)
     _sidecars(manifest, pods, reading)
     reading.claim = claim_of(manifest, pods, reading.file)
 
@@ -228,6 +231,22 @@ def _elastic(manifest: Manifest, reading: Reading) -> None:
                 (*place, "minReplicas"),
                 f"`minReplicas` is {low} and `maxReplicas` {high}.",
                 "The least has to be at most the most.",
+            )
+        )
+
+
+def _processes(manifest: Manifest, pods: Mapping[str, Pod], reading: Reading) -> None:
+    """What `nprocPerNode` says torchrun has to understand, which is told it by a variable."""
+    said = manifest.get("spec", "nprocPerNode")
+    if not isinstance(said, str) or re.fullmatch(r"[1-9][0-9]*", said) or said in DEVICES:
+        return
+    starts = [pod.start for pod in pods.values() if pod.start is not None]
+    if any(start.by == "torchrun" and "nproc_per_node" not in start.flags for start in starts):
+        reading.problems.append(
+            manifest.problem(
+                ("spec", "nprocPerNode"),
+                f"`nprocPerNode` is {shown(said)}, which torchrun does not understand.",
+                'Write the number of processes of a pod, in quotes: "2". Or auto, gpu or cpu.',
             )
         )
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from lockstep.compare import integer
 from lockstep.wire import Json
 
-LOCAL = {"localhost", "localhost.localdomain", "ip6-localhost", "::1", "0.0.0.0", "::", ""}
+LOCAL = {"localhost", "localhost.localdomain", "ip6-localhost", "::1", "0.0.0.0", "0", "::", ""}
 STATIC_PORT, C10D_PORT = "29500", "29400"
 
 

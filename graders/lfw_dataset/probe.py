@@ -27,6 +27,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 from torchvision.transforms import ToTensor
 
 from lockstep.sandbox.probing import Inputs, Observation, Student, kind, plain, plain_tensor
@@ -403,22 +404,39 @@ def write_all(folder: Path, names: list[str], blob: np.ndarray) -> None:
 
 
 def watch_loaders() -> list[dict[str, Any]]:
-    """The data loaders that are made from now on: workers asked for, and batches in each pass."""
+    """The data loaders that are made from now on: workers asked for, passes begun, and batches read in all of them.
+
+    `length` is how many batches a whole pass has.
+    """
     loaders: list[dict[str, Any]] = []
-    make, iterate = DataLoader.__init__, DataLoader.__iter__
+    make, iterate, step = DataLoader.__init__, DataLoader.__iter__, _BaseDataLoaderIter.__next__
 
     def making(self: Any, *args: Any, **kwargs: Any) -> None:
         make(self, *args, **kwargs)
-        record = {"workers": plain(self.num_workers), "passes": 0}
+        length = None
+        with contextlib.suppress(
+            Exception
+        ):  # whatever a data set of the student's own does when asked for its length
+            length = plain(len(self))
+        record = {"workers": plain(self.num_workers), "length": length, "passes": 0, "batches": 0}
         loaders.append(record)
         object.__setattr__(self, "_seen", record)
 
     def iterating(self: Any) -> Any:
+        iterator = iterate(self)
         if hasattr(self, "_seen"):
             self._seen["passes"] += 1
-        return iterate(self)
+            iterator._seen = self._seen
+        return iterator
+
+    def stepping(self: Any) -> Any:
+        batch = step(self)
+        if hasattr(self, "_seen"):
+            self._seen["batches"] += 1
+        return batch
 
     DataLoader.__init__, DataLoader.__iter__ = making, iterating
+    _BaseDataLoaderIter.__next__ = stepping
     return loaders
 
 

@@ -97,6 +97,13 @@ def timing_complaint(check: Check) -> Complaint | None:
             f"{told} read the data {passes} times; the mean is over {PASSES} passes.",
             f"Repeat the whole loop over the loader {PASSES} times and keep {PASSES} readings.",
         )
+    batches = sum(int(number(entry.get("batches")) or 0) for entry in asked)
+    whole = min(int(number(entry.get("length")) or 0) for entry in asked)
+    if batches < PASSES * whole:
+        return Complaint(
+            f"{told} read {batches} batches in {passes} passes of {whole}, and was to leave none out.",
+            "Leave the loop over the loader after batches_to_check batches, or at its end where that comes first.",
+        )
     printed = readings(rank.output, rank.values.get("bars"))
     fitting = [reading for reading in printed if reading.fits(TIMED_IMAGES * delay, outcome.elapsed)]
     if not fitting:
