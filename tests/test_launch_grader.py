@@ -91,7 +91,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "slurm_commented_out": ("walltime",),
     "slurm_no_shebang": ("refuses", "#!"),
     "slurm_misspelt_option": ("--ntask-per-nodes", "--ntasks-per-node"),
-    "slurm_number_for_list": ("2:29500",),
+    "slurm_number_for_list": ("2:29500", "SLURM_JOB_NODELIST"),
     "slurm_localhost": ("localhost:29500",),
     "slurm_each_names_itself": ("Each node names itself",),
     "slurm_ranks_of_the_job": ("RANK are 0", "SLURM_PROCID"),

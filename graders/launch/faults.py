@@ -204,11 +204,13 @@ def place_fault(where: str, start: Start) -> Fault | None:
                 else ""
             ),
         )
-    if not re.fullmatch(r"[\w.:-]+", endpoint.host) or "$" in endpoint.port:
+    if not re.fullmatch(r"[\w.:-]+", endpoint.host) or endpoint.host.isdigit() or "$" in endpoint.port:
         return Fault(
             Stage.MEETING,
             f"{where} meets at {endpoint}, which is no name of a host.",
-            "Is something in it that the shell should have filled in? Double quotes let it do so, single ones do not.",
+            "Is something in it that the shell should have filled in? Double quotes let it do so, single ones do not."
+            if not endpoint.host.isdigit()
+            else "A variable of another meaning? The nodes are in $SLURM_JOB_NODELIST, $PBS_NODEFILE or $LSB_HOSTS.",
         )
     if not endpoint.port or not (endpoint.port.isdigit() and 0 < int(endpoint.port) < 65536):
         return Fault(
