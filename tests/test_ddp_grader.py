@@ -146,6 +146,27 @@ def test_forged_answers_earn_nothing_and_break_nothing(
 
 
 @pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("        loss = train_one_epoch(", "        model.train()\n        loss = train_one_epoch("),
+        (
+            "        if rank == 0:\n            print(",
+            "        model.train()\n        if rank == 0:\n            print(",
+        ),
+    ],
+    ids=["before each epoch", "after each evaluation"],
+)
+def test_main_may_see_to_training_mode(before: str, after: str, tmp_path: Path, box: Box) -> None:
+    source = (REFERENCE / "ddp_train.py").read_text()
+    assert source.count("    model.train()\n") == source.count(before) == 1
+    source = source.replace("    model.train()\n", "").replace(before, after)
+    (tmp_path / "ddp_train.py").write_text(source)
+    shutil.copy(REFERENCE / "perf_report.py", tmp_path)
+    (exercise,) = graded(tmp_path, EXERCISE, box, checks=("single_process",)).exercises
+    assert [(check.verdict, check.message) for check in exercise.checks] == [(Verdict.PASSED, "")]
+
+
+@pytest.mark.parametrize(
     "sizes", [None, "x", [], [0], [-4, 8], [True] * 4, [2.0, 2.0], [4, None], [5], [1 << 62], [[4]]]
 )
 def test_forged_batch_sizes_are_no_batches(sizes: Json) -> None:

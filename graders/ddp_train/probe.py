@@ -21,6 +21,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils.data import DataLoader, Dataset
 
@@ -534,7 +535,7 @@ def script_ends(student: Student, inputs: Inputs) -> Observation:
 
 
 def alone(student: Student, inputs: Inputs) -> Observation:
-    """Everything once, in one process that torchrun did not start."""
+    """Everything once, in one process that torchrun did not start, with a model as `evaluate` leaves it."""
     lab = Lab(student)
     lab.setup()
     model = _model(inputs)
@@ -542,6 +543,9 @@ def alone(student: Student, inputs: Inputs) -> Observation:
     wrapped = lab.wrap(model)
     optimizer = _optimizer(inputs, wrapped)
     recorder.watch(optimizer, wrapped)
+    trains: list[bool] = []
+    optimizer.register_step_pre_hook(lambda *_: trains.append(_trains(wrapped)))
+    wrapped.eval()
     batch_size = cast(int, inputs.values["batch_size"])
     dataset = _data(inputs)
     loader = lab.loader(dataset, batch_size, shuffle=True, seed=_seed(inputs))
@@ -549,10 +553,15 @@ def alone(student: Student, inputs: Inputs) -> Observation:
     seen = recorder.values(), recorder.arrays()
     evaluation = lab.loader(dataset, batch_size, shuffle=False, seed=_seed(inputs))
     result = plain(lab.call("evaluate", wrapped, evaluation, lab.device, shown="model, loader, device"))
-    values = {**seen[0], "loss": loss, "accuracy": result}
+    values = {**seen[0], "loss": loss, "accuracy": result, "trains": any(trains)}
     arrays = {**seen[1], **_state(wrapped, "final")}
     _cleanup(lab, inputs)
     return Observation(values, arrays)
+
+
+def _trains(model: nn.Module) -> bool:
+    """Whether any part of it is in training mode: some leave their batch norms out."""
+    return any(part.training for part in model.modules())
 
 
 def _smaller_resnet() -> None:
@@ -588,11 +597,24 @@ def first_lr(student: Student, inputs: Inputs) -> Observation:
 
 
 def orders(student: Student, inputs: Inputs) -> Observation:
-    """Run the script for two epochs and note the order in which it reads the training images."""
+    """Run the script for two epochs: in which order it reads the training images, in which mode the model learns."""
     from torchvision import datasets
+    from torchvision.models.resnet import ResNet
 
     _smaller_resnet()
     order: list[int] = []
+    models: list[nn.Module] = []
+    trains: list[bool] = []
+
+    def before_forward(module: nn.Module, _: object) -> None:
+        if isinstance(module, ResNet):
+            models[:] = [module]
+
+    def before_step(*_: object) -> None:
+        trains.extend(map(_trains, models))
+
+    register_module_forward_pre_hook(before_forward)
+    register_optimizer_step_pre_hook(cast(Callable[..., None], before_step))
     original = datasets.CIFAR10.__getitem__
 
     def noted(self: datasets.CIFAR10, index: int) -> tuple[Any, Any]:
@@ -603,7 +625,7 @@ def orders(student: Student, inputs: Inputs) -> Observation:
     datasets.CIFAR10.__getitem__ = noted  # type: ignore[method-assign]
     DataLoader.__init__ = _without_workers(DataLoader.__init__)  # type: ignore[method-assign]
     student.run_script("ddp_train.py", cast(list[str], inputs.values["arguments"]))
-    return Observation({"order": cast(Json, order)})
+    return Observation({"order": cast(Json, order), "trains": cast(Json, trains[-1:])})
 
 
 def _without_workers(original: Callable[..., None]) -> Callable[..., None]:

@@ -573,10 +573,10 @@ def _epochs(batches: Sequence[Batch], rank: RankOutcome) -> list[list[int]]:
     return [[i for batch in batches[start:end] for i in batch] for start, end in pairwise([0, *ends])]
 
 
-def _script_reshuffles(check: Check) -> bool:
-    """Whether the script itself sees to it: set_epoch may stand in main, where the epochs are counted."""
+def _two_epochs(check: Check) -> Outcome:
+    """The script on two ranks: what train_one_epoch leaves out may stand in main, where the epochs are counted."""
     tree = cifar10.make_batches(check.rng, 16, 10)
-    outcome = check.run(
+    return check.run(
         "orders",
         ranks=2,
         values={"arguments": ["--training-data", "/data/cifar", "--epochs", "2", "--batch-size", "8"]},
@@ -587,7 +587,11 @@ def _script_reshuffles(check: Check) -> bool:
         seconds=30.0,
         expect=False,
     )
-    for rank in outcome.ranks:
+
+
+def _script_reshuffles(check: Check) -> bool:
+    """Whether the script itself sees to another order in each epoch."""
+    for rank in _two_epochs(check).ranks:
         order = rank.values.get("order")
         # A first look at an item, as for its shape, is not part of an epoch.
         if not isinstance(order, list) or len(order) < 16 or order[-8:] == order[-16:-8]:
@@ -995,6 +999,18 @@ def test_single_process(check: Check) -> None:
         f"Without torchrun train_one_epoch did not train as one process does ({wrong[1] if wrong else ''}).",
         "Train in one process as well: only what needs other ranks falls away.",
     )
+    if seen.values.get("trains") is not True and not _script_trains(check):
+        check.fail(
+            "train_one_epoch was given a model in eval mode, as evaluate leaves it, and trained it as it was: from the "
+            "second epoch on dropout is off, and batch norm keeps the statistics that it has.",
+            "Call model.train() before the loop over the batches, as train_noddp.py does.",
+            points=check.points / 2,
+        )
+
+
+def _script_trains(check: Check) -> bool:
+    """Whether the script itself puts the model back into training mode; one that does not get there is not blamed."""
+    return all(rank.values.get("trains") != [False] for rank in _two_epochs(check).ranks)
 
 
 def test_script(check: Check) -> None:
