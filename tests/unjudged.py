@@ -104,6 +104,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
     ),
     "ddp_train": (
         Row("single_process", "alone values.trains", "*", "the script, which may see to it, is run then"),
+        Row("single_process", "alone/2 *", "*", "on an emulated GPU it is only asked whether something lies elsewhere"),
         Row("*", "train* values.steps*", f"{MORE}|as text|{ORDER}", "as many steps as batches; the numbers of a step are not asked for"),
         Row("weights_in_sync|checkpoint", "* arrays.grad#/*", "*", "gradients are for gradients_averaged; here only their names are passed over"),
         Row("sampler_disjoint|reshuffles|steps_per_epoch|global_metrics|uneven_data|shuffle_false_for_eval", "* ranks", "swapped|rank 0 twice", "what the ranks do is the same, or shared out either way"),

@@ -175,7 +175,7 @@ class Recorder:
         model.register_forward_pre_hook(lambda _, args: self._fed(args))
 
     def _fed(self, args: tuple[object, ...]) -> None:
-        batch = plain_tensor(args[0]) if args else None
+        batch = plain_tensor(home(args[0])) if args else None
         if batch is not None and batch.ndim >= 2 and sum(self.sizes) < MAX_ROWS:
             self.rows.append(batch.reshape(len(batch), -1))
             self.sizes.append(len(batch))
@@ -189,7 +189,7 @@ class Recorder:
             if len(self.steps) < GRADIENT_STEPS:
                 for name, value in named:
                     if value.grad is not None:
-                        self.gradients[f"grad{len(self.steps)}/{name}"] = value.grad.detach().clone()
+                        self.gradients[f"grad{len(self.steps)}/{name}"] = home(value.grad.detach().clone())
             self.steps.append(len(self.sizes))
 
         optimizer.register_step_post_hook(after_step)
@@ -536,6 +536,11 @@ def script_ends(student: Student, inputs: Inputs) -> Observation:
 
 def alone(student: Student, inputs: Inputs) -> Observation:
     """Everything once, in one process that torchrun did not start, with a model as `evaluate` leaves it."""
+    with _machine(inputs):
+        return _alone(student, inputs)
+
+
+def _alone(student: Student, inputs: Inputs) -> Observation:
     lab = Lab(student)
     lab.setup()
     model = _model(inputs)

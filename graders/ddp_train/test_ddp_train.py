@@ -39,6 +39,12 @@ MANY = 4
 
 # How torch says that tensors of two devices met.
 DEVICE_FAULT = re.compile(r"same device|should be the same|can't convert cuda|either on cpu or on the same")
+# What DistributedDataParallel says of a model on the CPU for which it is given the number of a GPU.
+NOT_MOVED = "only work with single-device"
+TO_THE_DEVICE = (
+    "Move the model, the images and the labels to the device that your function is given, and make tensors of your own "
+    "there."
+)
 LOCAL_RANK_HINT = "RANK counts over all nodes; the number of a GPU within its node is LOCAL_RANK."
 WRAP_HINT = (
     "wrap_model has to return DistributedDataParallel(model), and train_one_epoch has to call that wrapped "
@@ -640,7 +646,7 @@ def _evaluated(check: Check, world: int, values: dict[str, Json], arrays: dict[s
         if DEVICE_FAULT.search(ended.feedback.message):
             raise Crashed(
                 f"On a machine with {world} GPUs: {ended.feedback.message}",
-                "Move images and labels to the device that evaluate is given, and make tensors of your own there.",
+                TO_THE_DEVICE,
             ) from None
     # What else may go wrong on emulated GPUs is judged without them.
     return check.run("accuracy", ranks=world, values={**values, "gpus": None}, arrays=arrays)
@@ -980,9 +986,8 @@ def test_single_process(check: Check) -> None:
     shape = expected.make_shape(check.rng)
     weights = expected.make_weights(check.rng, shape)
     data = expected.make_data(check.rng, 14)
-    seen = check.run(
-        "alone", values=options(shape), arrays={**data.arrays(), **expected.as_inputs(weights)}
-    ).ranks[0]
+    arrays = {**data.arrays(), **expected.as_inputs(weights)}
+    seen = check.run("alone", values=options(shape), arrays=arrays).ranks[0]
     loss, accuracy = number(seen.values.get("loss")), number(seen.values.get("accuracy"))
     check.expect(
         loss is not None and accuracy is not None and 0 <= accuracy <= 1,
@@ -1006,6 +1011,14 @@ def test_single_process(check: Check) -> None:
             "Call model.train() before the loop over the batches, as train_noddp.py does.",
             points=check.points / 2,
         )
+    try:
+        check.run("alone", values=options(shape, gpus=1), arrays=arrays)
+    except CheckEnded as ended:
+        # What else may go wrong on an emulated GPU is not asked here.
+        if DEVICE_FAULT.search(ended.feedback.message) or NOT_MOVED in ended.feedback.message:
+            check.fail(
+                f"On a machine with a GPU: {ended.feedback.message}", TO_THE_DEVICE, points=check.points / 2
+            )
 
 
 def _script_trains(check: Check) -> bool:
