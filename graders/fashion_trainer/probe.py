@@ -276,13 +276,14 @@ def train_and_evaluate(student: Student, inputs: Inputs) -> Observation:
         values = lab.train(model, "train", cast(int, inputs.values["epochs"]))
         values |= recorder.values("train")
         arrays = recorder.arrays("train") | lab.state(model, "trained")
-        recorder.restart()
-        values |= lab.evaluate(model, "test") | recorder.values("test")
-        arrays |= recorder.arrays("test")
         if "small_lr" in inputs.values:
+            # Before the evaluation: what training finds of that is for another check.
             second = _model(inputs).to(lab.device)
             lab.train(second, "train", 1, inputs.values["small_lr"])
             arrays |= lab.state(second, "barely")
+        recorder.restart()
+        values |= lab.evaluate(model, "test") | recorder.values("test")
+        arrays |= recorder.arrays("test")
     arrays |= {name: np.stack(steps) for name, steps in gradients.items() if steps}
     return Observation(values, arrays)
 
