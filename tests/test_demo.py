@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,30 +25,12 @@ from tests.sandboxed import ROOT, is_alive
     ],
 )
 def test_an_interrupted_demo_leaves_nothing(to_all: bool, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "fixtures.demo", "--exercise", "scaling", "--jobs", "2"]
-    demo = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        # A shell that runs the tests in the background has them, and what they start, ignore it.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
-    try:
-        assert demo.stderr is not None
-        assert demo.stderr.readline().startswith("10 of ")  # by now all processes grade
+    with begun_demo(tmp_path) as demo:
         graders = _graders(demo.pid)
         assert len(graders) == 2
         assert len([path for path in tmp_path.iterdir() if path.name.startswith("lockstep-demo-")]) == 1
         (os.killpg if to_all else os.kill)(demo.pid, signal.SIGINT)
         _, said = demo.communicate(timeout=300)
-    finally:
-        if demo.poll() is None:
-            os.killpg(demo.pid, signal.SIGKILL)
-            demo.wait()
     assert demo.returncode == 130
     assert said.splitlines()[-1] == "demo: stopped before there was a result"
     assert not [pid for pid in graders if is_alive(pid)]
@@ -57,6 +42,43 @@ def test_an_interrupted_demo_leaves_nothing(to_all: bool, tmp_path: Path) -> Non
         for group in parent.glob(f"lockstep-{pid}-*")
     ]
     assert left == []
+
+
+@pytest.mark.slow
+def test_what_grades_ends_with_a_demo_that_is_killed(tmp_path: Path) -> None:
+    with begun_demo(tmp_path) as demo:
+        graders = _graders(demo.pid)
+        assert len(graders) == 2
+        handles = [os.pidfd_open(pid) for pid in graders]
+        demo.kill()
+        demo.wait()
+        for handle in handles:
+            assert select.select([handle], [], [], 300)[0]
+            os.close(handle)
+
+
+@contextmanager
+def begun_demo(scratch: Path) -> Iterator[subprocess.Popen[str]]:
+    """A demo of which all processes grade."""
+    demo = subprocess.Popen(
+        [sys.executable, "-m", "fixtures.demo", "--exercise", "scaling", "--jobs", "2"],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(scratch)},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        # A shell that runs the tests in the background has them, and what they start, ignore it.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    try:
+        assert demo.stderr is not None
+        assert demo.stderr.readline().startswith("10 of ")
+        yield demo
+    finally:
+        if demo.poll() is None:
+            os.killpg(demo.pid, signal.SIGKILL)
+            demo.wait()
 
 
 def _graders(pid: int) -> set[int]:
