@@ -414,9 +414,8 @@ def watch_loaders() -> list[dict[str, Any]]:
     def making(self: Any, *args: Any, **kwargs: Any) -> None:
         make(self, *args, **kwargs)
         length = None
-        with contextlib.suppress(
-            Exception
-        ):  # whatever a data set of the student's own does when asked for its length
+        # Whatever a data set of the student's own does when it is asked for its length.
+        with contextlib.suppress(Exception):
             length = plain(len(self))
         record = {"workers": plain(self.num_workers), "length": length, "passes": 0, "batches": 0}
         loaders.append(record)

@@ -74,9 +74,6 @@ class Watching:
     def __init__(self, spec: RunSpec, prepared: Prepared, isolated: bool) -> None:
         self._spec = spec
         self._prepared = prepared
-        self._status = prepared.status
-        self._backend = prepared.backend
-        self._supervisor = prepared.supervisor
         self._isolated = isolated
         self._inside: list[int] = []
         self._pipes: list[_RankPipes] = []
@@ -115,7 +112,7 @@ class Watching:
             self._pipes.append(pipes)
             for pipe in pipes.all():
                 self._selector.register(pipe.fd, selectors.EVENT_READ, pipe)
-        self._selector.register(self._status, selectors.EVENT_READ, None)
+        self._selector.register(self._prepared.status, selectors.EVENT_READ, None)
         return self._inside
 
     def close_inside_ends(self) -> None:
@@ -151,8 +148,8 @@ class Watching:
                 next_look = now + LOOK_SECONDS
             self._read(min(deadline, next_look) - now)
         self._elapsed = time.monotonic() - self._started
-        if self._isolated and self._supervisor:
-            self._loopback = _loopback_bytes(self._supervisor)
+        if self._isolated and self._prepared.supervisor:
+            self._loopback = _loopback_bytes(self._prepared.supervisor)
         self._look_at_limits()
         if self._limit is None:
             self._ask_for_report()
@@ -166,7 +163,9 @@ class Watching:
         return self._started + min(seconds + self._waited(elapsed), starvation.LONGEST * seconds)
 
     def _waited(self, elapsed: float) -> float:
-        return starvation.kept_waiting(self._supervisor, elapsed) if self._supervisor else 0.0
+        return (
+            starvation.kept_waiting(self._prepared.supervisor, elapsed) if self._prepared.supervisor else 0.0
+        )
 
     def _finished(self) -> bool:
         """Whether every rank has sent its frame or ended without one."""
@@ -186,7 +185,7 @@ class Watching:
     def _hear_report(self, patience: float) -> None:
         before, self._report = self._report, None
         with contextlib.suppress(OSError):
-            channel.send(self._status, {"op": "report", "patience": patience})
+            channel.send(self._prepared.status, {"op": "report", "patience": patience})
         until = time.monotonic() + patience + END_SECONDS
         while self._report is None and self._limit is None and time.monotonic() < until:
             self._read(max(0.0, until - time.monotonic()))
@@ -208,9 +207,9 @@ class Watching:
                 self._selector.unregister(pipe.fd)
 
     def _hear(self) -> None:
-        message = channel.receive(self._status)
+        message = channel.receive(self._prepared.status)
         if message is None:
-            self._selector.unregister(self._status)
+            self._selector.unregister(self._prepared.status)
             self._limit = self._why_lost("the supervisor of a run ended before its ranks did")
             return
         operation = message.fields["op"]
@@ -230,14 +229,14 @@ class Watching:
 
         Raises GraderFault where the run has hit none.
         """
-        exceeded = self._backend.usage().exceeded
+        exceeded = self._prepared.backend.usage().exceeded
         if exceeded is None:
             raise GraderFault(what)
         return exceeded
 
     def _look_at_limits(self) -> None:
         """End a run that hit a limit: the kernel stops a process bomb from growing, but not from using all the CPU."""
-        self._usage = self._backend.usage()
+        self._usage = self._prepared.backend.usage()
         self._limit = self._limit or self._usage.exceeded
 
     def _is_crowded(self) -> bool:
@@ -247,7 +246,7 @@ class Watching:
 
     def _ask_for_stacks(self) -> None:
         with contextlib.suppress(OSError):
-            channel.send(self._status, {"op": "stacks"})
+            channel.send(self._prepared.status, {"op": "stacks"})
         until = time.monotonic() + STACK_SECONDS
         while time.monotonic() < until and self._limit is None:
             before = sum(pipes.stacks.seen for pipes in self._pipes)
@@ -275,10 +274,10 @@ class Watching:
 
     def end(self) -> None:
         """End everything the run started; the server tells when it is gone."""
-        if self._isolated and self._supervisor:
+        if self._isolated and self._prepared.supervisor:
             # It is pid 1 of its namespace: with it goes everything in there, whatever it ignores.
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(self._supervisor, signal.SIGKILL)
+                os.kill(self._prepared.supervisor, signal.SIGKILL)
         self._prepared.end()
 
     def outcome(self) -> Outcome:
