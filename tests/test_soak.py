@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import os
 import socket
 import subprocess
@@ -17,7 +19,7 @@ from fixtures import build
 from lockstep.result import CheckResult
 from lockstep.verdict import Verdict
 from tests.sandboxed import ROOT
-from tests.soak import traces
+from tests.soak import honest, traces
 from tests.soak.grading import GROWTH, Grading, Soak
 from tests.soak.works import WORKS, Work, write
 
@@ -102,7 +104,7 @@ def test_a_control_group_that_is_left_is_named(tmp_path: Path, monkeypatch: pyte
 ORPHAN = """
 import os, signal, sys
 from pathlib import Path
-from tests.soak import traces
+from tests.soak import honest, traces
 traces.adopt_orphans()
 before, scratch = traces.look(Path(sys.argv[1])), Path(sys.argv[1])
 read, write = os.pipe()
@@ -151,3 +153,45 @@ def test_memory_that_grows_is_found(growth: float, is_found: bool) -> None:
         memory = 100 + growth * number / (4 * len(WORKS))
         done.add(graded(WORKS[number % len(WORKS)], Verdict.PASSED, memory))
     assert (done.problems() != []) == is_found
+
+
+def odd_solutions() -> dict[honest.Key, build.Sample]:
+    return {
+        (sample.exercise, sample.name): sample
+        for exercise in ("answers", "scaling")
+        for sample in build.all_submissions(exercise)
+        if sample.kind == "correct"
+    }
+
+
+def test_what_was_graded_least_often_comes_next_until_all_were_graded_often_enough() -> None:
+    samples = odd_solutions()
+    rare, *others = samples
+    counts = {key: honest.Count(*key, gradings=honest.WANTED - 1) for key in others}
+    counts[rare] = honest.Count(*rare, gradings=honest.WANTED - 3)
+    coming = [(sample.exercise, sample.name) for sample in honest.next_ones(counts, samples)]
+    assert coming[:2] == [rare, rare]
+    assert sorted(coming[2:]) == sorted(samples)
+
+
+def test_gradings_are_counted_also_across_engines() -> None:
+    count = honest.Count("scaling", "by_hand")
+    for engine, is_harmed in (("old", False), ("old", True), ("new", False)):
+        count = count.and_one(engine, is_harmed)
+    assert count == honest.Count("scaling", "by_hand", 3, 1, "new", 1)
+    counts = {("scaling", "by_hand"): count, ("answers", "short"): honest.Count("answers", "short", 2)}
+    assert honest.read(honest.written(counts)) == counts
+
+
+def test_only_submissions_that_exist_are_counted() -> None:
+    counted = honest.read(honest.COUNTED.read_text("utf-8"))
+    for exercise in {exercise for exercise, _ in counted}:
+        names = {sample.name for sample in build.all_submissions(exercise) if sample.kind == "correct"}
+        assert {name for of, name in counted if of == exercise} <= names
+
+
+def test_honest_work_is_graded_and_what_it_loses_is_told() -> None:
+    (sample, *_) = [sample for key, sample in odd_solutions().items() if key[0] == "answers"]
+    wrong = dataclasses.replace(sample, fails=("present",))
+    outcomes = list(honest.graded(iter([sample, wrong]), 1, math.inf))
+    assert [bool(outcome.surprises) for outcome in outcomes] == [False, True]
