@@ -2,8 +2,10 @@
 PYTHON := .venv/bin/python
 # Test processes at a time. Each holds a sandbox with a warm torch: about 400 MB.
 JOBS ?= 2
+# How long `make honest` begins gradings.
+MINUTES ?= 60
 
-.PHONY: help setup demo test lint format bench soak fuzz mutants judges slurm postgres template reports rules picture clean
+.PHONY: help setup demo test lint format bench soak honest fuzz mutants judges slurm postgres template reports rules picture clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -31,6 +33,9 @@ bench: setup ## measure, and write docs/benchmarks.md; PARTS="batch pages" measu
 
 soak: setup ## 1,000 gradings of 20 submissions, whole classes, a class killed at 20 moments, the rest of the mistakes
 	@$(PYTHON) -m pytest tests -m slow
+
+honest: setup ## grade the unusual but right submissions for MINUTES=60; docs/honest-runs.csv counts how often by now
+	@$(PYTHON) -m tests.soak.honest --minutes $(MINUTES) --jobs $(JOBS)
 
 mutants: setup ## change the worked solutions by machine, grade every change, write docs/mutants.md
 	@$(PYTHON) -m fixtures.mutants

@@ -46,6 +46,7 @@ TO_THE_DEVICE = (
     "there."
 )
 LOCAL_RANK_HINT = "RANK counts over all nodes; the number of a GPU within its node is LOCAL_RANK."
+DEVICE_HINT = "Return the device: cuda:LOCAL_RANK where torch.cuda.is_available(), else torch.device('cpu')."
 WRAP_HINT = (
     "wrap_model has to return DistributedDataParallel(model), and train_one_epoch has to call that wrapped "
     "model, not model.module: only its forward prepares the averaging that backward() does."
@@ -136,7 +137,7 @@ def _joined(check: Check, world: int) -> None:
         check.expect(
             isinstance(device, str) and device == "cpu",
             f"setup() on a machine without a GPU returned {shown(device)}, expected torch.device('cpu').",
-            "Return the device: cuda:LOCAL_RANK where torch.cuda.is_available(), else torch.device('cpu').",
+            DEVICE_HINT,
         )
         check.expect(
             backend == "gloo",
@@ -222,7 +223,7 @@ def _two_nodes(check: Check) -> None:
         check.expect(
             device == f"cuda:{rank % 2}",
             f"{call} returned {shown(device)}, expected cuda:{rank % 2}.",
-            LOCAL_RANK_HINT,
+            DEVICE_HINT if device == "cpu" else LOCAL_RANK_HINT,
         )
         check.expect(
             seen.values.get("backend") == "nccl",
