@@ -576,6 +576,22 @@ def test_what_is_no_download_is_refused(tmp_path: Path, content: bytes, said: st
         take_in(tmp_path / "class.zip", tmp_path / "out")
 
 
+@both
+@pytest.mark.parametrize("name", ["ddp_train.py", "ddp_train.ipynb"])
+def test_the_hand_in_of_one_person_is_refused(tmp_path: Path, name: str, packed: bool) -> None:
+    files = {name: CODE, "notes.py": CODE, "plots/loss.png": b""}
+    submissions = download(tmp_path, files, packed)
+    with pytest.raises(IntakeError, match=f"is one person's hand-in, not a class: it holds {name}"):
+        take_in(submissions, tmp_path / "out", asked_for=["ddp_train.py", "reports/ddp.json"])
+
+
+def test_a_person_may_be_called_as_a_file_is(tmp_path: Path) -> None:
+    roster = class_of("id,name\nddp_train,Dee Train\n")
+    submissions = download(tmp_path, {"ddp_train.py": CODE}, packed=False)
+    intake = take_in(submissions, tmp_path / "out", roster, asked_for=["ddp_train.py"])
+    assert [handin.student.id for handin in intake.handins] == ["ddp_train"]
+
+
 def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(IntakeError, match="There is no file or folder"):
         take_in(tmp_path / "class.zip", tmp_path / "out")

@@ -81,7 +81,7 @@ def grade_class(order: Order, book: Gradebook, progress: ClassProgress) -> Grade
     if not order.cluster and (problem := machine_problem(order.setup)) is not None:
         raise CouldNotGrade(problem)
     with book.grading(), Scratch(order.out / WORK) as scratch:
-        intake = _take_in(order, book)
+        intake = _take_in(order, book, exercises)
         if not intake.handins:
             raise CouldNotGrade(_nobody(order.submissions, intake))
         book.remember_catalogue(catalogue(exercises))
@@ -118,12 +118,13 @@ def _exercises(order: Order) -> tuple[Exercise, ...]:
     )
 
 
-def _take_in(order: Order, book: Gradebook) -> Intake:
+def _take_in(order: Order, book: Gradebook, exercises: tuple[Exercise, ...]) -> Intake:
     """What came in, with everybody it concerns in the gradebook."""
     if order.late is not None:
         book.remember_policy(read_policy(order.late))
     roster = read_roster(order.roster) if order.roster is not None else None
-    intake = take_in(order.submissions, order.out / "submissions", roster, book.policy().deadline)
+    asked_for = {file for exercise in exercises for file in exercise.files}
+    intake = take_in(order.submissions, order.out / "submissions", roster, book.policy().deadline, asked_for)
     book.enroll([*(handin.student for handin in intake.handins), *intake.missing])
     book.list_unmatched(intake.unmatched)
     return intake

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path, PurePosixPath
@@ -29,12 +29,17 @@ _LATE = "Canvas marks it as late; the roster's column `late days` or `submitted 
 
 
 def take_in(
-    submissions: Path, unpack_into: Path, roster: Roster | None = None, deadline: datetime | None = None
+    submissions: Path,
+    unpack_into: Path,
+    roster: Roster | None = None,
+    deadline: datetime | None = None,
+    asked_for: Collection[str] = (),
 ) -> Intake:
     """The class that handed in `submissions`: a folder of folders, archives and files, or an LMS's one big zip.
 
     Hand-ins stay where they lie; what an LMS has packed or taken apart is put together in a folder of its own below
-    `unpack_into`. `deadline` makes days of the times that the roster or the LMS tells. Raises IntakeError.
+    `unpack_into`. `deadline` makes days of the times that the roster or the LMS tells. `asked_for` are the files of
+    the exercises, by which one person's hand-in is told from a class. Raises IntakeError.
     """
     if Path(os.path.realpath(submissions)).is_relative_to(os.path.realpath(unpack_into)):
         raise IntakeError(
@@ -43,7 +48,9 @@ def take_in(
     submissions, unpack_into = submissions.absolute(), unpack_into.absolute()
     register = Register(roster) if roster is not None else None
     with opened(submissions) as items:
-        found = sort_out(_class_level(items, register, unpack_into), roster)
+        level = _class_level(items, register, unpack_into)
+        _refuse_one_hand_in(submissions, level, register, asked_for)
+        found = sort_out(level, roster)
         claimed = claim(found.arrivals, register)
         try:
             handins = tuple(_settled(claimed.claims, unpack_into, deadline))
@@ -105,6 +112,20 @@ def _refuse_packed_class(items: Sequence[Item]) -> None:
         return
     if is_class:
         raise IntakeError(f"{archives[0].label} is the zip of a whole class. Give that file itself.")
+
+
+def _refuse_one_hand_in(
+    submissions: Path, items: Sequence[Item], register: Register | None, asked_for: Collection[str]
+) -> None:
+    """Say so when these are the files of one person, of which each would become a student."""
+    # A notebook may take the place of a script.
+    names = {name for file in asked_for for name in (file, str(PurePosixPath(file).with_suffix(".ipynb")))}
+    own = [item.name for item in items if not item.is_folder and item.name in names]
+    if own and not (register is not None and any(register.knows(stem_of(name)) for name in own)):
+        raise IntakeError(
+            f"{label(submissions.name)} is one person's hand-in, not a class: it holds {', '.join(few_lines(own))}. "
+            "`lockstep check` grades one; for a class, give the folder in which the hand-ins lie."
+        )
 
 
 def _is_handed_in_folder(item: Item) -> bool:
