@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from lockstep import arguments
 from lockstep.classroom import commands
+from lockstep.stopping import like_ctrl_c
 from lockstep.text import safe_line
 
 if TYPE_CHECKING:
@@ -42,8 +43,9 @@ def main(given: Sequence[str] | None = None) -> int:
         parser.print_help()
         return ALL_PASSED
     try:
-        status: int = options.command(options)
-        sys.stdout.flush()
+        with like_ctrl_c():
+            status: int = options.command(options)
+            sys.stdout.flush()
         return status
     except BrokenPipeError:
         # Whoever read along, such as `head`, has enough. What Python still holds back must not raise at its end.

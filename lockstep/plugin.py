@@ -6,6 +6,7 @@ ends becomes a CheckResult that travels with the test's report, also between xdi
 
 from __future__ import annotations
 
+import contextlib
 import json
 import secrets
 import sys
@@ -20,6 +21,7 @@ import pytest
 from lockstep.exercise import FILE, CheckSpec, Exercise, ExerciseError, find_exercises, load_exercise
 from lockstep.jsonfile import write_json
 from lockstep.result import CheckResult, ExerciseResult, Result, Review
+from lockstep.stopping import like_ctrl_c
 from lockstep.text import safe, safe_line
 from lockstep.verdict import CheckEnded, GraderFault, NotChecked, Verdict
 
@@ -69,6 +71,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Take the submission in and, where checks will run, start the sandbox before anything is imported."""
     path = config.getoption("submission")
     if path:
+        stopping = contextlib.ExitStack()
+        stopping.enter_context(like_ctrl_c())
+        config.add_cleanup(stopping.close)
         config.pluginmanager.register(_Grading(config, Path(path)), "lockstep-grading")
 
 

@@ -126,9 +126,15 @@ def _kill(victim: Callable[[Grading], list[int]]) -> Callable[[Grading], None]:
     return kill
 
 
-def _interrupt(running: Grading) -> None:
-    running.look()
-    running.process.send_signal(signal.SIGINT)
+def _send(number: signal.Signals) -> Callable[[Grading], None]:
+    def send(running: Grading) -> None:
+        running.look()
+        running.process.send_signal(number)
+
+    return send
+
+
+_interrupt = _send(signal.SIGINT)
 
 
 @pytest.fixture(scope="module")
@@ -151,8 +157,9 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Verdicts:
         (17, _kill(lambda running: [running.process.pid, *running.look()]), -signal.SIGKILL),
         (9, _kill(lambda running: running.look()[:1]), 0),
         (13, _interrupt, 130),
+        (7, _send(signal.SIGHUP), 130),
     ],
-    ids=["coordinator", "everything", "a worker", "Ctrl-C"],
+    ids=["coordinator", "everything", "a worker", "Ctrl-C", "the terminal closed"],
 )
 def test_a_broken_off_grading_goes_on(
     after: int, strike: Callable[[Grading], None], status: int, tmp_path: Path, unbroken: Verdicts

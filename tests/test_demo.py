@@ -18,18 +18,20 @@ from tests.sandboxed import ROOT, is_alive
 
 
 @pytest.mark.parametrize(
-    "to_all",
+    ("to_all", "number"),
     [
-        pytest.param(True, id="Ctrl-C in a terminal"),
-        pytest.param(False, id="kill -INT", marks=pytest.mark.slow),
+        pytest.param(True, signal.SIGINT, id="Ctrl-C in a terminal"),
+        pytest.param(False, signal.SIGINT, id="kill -INT", marks=pytest.mark.slow),
+        pytest.param(False, signal.SIGTERM, id="kill", marks=pytest.mark.slow),
+        pytest.param(True, signal.SIGHUP, id="the terminal closed", marks=pytest.mark.slow),
     ],
 )
-def test_an_interrupted_demo_leaves_nothing(to_all: bool, tmp_path: Path) -> None:
+def test_an_interrupted_demo_leaves_nothing(to_all: bool, number: signal.Signals, tmp_path: Path) -> None:
     with begun_demo(tmp_path) as demo:
         graders = _graders(demo.pid)
         assert len(graders) == 2
         assert len([path for path in tmp_path.iterdir() if path.name.startswith("lockstep-demo-")]) == 1
-        (os.killpg if to_all else os.kill)(demo.pid, signal.SIGINT)
+        (os.killpg if to_all else os.kill)(demo.pid, number)
         _, said = demo.communicate(timeout=300)
     assert demo.returncode == 130
     assert said.splitlines()[-1] == "demo: stopped before there was a result"

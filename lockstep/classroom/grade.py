@@ -25,6 +25,7 @@ from lockstep.classroom.task import Setup
 from lockstep.classroom.worker import machine_problem
 from lockstep.exercise import Exercise, ExerciseError, find_exercises
 from lockstep.grading import CouldNotGrade, default_graders
+from lockstep.stopping import ENDING
 from lockstep.text import safe_line
 
 WORK = ".work"
@@ -168,7 +169,7 @@ class _Stop:
 
     @contextlib.contextmanager
     def listening(self, pool: Pool, progress: ClassProgress) -> Iterator[None]:
-        """Hear Ctrl-C and `kill`."""
+        """Hear Ctrl-C, `kill`, and that the terminal was closed."""
 
         def handle(number: int, frame: FrameType | None) -> None:
             if self.asked:
@@ -177,7 +178,8 @@ class _Stop:
             pool.stop()
             progress.stopping()
 
-        before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+        heard = [number for number in ENDING if signal.getsignal(number) is not signal.SIG_IGN]
+        before = {number: signal.signal(number, handle) for number in (signal.SIGINT, *heard)}
         try:
             yield
         finally:
