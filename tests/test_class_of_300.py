@@ -10,7 +10,7 @@ import pytest
 
 from fixtures.build import Sample, exercise_toml
 from fixtures.classroom import build_class
-from fixtures.works import CHEAP, Work, class_works
+from fixtures.works import CHEAP, Work, beside, class_works
 from lockstep.grading import default_graders, known_exercises
 from tests.attack_corpus import FOLDER, all_attacks, refused_works
 from tests.whole_class import grade, tables, wrong
@@ -22,9 +22,13 @@ GROWTH = 8.0
 
 @pytest.mark.slow
 @pytest.mark.parametrize("exercises", [CHEAP, OTHERS], ids=["cheap exercises", "the others"])
-def test_a_class_of_300(tmp_path: Path, exercises: tuple[str, ...]) -> None:
-    works = [*class_works(exercises), *refused_works(), *_attacks(tmp_path / "canary", exercises)]
-    (tmp_path / "canary").write_text("untouched")
+def test_a_class_of_300(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, exercises: tuple[str, ...]
+) -> None:
+    # Students see where it lies, as their own code names it; no page may name any path beside the results.
+    canary = tmp_path_factory.mktemp("elsewhere") / "canary"
+    works = [*class_works(exercises), *refused_works(), *_attacks(canary, exercises)]
+    canary.write_text("untouched")
     (tmp_path / "class").mkdir()
     class_ = build_class(tmp_path / "class", works, 300)
     results = tmp_path / "results"
@@ -34,7 +38,7 @@ def test_a_class_of_300(tmp_path: Path, exercises: tuple[str, ...]) -> None:
     graded = grade(*command, temporary=tmp_path / "temporary", timeout=6 * 3600)
     assert graded.status == 1, graded.err  # some are on no roster
     assert wrong(class_, results, exercises) == []
-    assert (tmp_path / "canary").read_text() == "untouched"
+    assert canary.read_text() == "untouched"
     quarter = len(graded.memory) // 4
     early, late = (statistics.median(graded.memory[at : at + quarter]) for at in (quarter, 3 * quarter))
     assert late - early < GROWTH, graded.memory
@@ -57,5 +61,6 @@ def _attacks(canary: Path, exercises: tuple[str, ...]) -> list[Work]:
             files = {path.name for path in attack.folder.iterdir()} - {"attack.toml"}
             of = exercise if files == {f"{exercise}.py"} and "base" not in attack.about else ""
             write = partial(attack.build, canary=canary)
-            works.append(Work(attack.name, write, {exercise: sample}, no_points, of=of))
+            right, unsaid = beside(exercise, write, exercises)
+            works.append(Work(attack.name, write, {exercise: sample, **right}, unsaid, no_points, of=of))
     return works
