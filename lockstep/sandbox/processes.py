@@ -35,6 +35,24 @@ def state(pid: int) -> str:
         return "X"
 
 
+def has_yet_to_handle(pid: int, number: int) -> bool:
+    """Whether a signal still waits for the first thread of a process, or that thread is in its handler.
+
+    False for a process that is stopped or gone. A thread that blocks the signal itself has yet to handle it.
+    """
+    if state(pid) in "TZX":
+        return False
+    with (
+        contextlib.suppress(OSError),
+        open(f"/proc/{pid}/status", encoding="utf-8", errors="replace") as file,
+    ):
+        fields = dict(line.split(":", 1) for line in file if ":" in line)
+        # While a handler runs its signal is blocked (sigaction(2)). Masks are hexadecimal, the lowest bit is signal 1.
+        masks = (int(fields[name], 16) for name in ("SigPnd", "ShdPnd", "SigBlk"))
+        return any(mask >> (number - 1) & 1 for mask in masks)
+    return False
+
+
 def others_left(ranks: set[int], patience: float) -> int:
     """Live processes of this pid namespace other than this one and the ranks themselves.
 

@@ -17,6 +17,7 @@ from typing import cast
 from lockstep.sandbox import apart, channel, confine, places, processes, ranks, warm
 from lockstep.sandbox.job import Job
 from lockstep.sandbox.places import Place
+from lockstep.sandbox.starvation import Limit
 from lockstep.wire import Json
 
 
@@ -84,7 +85,7 @@ def _run(job: Job, place: Place) -> None:
             if message is None:
                 return
             if message.fields["op"] == "stacks":
-                _ask_for_stacks(job, pids, workers)
+                _ask_for_stacks(job, pids, workers, cast(float, message.fields["patience"]))
             elif message.fields["op"] == "report":
                 patience = cast(float, message.fields["patience"])
                 left = processes.others_left(set(pids), patience) if job.isolated else None
@@ -136,10 +137,17 @@ def _confinement(job: Job) -> ranks.Confinement:
     )
 
 
-def _ask_for_stacks(job: Job, pids: dict[int, int], workers: warm.Workers) -> None:
-    """Have every live process write where it stands, and say which ones are stopped rather than busy."""
+def _ask_for_stacks(job: Job, pids: dict[int, int], workers: warm.Workers, patience: float) -> None:
+    """Have every live process write where it stands; once all have, say which ones were stopped rather than busy.
+
+    A process that shares its processor with many others may take a while between two frames of its stack. One that
+    blocks the signal writes none: `patience` is how many seconds all of them get.
+    """
     states: dict[str, Json] = {str(rank): processes.state(pid) for pid, rank in pids.items()}
     for pid in [*pids, *workers.pids()]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGUSR1)
+    limit = Limit(patience)
+    while any(processes.has_yet_to_handle(pid, signal.SIGUSR1) for pid in pids) and not limit.is_reached():
+        select.select([], [], [], 0.002)
     channel.send(job.status, {"op": "states", "states": states})

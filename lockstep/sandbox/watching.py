@@ -23,7 +23,8 @@ from lockstep.wire import Json
 MAX_EVENTS = 4 << 20
 MAX_STACK = 64 << 10
 KEPT_OUTPUT = 64 << 10
-STACK_SECONDS = 1.0
+# How long ranks whose time is up get to write where they stand; only one that blocks the signal needs all of it.
+STACK_SECONDS = 5.0
 LOOK_SECONDS = 0.2
 END_SECONDS = 10.0
 # How long processes that are about to end may take to do so before they count as left running.
@@ -245,21 +246,12 @@ class Watching:
         return isinstance(left, int) and left >= self._spec.limits.processes // 2
 
     def _ask_for_stacks(self) -> None:
+        """Read until every rank has written where it stands; those that do not are waited for for a time."""
         with contextlib.suppress(OSError):
-            channel.send(self._prepared.status, {"op": "stacks"})
-        until = time.monotonic() + STACK_SECONDS
-        while time.monotonic() < until and self._limit is None:
-            before = sum(pipes.stacks.seen for pipes in self._pipes)
-            self._read(0.1)
-            waiting = [
-                number
-                for number, pipes in enumerate(self._pipes)
-                if not wire.is_complete(pipes.result.data)
-                and not pipes.stacks.data
-                and number not in self._exited
-            ]
-            if self._states and not waiting and before == sum(p.stacks.seen for p in self._pipes):
-                break
+            channel.send(self._prepared.status, {"op": "stacks", "patience": STACK_SECONDS})
+        until = time.monotonic() + starvation.LONGEST * STACK_SECONDS + END_SECONDS
+        while self._states is None and self._limit is None and time.monotonic() < until:
+            self._read(max(0.0, until - time.monotonic()))
 
     def _drain(self) -> None:
         """Take what ended ranks left in their pipes; a rank that ended has closed its ends."""
