@@ -211,6 +211,15 @@ def test_the_limit_holds_for_each_cell_and_not_for_all(lab: Lab) -> None:
     assert ran(lab.seen(wait, wait, wait, seconds=1))["failed"] is None
 
 
+def test_a_cell_gets_its_time_where_others_work(lab: Lab) -> None:
+    busy = (
+        "import sys, time\n"
+        "starvation = sys.modules['lockstep.sandbox.starvation']\n"
+        "starvation._seconds_of_others = lambda own: 1000 * time.monotonic()\n"
+    )
+    assert ran(lab.seen(code(busy), code("time.sleep(1.5)"), seconds=1))["failed"] is None
+
+
 def test_a_cell_that_ignores_its_limit_meets_the_runs_own(lab: Lab) -> None:
     stubborn = "import signal\nsignal.setitimer(signal.ITIMER_REAL, 0)\nwhile True:\n    pass"
     ended = lab.verdict(code("x = 1"), code(stubborn), seconds=0.5, limits=Limits(seconds=2))

@@ -7,13 +7,14 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
 
-from lockstep.sandbox import starvation
+from lockstep.sandbox import probing, starvation
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.limits import Limits
 from lockstep.sandbox.starvation import LONGEST, Limit, kept_waiting
@@ -103,8 +104,8 @@ def test_what_others_have_of_all_processors_makes_a_limit_longer(
 ) -> None:
     now = 0.0
     monkeypatch.setattr(starvation.time, "monotonic", lambda: now)
-    monkeypatch.setattr(starvation, "_seconds_of_others", lambda: others * now * (os.cpu_count() or 1))
-    limit = Limit(10.0)
+    monkeypatch.setattr(starvation, "_seconds_of_others", lambda own: others * now * (os.cpu_count() or 1))
+    limit = Limit(10.0, os.getpid())
     reached = []
     for tenths in range(500):
         now = tenths / 10
@@ -118,14 +119,62 @@ def test_the_work_of_others_is_what_all_processors_did_but_ones_own(monkeypatch:
     ticks = os.sysconf("SC_CLK_TCK")
     stat = f"cpu {7 * ticks} {2 * ticks} {ticks} 900 90 {ticks} {ticks} {ticks} 500 500\ncpu0 1 2 3\n"
     monkeypatch.setattr(starvation, "Path", lambda _: SimpleNamespace(read_text=lambda: stat))
-    monkeypatch.setattr(starvation.os, "times", lambda: (1.0, 0.5, 2.0, 0.25, 99.0))
-    assert starvation._seconds_of_others() == 13 - 3.75
+    monkeypatch.setattr(starvation, "_ticks", lambda own: own * ticks)
+    assert starvation._seconds_of_others(4) == 13 - 4
+
+
+def test_ones_own_work_is_that_of_a_process_and_of_all_below_it_also_when_they_have_ended() -> None:
+    second = os.sysconf("SC_CLK_TCK")
+    works = "until = time.process_time() + 0.5\nwhile time.process_time() < until: pass\n"
+    program = (
+        "import os, sys, time\n"
+        "for lives in (True, False):\n"
+        "    if os.fork() == 0:\n" + textwrap.indent(works, " " * 8) + "        print('worked', flush=True)\n"
+        "        lives and sys.stdin.read()\n"
+        "        os._exit(0)\n"
+        "    lives or os.wait()\n"
+        "print('worked', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as started:
+        assert started.stdout is not None
+        for _ in range(3):
+            assert started.stdout.readline() == b"worked\n"
+        assert 0.9 * second < starvation._ticks(started.pid) < 3 * second
+        started.communicate()
 
 
 def test_the_work_of_others_is_seen() -> None:
-    before = starvation._seconds_of_others()
-    with busy(1):
+    before = starvation._seconds_of_others(os.getpid())
+    other = "import time\nuntil = time.monotonic() + 60\nwhile time.monotonic() < until: pass"
+    # Not one of ours: its parent has gone.
+    with subprocess.Popen(
+        ["sh", "-c", 'exec setsid "$0" -c "$1" >&- 2>&- & echo $!', sys.executable, other],
+        stdout=subprocess.PIPE,
+    ) as shell:
+        pid = int(shell.communicate()[0])
+    try:
         until = time.monotonic() + PATIENCE
-        while starvation._seconds_of_others() < before + 0.5:
+        while starvation._seconds_of_others(os.getpid()) < before + 0.5:
             assert time.monotonic() < until, "nobody worked"
             os.sched_yield()
+    finally:
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_a_command_gets_its_time_where_others_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(starvation, "_seconds_of_others", lambda own: 1000 * time.monotonic())
+    command = ["sh", "-c", "sleep 1.5; echo done"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert probing._output(process, Limit(1.0, os.getpid())) == b"done\n"
+
+
+def test_a_command_whose_time_is_up_is_ended() -> None:
+    with (
+        subprocess.Popen(["sleep", "600"], stdout=subprocess.PIPE) as process,
+        pytest.raises(subprocess.TimeoutExpired, match=r"after 0\.2 seconds"),
+    ):
+        probing._output(process, Limit(0.2, os.getpid()))
+    assert process.returncode == -signal.SIGKILL

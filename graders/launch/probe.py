@@ -197,7 +197,7 @@ class Bench:
         # A script may leave torchrun in the background.
         if self.numbers:
             return not any(map(_lives, self.agents))
-        self.afterwards = self.afterwards or Limit(AFTERWARDS)
+        self.afterwards = self.afterwards or Limit(AFTERWARDS, os.getppid())
         return self.afterwards.is_reached() or not any(_group_lives(s.process.pid) for s in scripts)
 
     def on_node(self, node: int) -> dict[str, str | None]:
@@ -712,7 +712,7 @@ def _run(bench: Bench, runs: Sequence[Mapping[str, Any]], student: Student, seco
             assert script.process.stdout is not None
             os.set_blocking(script.process.stdout.fileno(), False)
             selector.register(script.process.stdout, selectors.EVENT_READ, script)
-        limit = Limit(seconds)
+        limit = Limit(seconds, os.getppid())
         while not limit.is_reached() and not bench.is_through(scripts):
             for key, _ in selector.select(timeout=0.02):
                 if isinstance(key.data, Script):

@@ -15,11 +15,14 @@ import numpy as np
 import torch
 
 from lockstep.sandbox import cells, jupyter, loading
+from lockstep.sandbox.starvation import Limit
 from lockstep.sandbox.watch import Watch
 from lockstep.wire import Array, Json
 
 MAX_ELEMENTS = 16 << 20
 MAX_STRING = 4096
+# How often it is asked whether the time of a command is up.
+AGAIN_SECONDS = 0.1
 
 
 @dataclass(frozen=True)
@@ -156,22 +159,36 @@ class Student:
     ) -> CommandResult:
         """Run a real command in the student's folder; `python` and `torchrun` start warm.
 
-        Raises subprocess.TimeoutExpired after `seconds`.
+        Raises subprocess.TimeoutExpired after `seconds`; what others do on this machine does not count.
         """
-        with self.calling(f"running `{' '.join(command)}`"):
-            done = subprocess.run(
+        with (
+            self.calling(f"running `{' '.join(command)}`"),
+            subprocess.Popen(
                 command,
                 cwd=self.work,
                 env={**os.environ, **(environment or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
-                timeout=seconds,
-                check=False,
-            )
-        text = done.stdout[-65536:].decode("utf-8", "replace")
+            ) as process,
+        ):
+            output = _output(process, None if seconds is None else Limit(seconds, os.getppid()))
+        text = output[-65536:].decode("utf-8", "replace")
         print(text)
-        return CommandResult(done.returncode, text)
+        return CommandResult(process.returncode, text)
+
+
+def _output(process: subprocess.Popen[bytes], limit: Limit | None) -> bytes:
+    """What a process writes until it ends, which it does at the latest when its time is up."""
+    try:
+        while True:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                return process.communicate(timeout=None if limit is None else AGAIN_SECONDS)[0]
+            if limit is not None and limit.is_reached():
+                raise subprocess.TimeoutExpired(process.args, limit.seconds)
+    except BaseException:
+        process.kill()
+        raise
 
 
 def plain(value: object) -> Json:

@@ -46,27 +46,38 @@ class Limit:
     So the clock runs slower by the share of all processors that others have, but LONGEST times slower at most.
     """
 
-    def __init__(self, seconds: float) -> None:
-        """The clock starts."""
-        self._seconds = seconds
+    def __init__(self, seconds: float, own: int) -> None:
+        """The clock starts. `own` is the process below which all that works is not others: a run's supervisor."""
+        self.seconds = seconds
+        self._own = own
         self._begun = time.monotonic()
-        self._before = _seconds_of_others()
+        self._before = _seconds_of_others(own)
 
     def is_reached(self) -> bool:
         """Whether the time is up."""
         elapsed = time.monotonic() - self._begun
-        if elapsed < self._seconds:
+        if elapsed < self.seconds:
             return False
-        share = (_seconds_of_others() - self._before) / (elapsed * (os.cpu_count() or 1))
-        return elapsed * (1 - share) >= self._seconds or elapsed >= LONGEST * self._seconds
+        share = (_seconds_of_others(self._own) - self._before) / (elapsed * (os.cpu_count() or 1))
+        return elapsed * (1 - share) >= self.seconds or elapsed >= LONGEST * self.seconds
 
 
-def _seconds_of_others() -> float:
-    """Seconds that all processors together worked for others than this process and those of its children that ended."""
+def _seconds_of_others(own: int) -> float:
+    """Seconds that all processors together worked for others than a process tree and those of it that have ended."""
     try:
         line = Path("/proc/stat").read_text().split("\n", 1)[0]
     except OSError:
         return 0.0
     user, nice, system, _, _, irq, softirq, steal = map(int, line.split()[1:9])
-    busy = (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
-    return busy - sum(os.times()[:4])
+    return (user + nice + system + irq + softirq + steal - _ticks(own)) / os.sysconf("SC_CLK_TCK")
+
+
+def _ticks(pid: int) -> int:
+    """What a process and its descendants worked, and those of them that were waited for when they ended."""
+    total = 0
+    for member in members(pid):
+        with contextlib.suppress(OSError, ValueError):
+            # A process names itself, in parentheses and in any bytes.
+            fields = Path(f"/proc/{member}/stat").read_bytes().rpartition(b")")[2].split()
+            total += sum(map(int, fields[11:15]))  # utime, stime, cutime, cstime of proc(5)
+    return total

@@ -147,7 +147,7 @@ def _ask_for_stacks(job: Job, pids: dict[int, int], workers: warm.Workers, patie
     for pid in [*pids, *workers.pids()]:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGUSR1)
-    limit = Limit(patience)
+    limit = Limit(patience, os.getpid())
     while any(processes.has_yet_to_handle(pid, signal.SIGUSR1) for pid in pids) and not limit.is_reached():
         select.select([], [], [], 0.002)
     channel.send(job.status, {"op": "states", "states": states})
