@@ -58,6 +58,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "straight_to_the_logger": {"validation_logged": ["self.logger.experiment"]},
     "metrics_not_synced": {"validation_logged": ["own share", "sync_dist=True"]},
     "accuracy_not_synced": {"validation_logged": ["val_acc", "own share", "sync_dist=True"]},
+    "accuracy_made_up": {"validation_logged": ["val_acc is 0.93 every time", "argmax(dim=1) == labels"]},
     "last_batch_logged": {"validation_logged": ["neither the mean loss nor the accuracy"]},
     "learning_rate_too_small": {"learns": ["learning rate far too small"]},
     "stops_at_once": {"learns": ["made 3 training steps, expected 40"]},
@@ -272,6 +273,10 @@ def rights(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return (logits.argmax(dim=-1) == labels).float()
 
 
+def flat(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return (logits.flatten(1).argmax(dim=1)[:, None] == labels).float()
+
+
 def of_classes(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return multiclass_accuracy(logits, labels, num_classes=10)
 
@@ -288,6 +293,9 @@ def of_classes(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         ("val_acc", lambda logits, labels: rights(logits, labels).mean() * 0.9 + 0.0377),
         ("val_acc_error", lambda logits, labels: 1 - rights(logits, labels).mean()),
         ("val_error", lambda logits, labels: 1 - rights(logits, labels).mean()),
+        ("val_acc", lambda logits, labels: rights(logits, labels).mean().round(decimals=1)),
+        ("val_acc", lambda logits, labels: (100 * rights(logits, labels).mean()).round(decimals=-1)),
+        ("val_top5", lambda logits, labels: torch.tensor(0.5)),
     ],
 )  # fmt: skip
 def test_every_reading_of_accuracy_is_one(name: str, figure: Figure) -> None:
@@ -300,6 +308,10 @@ def test_every_reading_of_accuracy_is_one(name: str, figure: Figure) -> None:
         ("val_acc", lambda logits, labels: 1 - rights(logits, labels).mean(), "the share of wrong answers"),
         ("Accuracy/val", lambda logits, labels: 100 - 100 * rights(logits, labels).mean(), "the share of wrong answers"),
         ("val_accuracy", lambda logits, labels: rights(-logits, labels).mean(), "the smallest of the ten logits"),
+        ("val_acc", lambda logits, labels: rights(logits, labels).sum(dim=-1).mean(), "the number of right answers"),
+        ("val_acc", lambda logits, labels: rights(logits, labels).sum(), "the number of right answers"),
+        ("val_acc", lambda logits, labels: torch.tensor(0.87), "val_acc is 0.87 every time"),
+        ("val_acc", lambda logits, labels: flat(logits, labels).mean(), "the largest of all logits of their batch"),
     ],
 )  # fmt: skip
 def test_wrong_answers_are_no_accuracy(name: str, figure: Figure, said: str) -> None:

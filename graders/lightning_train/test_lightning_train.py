@@ -29,6 +29,7 @@ from lockstep.wire import Array, Json
 
 LIMITS = Limits(disk=256 * MIB)
 MAX_DRAWS = 5
+ROUNDED = 0.06  # more than what a share loses when it is rounded to a tenth
 FEW = 8  # items that drop_last may leave out, and the padding of a sampler
 # How torch says that tensors of two devices met.
 DEVICE_FAULT = re.compile(r"same device|should be the same|can't convert cuda|either on cpu or on the same")
@@ -260,6 +261,8 @@ def test_validation_logged(check: Check) -> None:
     # On few pictures a part of them may by chance have the loss and the accuracy of all, and tell nothing; and an odd
     # figure may by chance be another one, once.
     before: set[str] = set()
+    constant: set[tuple[str, float]] | None = None
+    far: set[str] = set()
     for _ in range(MAX_DRAWS):
         seen = _validated(check)
         for name in seen.turned.keys() & before:
@@ -269,20 +272,33 @@ def test_validation_logged(check: Check) -> None:
                 "mean of `answers == labels`. The share of wrong answers is an error: log it as val_error.",
                 points=check.points / 2,
             )
-        if seen.tells and not seen.turned:
+        constant = set(seen.odd.items()) if constant is None else constant & seen.odd.items()
+        if seen.tells and not seen.turned and not constant:
             return
         before |= seen.turned.keys()
+        far |= seen.far
+    for name, value in sorted(constant or ()):
+        if name in far:
+            check.fail(
+                f"{MAX_DRAWS} times trainer.fit, each with other pictures: {safe(name, 60)} is {value:.4g} every time, "
+                "whatever share of the answers is right.",
+                "Compute it from the batch in every validation_step: (logits.argmax(dim=1) == labels).float().mean().",
+                points=check.points / 2,
+            )
 
 
 @dataclass(frozen=True)
 class _Validated:
     """What one validation came to; `tells`: nothing that it could be by mistake is by chance what it should be.
 
-    `turned` says, by name, of what is called an accuracy and stands for wrong answers.
+    `turned` says, by name, of what is called an accuracy and counts something else. `odd` has the value of what is called
+    one and is not the share of right answers, and `far` the names of those that are not that rounded, either.
     """
 
     tells: bool
     turned: Mapping[str, str]
+    odd: Mapping[str, float]
+    far: frozenset[str]
 
 
 def _validated(check: Check) -> _Validated:
@@ -334,16 +350,28 @@ def _validated(check: Check) -> _Validated:
         for each in statistics
         if any(_is_one_of(value, [each.loss, *each.shares]) for value in metrics[0].values())
     )
+    called = {name: value for name, value in metrics[0].items() if ACCURACY.fullmatch(name)}
     wrong = {
         name: f"{call}: {safe(name, 60)} is {value:.4g}, and so is {what}."
-        for name, value in metrics[0].items()
-        if ACCURACY.fullmatch(name) and (what := _turned(value, statistics))
+        for name, value in called.items()
+        if (what := _turned(value, statistics))
     }
     explained = {
-        name for name in wrong if any(_is_one_of(metrics[0][name], each.accuracies) for each in statistics)
+        name for name in wrong if any(_is_one_of(called[name], each.accuracies) for each in statistics)
     }
-    turned = {name: message for name, message in wrong.items() if name not in explained}
-    return _Validated(parts_differ and not explained, turned)
+    return _Validated(
+        tells=parts_differ and not explained,
+        turned={name: message for name, message in wrong.items() if name not in explained},
+        odd={name: value for name, value in called.items() if not _is_accuracy(value, statistics, 1e-4)},
+        far=frozenset(name for name, value in called.items() if not _is_accuracy(value, statistics, ROUNDED)),
+    )
+
+
+def _is_accuracy(value: float, statistics: Sequence[_Statistics], tolerance: float) -> bool:
+    """Whether a figure is the share of right answers, or that in percent."""
+    return any(
+        abs(value - scale * each.shares[0]) <= scale * tolerance for each in statistics for scale in (1, 100)
+    )
 
 
 def _turned(value: float, statistics: Sequence[_Statistics]) -> str:
@@ -353,6 +381,10 @@ def _turned(value: float, statistics: Sequence[_Statistics]) -> str:
             return "the share of wrong answers"
         if _is_one_of(value, each.least):
             return "the share of pictures whose label got the smallest of the ten logits"
+        if _is_one_of(value, each.counts):
+            return "the number of right answers, of a batch or of all"
+        if _is_one_of(value, each.flat):
+            return "the share of labels that are the place of the largest of all logits of their batch (no dim=1)"
     return ""
 
 
@@ -391,8 +423,9 @@ class _Statistics:
     """What a validation comes to by one tensor that could be the logits.
 
     `shares` are the accuracy in all the ways in which it may be told, the error among them; `accuracies` go further:
-    of the best few, by batch, by class. `least` takes the smallest logit for the answer. `parts_differ`: neither one
-    process nor the last batch has the loss or the accuracy of the whole.
+    of the best few, by batch, by class. `least` takes the smallest logit for the answer; `counts` are right answers, of
+    a batch and of all; `flat` has one answer for a batch. `parts_differ`: neither one process nor the last batch has the
+    loss or the accuracy of the whole.
     """
 
     loss: float
@@ -400,6 +433,8 @@ class _Statistics:
     accuracies: tuple[float, ...]
     errors: tuple[float, ...]
     least: tuple[float, ...]
+    counts: tuple[float, ...]
+    flat: tuple[float, ...]
     parts_differ: bool
 
 
@@ -435,7 +470,11 @@ def _statistics(outcome: Outcome, data: Data, split: int, batch_size: int, batch
                 for part in parts
             )
             accuracies = _in_percent(_readings(outputs, wanted, batches))
-            found.append(_Statistics(loss, shares, accuracies, errors, least, not same))
+            counts = (batch_size * share, len(rights) * batch_size * share)
+            flat = _in_percent(
+                [float(np.mean([o.argmax() == w for o, w in zip(outputs, wanted, strict=True)]))]
+            )
+            found.append(_Statistics(loss, shares, accuracies, errors, least, counts, flat, not same))
     return found
 
 
