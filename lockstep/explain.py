@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from lockstep.sandbox.limits import GIB, MIB, Limits
-from lockstep.sandbox.outcome import CodeFrame, Outcome, RankOutcome, StudentError
+from lockstep.sandbox.outcome import CodeFrame, Outcome, RankOutcome, Standing, StudentError
 from lockstep.submission import Submission
 from lockstep.text import safe
 from lockstep.verdict import CheckEnded, Crashed, Failed, GraderFault, Hung, LimitExceeded
@@ -103,6 +103,12 @@ def _in_their_files(outcome: Outcome, submission: Submission) -> Outcome:
             error = _placed_syntax(replace(error, frames=frames, message=message), submission)
         if standing is not None and standing.frame is not None:
             standing = replace(standing, frame=_placed(standing.frame, submission))
+        if standing is not None:
+            started = tuple(
+                (number, replace(one, frame=one.frame and _placed(one.frame, submission)))
+                for number, one in standing.started
+            )
+            standing = replace(standing, started=started)
         ranks.append(replace(rank, error=error, standing=standing))
     return replace(outcome, ranks=tuple(ranks))
 
@@ -302,9 +308,11 @@ def _hint(error: StudentError) -> str:
 
 def _hung(outcome: Outcome, limits: Limits) -> Hung:
     ranks = outcome.ranks
-    where = "; ".join(_stands(number, rank, len(ranks)) for number, rank in enumerate(ranks))
-    text = f"No answer within {limits.seconds:.0f} s {_while(_phase(ranks))}: {where}."
-    if len(ranks) > 1:
+    # What one of them is in, not what the others are at meanwhile, which may be a wait for that one.
+    phase = _phase([rank for rank in ranks if rank.standing and rank.standing.frame] or ranks)
+    where = "; ".join(_stands(number, rank, len(ranks), phase) for number, rank in enumerate(ranks))
+    text = f"No answer within {limits.seconds:.0f} s {_while(phase)}: {where}."
+    if len(ranks) > 1 or any(rank.standing and len(rank.standing.started) > 1 for rank in ranks):
         hint = (
             "A collective (all_reduce, barrier, broadcast, the backward of a wrapped model ...) returns only when "
             "every rank calls it. Look for one inside `if rank == 0`, for ranks with different numbers of "
@@ -315,7 +323,7 @@ def _hung(outcome: Outcome, limits: Limits) -> Hung:
     return Hung(text, hint)
 
 
-def _stands(number: int, rank: RankOutcome, world: int) -> str:
+def _stands(number: int, rank: RankOutcome, world: int, phase: str) -> str:
     who = "it" if world == 1 else f"rank {number}"
     if rank.complete:
         return (
@@ -326,9 +334,17 @@ def _stands(number: int, rank: RankOutcome, world: int) -> str:
     stands = rank.standing
     if stands is None:
         return f"{who} gave no sign of life"
+    own = _phase([rank])
+    if own != phase and not (stands.frame or stands.waits_in or stands.state):
+        return f"{who} is not in it, but {_while(own).removeprefix('while ')}"
+    started = [f"its rank {rank} {_does(one)}" for rank, one in stands.started]
+    return "; ".join([f"{who} {_does(stands)}", *started])
+
+
+def _does(stands: Standing) -> str:
     if stands.state == "stopped":
-        return f"{who} has stopped itself (SIGSTOP)"
+        return "has stopped itself (SIGSTOP)"
     place = f" at {safe(str(stands.frame), 120)}" if stands.frame else ""
     if stands.waits_in:
-        return f"{who} waits in {safe(stands.waits_in, 120)}{place}"
-    return f"{who} is busy{place}" if place else f"{who} is busy outside your files"
+        return f"waits in {safe(stands.waits_in, 120)}{place}"
+    return f"is busy{place or ' outside your files'}"

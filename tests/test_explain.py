@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lockstep.explain import problem
@@ -26,6 +28,17 @@ def error(kind: str, message: str = "", phase: str = "calling setup()", **more: 
 
 FINE = RankOutcome(complete=True)
 WAITS = RankOutcome(complete=False, events=PHASE, standing=Standing("barrier", LINE))
+ELSEWHERE = RankOutcome(
+    complete=False, events=({"kind": "phase", "name": "waiting for all ranks"},), standing=Standing("", None)
+)
+STARTED = replace(
+    WAITS,
+    standing=Standing(
+        "a command that has not ended",
+        None,
+        started=((0, Standing("all_reduce", LINE)), (1, Standing("", CodeFrame("b.py", 3, "f")))),
+    ),
+)
 RESET = error("RuntimeError", "Read error [127.0.0.1]:1: Connection reset by peer. This is typically")
 
 
@@ -50,6 +63,9 @@ def outcome(*ranks: RankOutcome, timed_out: bool = False, limit: str | None = No
         (outcome(FINE, limit="output"), LimitExceeded, "printed output"),
         (outcome(FINE, limit="machine"), LimitExceeded, "nearly all the memory of the machine"),
         (outcome(WAITS, FINE, timed_out=True), Hung, "rank 0 waits in barrier at ddp_train.py, line 12; rank 1 has finished"),
+        (outcome(ELSEWHERE, WAITS, timed_out=True), Hung, "while calling setup(): rank 0 is not in it, but waiting for all ranks; rank 1 waits in"),
+        (outcome(WAITS, ELSEWHERE, timed_out=True), Hung, "line 12; rank 1 is not in it, but waiting for all ranks."),
+        (outcome(STARTED, timed_out=True), Hung, "has not ended; its rank 0 waits in all_reduce at ddp_train.py, line 12; its rank 1 is busy at b.py, line 3."),
         (outcome(error("StudentMistake", "x.py does not define f", "looking for f in x.py")), Failed, "x.py does not define f."),
         (outcome(error("StudentMistake", "there is no x.py", "importing x.py")), Crashed, "but there is deep/x.py"),
         (outcome(error("StudentMistake", "there is no bad.py", "importing bad.py")), Crashed, "bad.py is not text."),

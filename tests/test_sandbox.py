@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import select
 import signal
@@ -270,14 +271,17 @@ def test_it_inherits_its_own_pipes_and_nothing_else(box: Box) -> None:
     assert sorted(found.values()) == [["ISFIFO"]] * 4 + [["ISREG"]]
 
 
-def test_a_command_inherits_only_the_standard_streams(box: Box) -> None:
+def test_a_command_inherits_the_standard_streams_and_a_pipe_for_where_it_stands(box: Box) -> None:
     outcome = run(
         box,
-        OPEN_FILES + "print(sorted(kinds()))\n",
+        OPEN_FILES + "import json\nprint(json.dumps(kinds()))\n",
         call="command",
         values=[{"command": ["python", "student.py"]}],
     )
-    assert outcome.ranks[0].values["said"] == "['0', '1', '2']\n"
+    found = json.loads(str(outcome.ranks[0].values["said"]))
+    standard = [found.pop(name) for name in "012"]
+    assert standard == [["ISCHR"], ["ISFIFO"], ["ISFIFO"]]
+    assert list(found.values()) == [["ISFIFO"]]
 
 
 def test_it_has_no_privileges_and_cannot_get_any(box: Box) -> None:

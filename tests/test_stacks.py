@@ -17,7 +17,7 @@ from lockstep.sandbox import watching
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.limits import Limits
 from lockstep.sandbox.processes import has_yet_to_handle
-from tests.sandboxed import run
+from tests.sandboxed import PATIENT, run
 
 PATIENCE = 60
 SHORT = Limits(seconds=1)
@@ -34,6 +34,15 @@ def main():
     while True: pass
 """
 NEVER_ANSWERS = SLOW_TO_ANSWER.replace("time.sleep(1.5)", "time.sleep(600)")
+
+STARTS_RANKS = """
+import os
+if os.environ["RANK"] == "1":
+    while True: pass
+ours, theirs = os.pipe()
+os.read(ours, 1)
+"""
+START = "for rank in 0 1; do RANK=$rank python student.py & done; python -c 'while True: pass' & wait"
 
 # What this one writes takes more than one page, and of a pipe that is full the writer waits.
 DEEP = """
@@ -107,6 +116,16 @@ def test_a_rank_that_is_slow_to_say_where_it_stands_is_heard(box: Box) -> None:
     (rank,) = run(box, SLOW_TO_ANSWER, limits=SHORT).ranks
     assert rank.standing is not None
     assert str(rank.standing.frame) == "student.py, line 8"
+
+
+def test_the_ranks_that_a_command_started_say_where_they_stand(box: Box) -> None:
+    (rank,) = run(
+        box, STARTS_RANKS, call="command", values=[{"command": ["sh", "-c", START]}], limits=PATIENT
+    ).ranks
+    assert rank.standing is not None
+    assert rank.standing.waits_in == "a command that has not ended"
+    started = {number: str(one.frame) for number, one in rank.standing.started}
+    assert started == {0: "student.py, line 6", 1: "student.py, line 4"}
 
 
 def test_there_is_an_end_to_waiting_for_one_that_never_says_it(

@@ -57,6 +57,21 @@ def test_a_stopped_process_is_no_wait() -> None:
     assert standing.read("", "/work", "T", []).state == "stopped"
 
 
+def test_the_ranks_that_a_command_started_come_behind_it() -> None:
+    script = '  File "ddp_train.py", line 116 in evaluate\n  File "<frozen runpy>", line 88 in _run_code\n'
+    waits = f'  File "{TORCH}/distributed/distributed_c10d.py", line 5 in all_reduce\n'
+    command = '  File "/usr/lib/python3/subprocess.py", line 1 in communicate\n'
+    found = standing.read(
+        f"{command}\nStarted as rank 0\n{waits}{script}\nStarted as rank 1\n{script}", "/work", "S", []
+    )
+    assert found.waits_in == "a command that has not ended"
+    assert found.frame is None
+    assert [(rank, one.waits_in, str(one.frame)) for rank, one in found.started] == [
+        (0, "all_reduce", "ddp_train.py, line 116"),
+        (1, "", "ddp_train.py, line 116"),
+    ]
+
+
 def test_forged_stacks_are_only_text() -> None:
     text = '  File "/work/../../etc/passwd\x1b[2J", line 99999999999 in x\n' * 1000
     assert standing.read(text, "/work", "R", [{"kind": "collective", "op": 7, "number": 1}]).waits_in == ""

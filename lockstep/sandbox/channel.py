@@ -15,6 +15,9 @@ from lockstep.wire import Json
 MAX_MESSAGE = 128 << 10
 MAX_FDS = 250
 FAULT_TEXT = 4000
+# Begins a line in what a rank writes of where it stands: from there on another one wrote, which its command started.
+STARTED = "Started as rank "
+MAX_STARTED = 16
 _CREDENTIALS = struct.Struct("3i")
 
 

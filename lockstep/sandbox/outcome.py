@@ -36,11 +36,15 @@ class StudentError:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where a rank stood at the deadline: its own line, and what it waited in, in words."""
+    """Where a rank stood at the deadline: its own line, and what it waited in, in words.
+
+    `started` are the ranks that its command started, by number.
+    """
 
     waits_in: str
     frame: CodeFrame | None
     state: str = ""
+    started: tuple[tuple[int, Standing], ...] = ()
 
 
 @dataclass(frozen=True)

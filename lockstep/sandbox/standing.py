@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+from lockstep.sandbox.channel import MAX_STARTED, STARTED
 from lockstep.sandbox.outcome import CodeFrame, Standing
+from lockstep.sandbox.watch import COLLECTIVES
 from lockstep.wire import Json
 
 # What faulthandler writes: innermost frame first.
 _FRAME = re.compile(r'^  File "([^"\n]{1,400})", line (\d{1,9}) in ([^\n]{1,200})$', re.MULTILINE)
+COLLECTIVES_FILE = "torch/distributed/distributed_c10d.py"
 _STATES = {"T": "stopped", "Z": "dead", "X": "dead"}
 
 # (part of a file name, functions): what waiting there means. The first match, innermost frame first, wins.
@@ -28,11 +32,19 @@ _PLACES: Sequence[tuple[str, tuple[str, ...], str]] = (
 
 def read(stack: str, work: str, state: str, events: Sequence[Mapping[str, Json]]) -> Standing:
     """Where a rank stood. `stack` is untrusted text: it is matched, never interpreted."""
+    own, *started = re.split(rf"\n{STARTED}(?=[0-9]{{1,9}}\n)", stack)
+    ranks = (text.partition("\n") for text in started[:MAX_STARTED])
+    return replace(
+        _one(own, work, state, events),
+        started=tuple((int(rank), _one(text, work, "", ())) for rank, _, text in ranks),
+    )
+
+
+def _one(stack: str, work: str, state: str, events: Sequence[Mapping[str, Json]]) -> Standing:
     frames = [CodeFrame(name, int(line), function) for name, line, function in _FRAME.findall(stack)[:200]]
-    # Without a folder of theirs, no file is theirs.
-    own = next((f for f in frames if work and f.file.startswith(work + "/")), None)
-    if own is not None:
-        own = CodeFrame(own.file[len(work) + 1 :], own.line, own.function)
+    # Without a folder of theirs, no file is theirs. A script that was started by its bare name goes by that.
+    theirs = (replace(frame, file=frame.file.removeprefix(f"{work}/")) for frame in frames if work)
+    own = next((frame for frame in theirs if not frame.file.startswith(("/", "<"))), None)
     words = _STATES.get(state, "")
     waits_in = _pending(events) or _place(frames)
     return Standing(waits_in, own, words)
@@ -43,7 +55,8 @@ def _place(frames: Sequence[CodeFrame]) -> str:
         for part, functions, words in _PLACES:
             if part in frame.file and (not functions or frame.function in functions):
                 return words
-    return ""
+    in_torch = (frame.function for frame in frames if COLLECTIVES_FILE in frame.file)
+    return next((function for function in in_torch if function in COLLECTIVES), "")
 
 
 def _pending(events: Sequence[Mapping[str, Json]]) -> str:

@@ -12,6 +12,7 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Iterable
 from typing import cast
 
 from lockstep.sandbox import apart, channel, confine, places, processes, ranks, warm
@@ -65,10 +66,12 @@ def _run(job: Job, place: Place) -> None:
             confine.only_keep({0, 1, 2, *pipes.all()})
             ranks.run_rank(_rank_job(job, place, number), pipes)
         pids[pid] = number
+    # What commands start belongs to the rank that ran them; where several did, to the first.
+    stacks = os.dup(next(iter(job.ranks.values())).stacks)
     for pipes in job.ranks.values():
         for fd in pipes.all():
             os.close(fd)
-    workers = warm.Workers(listener, _confinement(job), place.work)
+    workers = warm.Workers(listener, _confinement(job), place.work, stacks)
     while True:
         waiting: list[socket.socket | int] = [job.status, wake_read, *workers.sockets()]
         readable, _, _ = select.select(waiting, [], [])
@@ -85,7 +88,9 @@ def _run(job: Job, place: Place) -> None:
             if message is None:
                 return
             if message.fields["op"] == "stacks":
-                _ask_for_stacks(job, pids, workers, cast(float, message.fields["patience"]))
+                _ask_for_stacks(
+                    job, pids, workers.started_ranks(), stacks, cast(float, message.fields["patience"])
+                )
             elif message.fields["op"] == "report":
                 patience = cast(float, message.fields["patience"])
                 left = processes.others_left(set(pids), patience) if job.isolated else None
@@ -137,17 +142,28 @@ def _confinement(job: Job) -> ranks.Confinement:
     )
 
 
-def _ask_for_stacks(job: Job, pids: dict[int, int], workers: warm.Workers, patience: float) -> None:
+def _ask_for_stacks(
+    job: Job, pids: dict[int, int], workers: dict[int, str], stacks: int, patience: float
+) -> None:
     """Have every live process write where it stands; once all have, say which ones were stopped rather than busy.
 
     A process that shares its processor with many others may take a while between two frames of its stack. One that
     blocks the signal writes none: `patience` is how many seconds all of them get.
     """
     states: dict[str, Json] = {str(rank): processes.state(pid) for pid, rank in pids.items()}
-    for pid in [*pids, *workers.pids()]:
+    limit = Limit(patience, os.getpid())
+    _ask(pids, limit)
+    for pid, rank in sorted(workers.items(), key=lambda worker: int(worker[1]))[: channel.MAX_STARTED]:
+        # One after the other: they all write into one pipe.
+        with contextlib.suppress(OSError):
+            os.write(stacks, f"\n{channel.STARTED}{rank}\n".encode())
+        _ask([pid], limit)
+    channel.send(job.status, {"op": "states", "states": states})
+
+
+def _ask(pids: Iterable[int], limit: Limit) -> None:
+    for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGUSR1)
-    limit = Limit(patience, os.getpid())
     while any(processes.has_yet_to_handle(pid, signal.SIGUSR1) for pid in pids) and not limit.is_reached():
         select.select([], [], [], 0.002)
-    channel.send(job.status, {"op": "states", "states": states})

@@ -41,7 +41,8 @@ folder = os.getcwd()
 path = {socket!r} + "." + str(os.getpid())
 with open(path, "w") as file:
     json.dump({{"words": words, "env": dict(os.environ), "folder": folder, "fds": fds}}, file)
-end.sendmsg([path.encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+named = "\0".join((path, os.environ.get("RANK", "")))
+end.sendmsg([named.encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
     signal.signal(number, lambda number, frame: end.send(str(int(number)).encode()))
 while True:
@@ -92,20 +93,26 @@ def listen(run: str) -> socket.socket:
 class Workers:
     """The warm pythons of one run: which stand-in waits for which process."""
 
-    def __init__(self, listener: socket.socket, confinement: ranks.Confinement, work: str) -> None:
+    def __init__(
+        self, listener: socket.socket, confinement: ranks.Confinement, work: str, stacks: int
+    ) -> None:
+        """Start them for who connects to `listener`; where they stand they write to the descriptor `stacks`."""
         self._listener = listener
+        self._stacks = stacks
         self._confinement = confinement
         self._work = work
         self._waiting: dict[socket.socket, int | None] = {}
+        self._ranks: dict[int, str] = {}
 
     def sockets(self) -> list[socket.socket]:
         """What to wait for."""
         listening = [self._listener] if len(self._waiting) < MAX_WAITING else []
         return [*listening, *self._waiting]
 
-    def pids(self) -> list[int]:
-        """Live warm pythons."""
-        return [pid for pid in self._waiting.values() if pid is not None]
+    def started_ranks(self) -> dict[int, str]:
+        """Live warm pythons that said they are a rank, as torchrun tells them: pid, and which one."""
+        alive = {pid for pid in self._waiting.values() if pid is not None}
+        return {pid: rank for pid, rank in self._ranks.items() if pid in alive and rank.isdecimal()}
 
     def serve(self, readable: Sequence[socket.socket | int]) -> None:
         """Take new stand-ins, start their processes, pass on signals, end those whose stand-in is gone."""
@@ -129,7 +136,9 @@ class Workers:
             elif pid is not None:
                 os.kill(pid, int(data))
             else:
-                self._waiting[end] = self._start(data.decode(), fds)
+                path, _, rank = data.decode().partition("\0")
+                self._waiting[end] = pid = self._start(path, fds)
+                self._ranks[pid] = rank[:9]
         finally:
             for fd in fds:
                 os.close(fd)
@@ -150,9 +159,9 @@ class Workers:
                 for number in (0, 1, 2):
                     os.dup2(null, number)
                 # Above all not the socket on which the trusted side is told how the run went.
-                confine.only_keep({0, 1, 2, *fds})
+                confine.only_keep({0, 1, 2, self._stacks, *fds})
                 self._confinement.apply()
-                become_python(path, fds, self._work)
+                become_python(path, fds, self._work, self._stacks)
             finally:
                 os._exit(70)
         return pid
@@ -167,14 +176,19 @@ class Workers:
                 end.close()
 
 
-def become_python(path: str, fds: list[int], work: str) -> NoReturn:
+def become_python(path: str, fds: list[int], work: str, stacks: int) -> NoReturn:
     """Go on as the Python process a stand-in was started as."""
+    import fcntl
     import json
 
     with open(path) as file:
         request = json.load(file)
     os.unlink(path)
-    _place_descriptors(fds, cast(list[int], request["fds"]))
+    wanted = cast(list[int], request["fds"])
+    # Out of the way of those numbers, and not for what this process starts.
+    elsewhere = fcntl.fcntl(stacks, fcntl.F_DUPFD_CLOEXEC, max([*fds, *wanted, stacks, 2]) + 1)
+    os.close(stacks)
+    _place_descriptors(fds, wanted)
     os.setsid()
     environment = cast(dict[str, str], request["env"])
     ranks.become_fresh(
@@ -184,6 +198,7 @@ def become_python(path: str, fds: list[int], work: str) -> NoReturn:
     shims.install(lambda *_, **__: None)
     with contextlib.suppress(Exception):
         faulthandler.enable(file=2)
+        faulthandler.register(signal.SIGUSR1, file=elsewhere, all_threads=False)
     status = _run([str(word) for word in request["words"]])
     with contextlib.suppress(BaseException):
         threading._shutdown()  # type: ignore[attr-defined]
