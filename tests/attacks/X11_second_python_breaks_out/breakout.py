@@ -1,4 +1,5 @@
 import ctypes
+import fcntl
 import os
 import signal
 import socket
@@ -14,6 +15,9 @@ for name in os.listdir("/proc/self/fd"):
             continue
         if stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode):
             found.append(name)
+# One pipe is there to say where this process stands, and for nothing else.
+if len(found) == 1 and fcntl.fcntl(int(found[0]), fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY:
+    found.clear()
 for pid in sorted({1, os.getppid(), *map(int, filter(str.isdigit, os.listdir("/proc")))} - {os.getpid()}):
     if b"breakout.py" in open(f"/proc/{pid}/cmdline", "rb").read():
         continue  # the command that this process stands for: started by the same code, and no more than it
