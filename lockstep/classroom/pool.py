@@ -18,7 +18,7 @@ from typing import Protocol
 from lockstep.classroom.scratch import Scratch
 from lockstep.classroom.task import STOP, Began, Ended, Event, Lost, Task
 from lockstep.grading import CouldNotGrade
-from lockstep.sandbox.backend import remove_forgotten_groups
+from lockstep.sandbox import forgotten
 from lockstep.text import safe_line
 
 WORKER_TASKS = 100
@@ -80,7 +80,7 @@ class LocalPool:
             worker.forget()
         self._leaving = []
         # Of workers that were killed; those that end by themselves remove their own.
-        remove_forgotten_groups()
+        forgotten.remove()
 
     def stop(self) -> None:
         """See Pool."""

@@ -14,7 +14,7 @@ from typing import cast
 
 from lockstep import wire
 from lockstep.exercise import Exercise, Server
-from lockstep.sandbox import backend, bubblewrap, channel, seccomp
+from lockstep.sandbox import backend, bubblewrap, channel, forgotten, seccomp
 from lockstep.sandbox.connection import Connection
 from lockstep.sandbox.outcome import Outcome
 from lockstep.sandbox.spec import RunSpec
@@ -78,7 +78,7 @@ class Box:
     def _start(self) -> None:
         parent = None
         if self.isolated:
-            backend.remove_forgotten_groups()
+            forgotten.remove()
             parent, _ = backend.find()
         self._groups = backend.Groups(parent)
         self._workspace = None if self.isolated else tempfile.mkdtemp(prefix="lockstep-")
@@ -159,7 +159,7 @@ class Box:
             return subprocess.Popen(
                 bubblewrap.command(server, visible, etc, environment, self._lease, devices),
                 pass_fds=(*controls, *etc.values()),
-                env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+                env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **forgotten.mark()},
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
