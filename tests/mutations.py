@@ -7,6 +7,7 @@ places that share both, one is changed: the thousandth item of a list is judged 
 from __future__ import annotations
 
 import json
+import math
 import re
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +23,15 @@ from tests.observed import Run, part
 
 SLIGHTLY, GROSSLY = 1 + 1e-3, 1.5
 LEAST = ("flipped", "one more", "slightly more", "other text", "one missing", "a problem")
+_DECIMAL = re.compile(r"\d+\.\d+(e-?\d+)?")
+DECIMAL_CHANGES = {
+    "slightly more": SLIGHTLY,
+    "slightly less": 1 / SLIGHTLY,
+    "half as much again": GROSSLY,
+    "half of it": 0.5,
+    "negative": -1.0,
+    "not a number": math.nan,
+}
 ENDED = "ended"
 """How a run and its ranks ended: the engine's to judge, whatever the check is about."""
 
@@ -226,6 +236,24 @@ def _document(text: str) -> dict[str, Any] | None:
     except ValueError:
         return None
     return document if isinstance(document, dict) else None
+
+
+def of_decimals(content: Any, key: str) -> Iterator[Place]:
+    """Changes of numbers that are written as text, in JSON; each makes the whole content."""
+    inside: list[tuple[str, Any, Callable[[Any], Any]]] = []
+    if isinstance(content, dict):
+        inside = [(part(key, n), value, lambda new, n=n: {**content, n: new}) for n, value in content.items()]
+    elif isinstance(content, list):
+        inside = [
+            (f"{key}.#", value, lambda new, i=i: [*content[:i], new, *content[i + 1 :]])
+            for i, value in enumerate(content)
+        ]
+    elif isinstance(content, str) and _DECIMAL.fullmatch(content):
+        for change, factor in DECIMAL_CHANGES.items():
+            yield Place(key, change, lambda f=factor: repr(float(content) * f))
+    for name, value, put in inside:
+        for place in of_decimals(value, name):
+            yield Place(place.key, place.change, lambda p=place, put=put: put(p.make()))
 
 
 # Arrays

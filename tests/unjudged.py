@@ -25,6 +25,10 @@ class Row:
         """Whether it says why this check need not mind."""
         return _any(check, self.checks) and _any(key, self.keys) and _any(change, self.changes)
 
+    def is_about(self, check: str) -> bool:
+        """Whether it says anything of this check."""
+        return _any(check, self.checks)
+
 
 def _any(name: str, patterns: str) -> bool:
     return any(fnmatchcase(name, pattern) for pattern in patterns.split("|"))
@@ -189,3 +193,36 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("spot_rerun", "*", "*", "what a rerun has to show is tried rule by rule in tests/test_reports_rerun.py"),
     ),
 }  # fmt: skip
+
+TRAINED = "ddp.json|amp.json|lightning.json"
+OF_SEVERAL = f"data_parallel.json|{TRAINED}"
+OPTIONAL = "its author may leave it out or say it in other words"
+UNJUDGED_OF_REPORTS = (
+    # `checks` are the files here, and any check may notice.
+    Row("*", ".student.id|.attempt.nonce|.env.os|.env.python|.env.torch", "other text", "any student, any machine"),
+    Row("*", ".attempt.argv*", "*", "for a person who runs it again"),
+    Row("*", ".env.cpu_logical", MORE, "one core more or less bounds nothing that was measured"),
+    Row("*", ".method.order|.method.timed_region", "missing|other text", OPTIONAL),
+    Row("*", ".runs", ORDER, "runs are put in order by their times"),
+    Row("*", ".runs.#.rep", MORE, "a run that was discarded leaves a gap, and may come again under its number"),
+    Row("*", ".runs.#.samples|.runs.#.steps", MORE, "the last batch may be short, and a sampler may fill it up"),
+    Row("*", ".claims", f"one missing|one twice|{ORDER}", "any true claims"),
+    Row("*", ".claims.#.config.*", "missing", "a setting that is left out has its default, or fits one configuration"),
+    Row("*", ".claims.#.unit", "missing", OPTIONAL),
+    Row("*", ".claims.#.ddof", "missing|one more", "that the other divisor was used is told, and costs nothing"),
+    Row(OF_SEVERAL, ".claims.#.value", "slightly *", "it is rounded to some decimals"),
+    Row(TRAINED, ".claims.#.base.*", "missing", "a setting that is left out has its default, or fits one configuration"),
+    Row(f"loader.json|{TRAINED}", ".workload.dataset", "missing|other text", OPTIONAL),
+    Row("loader.json|ddp.json", ".workload.dataset_n", MORE, "the last batch may be short"),
+    Row("loader.json", ".plot.y.#|.plot.yerr.#", "slightly more", "a thousandth cannot be seen in a picture"),
+    Row("loader.json", ".plot.file", "missing|other text", "the picture is looked for by the name that is asked for"),
+    Row(OF_SEVERAL, ".workload.model", "other text", "a network of one's own may have any name"),
+    Row(OF_SEVERAL, ".workload.params|.workload.num_classes|.workload.input_shape*", f"missing|emptied|one missing|one twice|{ORDER}|{MORE}", "bounds what GPUs can do, and this was measured without"),
+    Row("data_parallel.json", ".method.warmup_steps", f"missing|{MORE}", "how many is free"),
+    Row("data_parallel.json", ".runs.#.step_s*", f"missing|emptied|one missing|one twice|{ORDER}|slightly *|half *", "readings beside those that count; how they vary is judged of many"),
+    Row("data_parallel.json", ".not_available*", "one twice|one more|other text", "that there are not several GPUs, in any words"),
+    Row(TRAINED, ".workload.optimizer", "missing", OPTIONAL),
+    Row(TRAINED, ".runs.#.epochs", "missing|one more", "a run may say how many its steps are"),
+    Row("lightning.json", ".env.lightning", "missing|other text", OPTIONAL),
+    Row("lightning.json", ".runs.#.config.devices", "missing", "one device is the default"),
+)  # fmt: skip

@@ -6,6 +6,7 @@ import hashlib
 import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
 
 from lockstep.jsontext import Json
@@ -72,17 +73,27 @@ def _read(wanted: Wanted, submission: Submission) -> HandedIn:
     path = find(wanted.name, submission)
     if path is None:
         return HandedIn(wanted, "", None, f"there is no {FOLDER}/{wanted.name}.")
-    values = report_format.read(submission.files[path])
+    report = _report(wanted.kind, submission.files[path])
+    if isinstance(report, str):
+        return HandedIn(wanted, path, None, report)
+    return HandedIn(wanted, path, report, "")
+
+
+# Every check reads all of them, and to hold one against its schema takes longer than to judge it.
+@lru_cache(maxsize=len(WANTED))
+def _report(wanted: str, data: bytes) -> Report | str:
+    """A report of the kind that is wanted, or a sentence on why it is none."""
+    values = report_format.read(data)
     if isinstance(values, str):
-        return HandedIn(wanted, path, None, values)
+        return values
     kind = values.get("report")
-    if isinstance(kind, str) and kind != wanted.kind:
+    if isinstance(kind, str) and kind != wanted:
         known = [other.kind for other in WANTED]
         what = f'the kind "{kind}"' if kind in known else "another kind"
-        return HandedIn(wanted, path, None, f'a report of {what}, expected "{wanted.kind}".')
+        return f'a report of {what}, expected "{wanted}".'
     if problems := report_format.schema_problems(values):
-        return HandedIn(wanted, path, None, " ".join(problems[:2]))
-    return HandedIn(wanted, path, document(values), "")
+        return " ".join(problems[:2])
+    return document(values)
 
 
 def facts(handed_in: HandedIn, submission: Submission) -> Facts:
@@ -129,6 +140,7 @@ def measured_by(report: Report, submission: Submission) -> str | None:
     return next((path for path, content in files if report.code_sha256 in digests(content)), None)
 
 
+@cache
 def _reference(name: str) -> Report | None:
     path = REFERENCE / FOLDER / name
     values = report_format.read(path.read_bytes()) if path.is_file() else ""
