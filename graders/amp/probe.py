@@ -267,6 +267,8 @@ def _scenario(
     shown = f"..., amp={amp}" + (f", grad_clip={grad_clip:.4g}" if grad_clip is not None else "")
     for number, batch in enumerate(_batches(inputs, scenario)):
         recorder.note("call")
+        if inputs.values.get("moved") is True:
+            batch = (batch[0].to(device), batch[1].to(device))
         poison = _poison(model) if number == scenario["overflow"] else None
         result: object = None
         try:
@@ -572,7 +574,8 @@ def until_the_loss(student: Student, inputs: Inputs) -> Observation:
     training.note = stop_at_loss  # type: ignore[method-assign]
     status = 0
     try:
-        status = _run(student, inputs)[0]
+        with _device(inputs):
+            status = _run(student, inputs)[0]
     except SeenEnough:
         student.phase = ""
     return training.observation(status, parameters=cast(Json, types[:10]))

@@ -22,6 +22,7 @@ from graders.amp.curves import Problem, Series
 from graders.amp.expected import Data, Scenario, Step
 from lockstep.check import Check
 from lockstep.compare import close, integer, number, shown
+from lockstep.devicefault import is_device_fault
 from lockstep.reports import format as perf_report
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.verdict import CheckEnded, Verdict
@@ -64,21 +65,37 @@ class Case:
         self, *scenarios: Scenario, gpu: bool = False, forward_only: bool = False, **values: Json
     ) -> RankOutcome:
         """Let train_step make the steps of these scenarios, or of the case's own, or stop after the backward."""
+        told: dict[str, Json] = {
+            "shape": self.shape,
+            "scenarios": [scenario.told() for scenario in scenarios or [self.scenario]],
+            "gpu": gpu,
+            "forward_only": forward_only,
+            **values,
+        }
         try:
-            return self.check.run(
-                "steps",
-                values={
-                    "shape": self.shape,
-                    "scenarios": [scenario.told() for scenario in scenarios or [self.scenario]],
-                    "gpu": gpu,
-                    "forward_only": forward_only,
-                    **values,
-                },
-                arrays={**self.data.arrays(), **expected.as_inputs(self.weights)},
-            ).ranks[0]
+            try:
+                return self._run(told)
+            except CheckEnded as ended:
+                if not gpu or not is_device_fault(ended.feedback.message):
+                    raise
+                # The loop that calls train_step may move the batches.
+                return self._run({**told, "moved": True})
         except CheckEnded as ended:
             _explain(self.check, ended)
             raise
+
+    def needs_moved_batches(self) -> bool:
+        """Whether train_step fails on a GPU with a batch that is not there yet."""
+        told: dict[str, Json] = {"shape": self.shape, "scenarios": [self.scenario.told()], "gpu": True}
+        try:
+            self._run({**told, "forward_only": True})
+        except CheckEnded as ended:
+            return is_device_fault(ended.feedback.message)
+        return False
+
+    def _run(self, told: dict[str, Json]) -> RankOutcome:
+        arrays = {**self.data.arrays(), **expected.as_inputs(self.weights)}
+        return self.check.run("steps", values=told, arrays=arrays).ranks[0]
 
     def steps(self, scenario: Scenario | None = None) -> list[Step]:
         """What is right, in fp32."""
@@ -200,6 +217,22 @@ def test_autocast_on(check: Check) -> None:
             "Only the forward and the loss belong under autocast. Backward computes each operation in the type that its "
             "forward had; torch advises against running it within.",
         )
+    if case.needs_moved_batches():
+        _script_moves_them(check)
+
+
+def _script_moves_them(check: Check) -> None:
+    """End the check where the script does not train on a GPU either, because something of it is still on the CPU."""
+    try:
+        script(check, "until_the_loss", gpu=True)
+    except CheckEnded as ended:
+        if is_device_fault(ended.feedback.message):
+            check.fail(
+                f"On a machine with a GPU: {ended.feedback.message}",
+                "A DataLoader's batches are on the CPU: move images and labels to the device that train_step is given, "
+                "where the model is.",
+                points=check.points / 2,
+            )
 
 
 def test_params_fp32(check: Check) -> None:

@@ -21,6 +21,7 @@ from graders.ddp_train import expected
 from graders.ddp_train.expected import Batch, Data, Shape, Training
 from lockstep.check import Check, Inputs
 from lockstep.compare import close, difference, integer, number, shown
+from lockstep.devicefault import is_device_fault
 from lockstep.sandbox.limits import MIB, Limits
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.text import safe
@@ -37,8 +38,6 @@ RESNET18_BYTES = 44_000_000
 MANY = 4
 """Times the usual bytes between ranks from which on a student is told: a sum by hand or checks of one's own stay below."""
 
-# How torch says that tensors of two devices met.
-DEVICE_FAULT = re.compile(r"same device|should be the same|can't convert cuda|either on cpu or on the same")
 # What DistributedDataParallel says of a model on the CPU for which it is given the number of a GPU.
 NOT_MOVED = "only work with single-device"
 TO_THE_DEVICE = (
@@ -644,7 +643,7 @@ def _evaluated(check: Check, world: int, values: dict[str, Json], arrays: dict[s
     except CheckEnded as ended:
         if values["gpus"] is None:
             raise
-        if DEVICE_FAULT.search(ended.feedback.message):
+        if is_device_fault(ended.feedback.message):
             raise Crashed(
                 f"On a machine with {world} GPUs: {ended.feedback.message}",
                 TO_THE_DEVICE,
@@ -1016,7 +1015,7 @@ def test_single_process(check: Check) -> None:
         check.run("alone", values=options(shape, gpus=1), arrays=arrays)
     except CheckEnded as ended:
         # What else may go wrong on an emulated GPU is not asked here.
-        if DEVICE_FAULT.search(ended.feedback.message) or NOT_MOVED in ended.feedback.message:
+        if is_device_fault(ended.feedback.message) or NOT_MOVED in ended.feedback.message:
             check.fail(
                 f"On a machine with a GPU: {ended.feedback.message}", TO_THE_DEVICE, points=check.points / 2
             )

@@ -21,6 +21,7 @@ from graders.lightning_train import expected
 from graders.lightning_train.expected import Data, Item
 from lockstep.check import Check
 from lockstep.compare import close, difference, integer, number, shown
+from lockstep.devicefault import is_device_fault
 from lockstep.sandbox.limits import MIB, Limits
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.text import safe
@@ -31,8 +32,6 @@ LIMITS = Limits(disk=256 * MIB)
 MAX_DRAWS = 5
 ROUNDED = 0.06  # more than what a share loses when it is rounded to a tenth
 FEW = 8  # items that drop_last may leave out, and the padding of a sampler
-# How torch says that tensors of two devices met.
-DEVICE_FAULT = re.compile(r"same device|should be the same|can't convert cuda|either on cpu or on the same")
 # What is called the accuracy and nothing more. Others have names: val_acc_top5, val_accuracy_shirt, val_acc_gap.
 ACCURACY = re.compile(
     r"(?:val|valid|validation)?[\W_]*(?:avg|mean)?[\W_]*(?:acc|accuracy)[\W_]*(?:percent|pct)?[\W_]*(?:val|valid|validation)?"
@@ -228,7 +227,7 @@ def test_no_device_calls(check: Check) -> None:
         )
     except CheckEnded as ended:
         # What else may go wrong on an emulated GPU did not go wrong without it, and is no fault of this code.
-        if not DEVICE_FAULT.search(ended.feedback.message):
+        if not is_device_fault(ended.feedback.message):
             return
         raise Crashed(
             f"On a machine with a GPU: {ended.feedback.message}",
