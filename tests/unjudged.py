@@ -133,6 +133,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
     ),
     "amp": (
         Row("*", "steps values.#.events*|train values.events*", f"one missing|one twice|{ORDER}|emptied|{FORM}|{MORE}|flipped|*more*|*again", "of all that happened each check asks for its own part"),
+        Row("autocast_on", "fetch *", "*", "on an emulated GPU it is only asked whether the batch has to be there before"),
         Row("autocast_on", "steps values.#.types", "one twice", "it is asked which types there are"),
         Row("*", "steps arrays.*", f"other type|{SLIGHT}", "low precision is off by more, and numbers are compared as float64"),
         Row("params_fp32", "steps arrays.#/step#/*", "scaled by half|turned", "that weights move is asked; how far and where to is for matches_fp32"),
@@ -152,7 +153,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("notebook", "train elapsed", "times 10.0", "busy machines take longer"),
         Row("notebook", "train values.notebook", "flipped", "whether it was run as a notebook or as a script, for the message"),
         Row("notebook", OF_A_REPORT, "*", REPORTED),
-        Row("", "train values.types*|until_the_loss *", UNREAD, "recorded of every run as of the others"),
+        Row("", "train values.types*|until_the_loss *|fetch *", UNREAD, "recorded of every run as of the others"),
     ),
     "lightning_train": (
         Row("*", "train values.steps", "one twice", "steps beyond the first are for learns to judge"),

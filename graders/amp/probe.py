@@ -221,6 +221,11 @@ def steps(student: Student, inputs: Inputs) -> Observation:
     return Observation(values, arrays)
 
 
+def fetch(student: Student, inputs: Inputs) -> Observation:
+    """A call of train_step on a GPU with a batch that is on the CPU, as a DataLoader makes it."""
+    return steps(student, inputs)
+
+
 def _evaluated(student: Student, inputs: Inputs, module: object, device: torch.device) -> Json:
     """What the template's `evaluate` returns for all images; None where there is none, or it needs more than this."""
     evaluate = _templates(module, "evaluate", EVALUATE)

@@ -88,14 +88,14 @@ class Case:
         """Whether train_step fails on a GPU with a batch that is not there yet."""
         told: dict[str, Json] = {"shape": self.shape, "scenarios": [self.scenario.told()], "gpu": True}
         try:
-            self._run({**told, "forward_only": True})
+            self._run({**told, "forward_only": True}, "fetch")
         except CheckEnded as ended:
             return is_device_fault(ended.feedback.message)
         return False
 
-    def _run(self, told: dict[str, Json]) -> RankOutcome:
+    def _run(self, told: dict[str, Json], call: str = "steps") -> RankOutcome:
         arrays = {**self.data.arrays(), **expected.as_inputs(self.weights)}
-        return self.check.run("steps", values=told, arrays=arrays).ranks[0]
+        return self.check.run(call, values=told, arrays=arrays).ranks[0]
 
     def steps(self, scenario: Scenario | None = None) -> list[Step]:
         """What is right, in fp32."""
