@@ -107,6 +107,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("script", "script/3 *", "*", "without images a script may end as it likes, if it prints no timings"),
     ),
     "ddp_train": (
+        Row("starts_equal", "start values.own_buffers", "*", "who turns broadcast_buffers off is only told what that means"),
         Row("single_process", "alone values.trains", "*", "the script, which may see to it, is run then"),
         Row("single_process", "alone/2 *", "*", "on an emulated GPU it is only asked whether something lies elsewhere"),
         Row("*", "train* values.steps*", f"{MORE}|as text|{ORDER}", "as many steps as batches; the numbers of a step are not asked for"),

@@ -75,6 +75,13 @@ def make_weights(rng: np.random.Generator, shape: Shape) -> dict[str, Array]:
     return weights
 
 
+def make_weights_of_ranks(rng: np.random.Generator, shape: Shape, world: int) -> list[dict[str, Array]]:
+    """Parameters for each rank, and the same buffers for all: not every DistributedDataParallel hands those out."""
+    buffers = {name for name, _ in build_model(shape).named_buffers()}
+    first, *others = (make_weights(rng, shape) for _ in range(world))
+    return [first, *({**own, **{name: first[name] for name in buffers}} for own in others)]
+
+
 def as_inputs(weights: Mapping[str, Array]) -> dict[str, Array]:
     """Weights under the names the probe looks for."""
     return {f"model/{name}": value for name, value in weights.items()}

@@ -300,7 +300,7 @@ def start(student: Student, inputs: Inputs) -> Observation:
     wrapped = lab.wrap(model)
     arrays = _state(wrapped, "held")
     _cleanup(lab, inputs)
-    return Observation({}, arrays)
+    return Observation({"own_buffers": getattr(wrapped, "broadcast_buffers", None) is False}, arrays)
 
 
 def train(student: Student, inputs: Inputs) -> Observation:
