@@ -1231,7 +1231,7 @@ RANKS = """
         with emulated_gpus(2):
             device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
             torch.cuda.set_device(device)
-            dist.init_process_group("nccl", device_id=device)
+            dist.init_process_group({backend}device_id=device)
             model = DistributedDataParallel(torch.nn.Linear(3, 1).to(device), device_ids=[device.index])
             model(torch.full((1, 3), float(dist.get_rank()), device=device)).sum().backward()
             seen = torch.ones(1, device=device)
@@ -1241,8 +1241,17 @@ RANKS = """
 """
 
 
-def test_ranks_train_on_a_gpu_each(box: Box) -> None:
-    outcome = run(box, RANKS, ranks=2)
+@pytest.mark.parametrize(
+    "backend",
+    [
+        pytest.param('"nccl", ', id="nccl"),
+        pytest.param('"cpu:gloo,cuda:nccl", ', id="for each kind of device"),
+        pytest.param("", id="left to torch"),
+        pytest.param("None, ", id="none"),
+    ],
+)
+def test_ranks_train_on_a_gpu_each(backend: str, box: Box) -> None:
+    outcome = run(box, RANKS.replace("{backend}", backend), ranks=2)
     assert [rank.values.get("seen") for rank in outcome.ranks] == [
         ["cuda:0", 2.0, [[0.5, 0.5, 0.5]]],
         ["cuda:1", 2.0, [[0.5, 0.5, 0.5]]],

@@ -267,7 +267,7 @@ def _join(student: Student, inputs: Inputs, machine: Machine | None) -> Observat
     values: dict[str, Json] = {"device": _device(device), "initialized": dist.is_initialized()}
     if dist.is_initialized():
         total = inputs.tensor("number")
-        if dist.get_backend() == "nccl":
+        if _backend() == "nccl":
             total = total.cuda()
         with student.calling("adding up one number of each rank after setup()"):
             dist.all_reduce(total)
@@ -275,10 +275,19 @@ def _join(student: Student, inputs: Inputs, machine: Machine | None) -> Observat
             "rank": dist.get_rank(),
             "world_size": dist.get_world_size(),
             # gloo stands in for nccl on emulated GPUs.
-            "backend": "nccl" if machine is not None and machine.nccl_asked_for else str(dist.get_backend()),
+            "backend": "nccl" if machine is not None and machine.nccl_asked_for else _backend(),
         }
         return Observation(values, {"total": total.cpu()})
     return Observation(values)
+
+
+def _backend() -> str:
+    """The backend of the group; where it was left to torch, the one that torch took for this machine."""
+    name = str(dist.get_backend())
+    if name != dist.Backend.UNDEFINED:
+        return name
+    chosen = dict(pair.split(":") for pair in str(dist.get_backend_config()).split(","))
+    return chosen.get("cuda" if torch.cuda.is_available() else "cpu", name)
 
 
 def _device(device: object) -> Json:

@@ -123,7 +123,11 @@ def _patch_groups(machine: Machine) -> None:
     for name in ("init_process_group", "new_group"):
         real: Any = getattr(distributed, name)
 
-        def through(*args: Any, real: Any = real, **kwargs: Any) -> Any:
+        def through(*args: Any, real: Any = real, joins: bool = name != "new_group", **kwargs: Any) -> Any:
+            if joins and (args[0] if args else kwargs.get("backend")) is None:
+                # That is what torch takes by itself where there are GPUs.
+                args = ("nccl", *args[1:])
+                kwargs.pop("backend", None)
             words = [*args, *kwargs.values()]
             machine.nccl_asked_for = machine.nccl_asked_for or any(map(_is_nccl, words))
             changed = [_without_nccl(arg) for arg in args]
