@@ -169,7 +169,8 @@ def main() -> int:
             harmed += 1
             seed = outcome.result.seed if outcome.result else "none"
             print(f"{exercise}/{name}, seed {seed}: {'; '.join(outcome.surprises)}", flush=True)
-    print(table(counts, engines))
+    never = {key: Count(*key) for key in samples if key not in counts}
+    print(table({**counts, **never}, engines))
     return 1 if harmed else 0
 
 
