@@ -29,6 +29,7 @@ from lockstep.classroom.fingerprint import fingerprints
 from lockstep.classroom.task import Setup
 from lockstep.exercise import find_exercises
 from lockstep.grading import default_graders, known_exercises
+from lockstep.stopping import like_ctrl_c
 from lockstep.wholefile import write_whole
 from tests.sandboxed import ROOT
 
@@ -176,7 +177,8 @@ def main() -> int:
 
 if __name__ == "__main__":
     try:
-        sys.exit(main())
+        with like_ctrl_c():
+            sys.exit(main())
     except KeyboardInterrupt:
         print("honest: stopped; what was graded is counted", file=sys.stderr)
         sys.exit(130)
