@@ -101,16 +101,16 @@ def _in_their_files(outcome: Outcome, submission: Submission) -> Outcome:
             frames = tuple(_placed(frame, submission) for frame in error.frames)
             message = _missing(error, submission) or error.message
             error = _placed_syntax(replace(error, frames=frames, message=message), submission)
-        if standing is not None and standing.frame is not None:
-            standing = replace(standing, frame=_placed(standing.frame, submission))
         if standing is not None:
-            started = tuple(
-                (number, replace(one, frame=one.frame and _placed(one.frame, submission)))
-                for number, one in standing.started
-            )
-            standing = replace(standing, started=started)
+            standing = _placed_standing(standing, submission)
         ranks.append(replace(rank, error=error, standing=standing))
     return replace(outcome, ranks=tuple(ranks))
+
+
+def _placed_standing(standing: Standing, submission: Submission) -> Standing:
+    frame = standing.frame and _placed(standing.frame, submission)
+    started = tuple((number, _placed_standing(one, submission)) for number, one in standing.started)
+    return replace(standing, frame=frame, started=started)
 
 
 def _placed(frame: CodeFrame, submission: Submission) -> CodeFrame:

@@ -65,37 +65,38 @@ class Case:
         self, *scenarios: Scenario, gpu: bool = False, forward_only: bool = False, **values: Json
     ) -> RankOutcome:
         """Let train_step make the steps of these scenarios, or of the case's own, or stop after the backward."""
-        told: dict[str, Json] = {
-            "shape": self.shape,
-            "scenarios": [scenario.told() for scenario in scenarios or [self.scenario]],
-            "gpu": gpu,
-            "forward_only": forward_only,
-            **values,
-        }
+        told = {**self._told(*scenarios, gpu=gpu, forward_only=forward_only), **values}
         try:
-            try:
-                return self._run(told)
-            except CheckEnded as ended:
-                if not gpu or not is_device_fault(ended.feedback.message):
-                    raise
-                # The loop that calls train_step may move the batches.
-                return self._run({**told, "moved": True})
+            return self._run("steps", told)
         except CheckEnded as ended:
-            _explain(self.check, ended)
-            raise
+            if not gpu or not is_device_fault(ended.feedback.message):
+                raise
+        # The loop that calls train_step may move the batches.
+        return self._run("steps", {**told, "moved": True})
 
     def needs_moved_batches(self) -> bool:
         """Whether train_step fails on a GPU with a batch that is not there yet."""
-        told: dict[str, Json] = {"shape": self.shape, "scenarios": [self.scenario.told()], "gpu": True}
         try:
-            self._run({**told, "forward_only": True}, "fetch")
+            self._run("fetch", self._told(gpu=True, forward_only=True))
         except CheckEnded as ended:
             return is_device_fault(ended.feedback.message)
         return False
 
-    def _run(self, told: dict[str, Json], call: str = "steps") -> RankOutcome:
+    def _told(self, *scenarios: Scenario, gpu: bool, forward_only: bool) -> dict[str, Json]:
+        return {
+            "shape": self.shape,
+            "scenarios": [scenario.told() for scenario in scenarios or [self.scenario]],
+            "gpu": gpu,
+            "forward_only": forward_only,
+        }
+
+    def _run(self, call: str, told: dict[str, Json]) -> RankOutcome:
         arrays = {**self.data.arrays(), **expected.as_inputs(self.weights)}
-        return self.check.run(call, values=told, arrays=arrays).ranks[0]
+        try:
+            return self.check.run(call, values=told, arrays=arrays).ranks[0]
+        except CheckEnded as ended:
+            _explain(self.check, ended)
+            raise
 
     def steps(self, scenario: Scenario | None = None) -> list[Step]:
         """What is right, in fp32."""

@@ -6,10 +6,9 @@ import hashlib
 import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from pathlib import Path
 
-from lockstep.jsontext import Json
 from lockstep.reports import format as report_format
 from lockstep.reports.document import Report, document
 from lockstep.reports.known import known_tables
@@ -73,27 +72,10 @@ def _read(wanted: Wanted, submission: Submission) -> HandedIn:
     path = find(wanted.name, submission)
     if path is None:
         return HandedIn(wanted, "", None, f"there is no {FOLDER}/{wanted.name}.")
-    report = _report(wanted.kind, submission.files[path])
+    report = parsed(submission.files[path], wanted.kind)
     if isinstance(report, str):
         return HandedIn(wanted, path, None, report)
     return HandedIn(wanted, path, report, "")
-
-
-# Every check reads all of them, and to hold one against its schema takes longer than to judge it.
-@lru_cache(maxsize=len(WANTED))
-def _report(wanted: str, data: bytes) -> Report | str:
-    """A report of the kind that is wanted, or a sentence on why it is none."""
-    values = report_format.read(data)
-    if isinstance(values, str):
-        return values
-    kind = values.get("report")
-    if isinstance(kind, str) and kind != wanted:
-        known = [other.kind for other in WANTED]
-        what = f'the kind "{kind}"' if kind in known else "another kind"
-        return f'a report of {what}, expected "{wanted}".'
-    if problems := report_format.schema_problems(values):
-        return " ".join(problems[:2])
-    return document(values)
 
 
 def facts(handed_in: HandedIn, submission: Submission) -> Facts:
@@ -140,13 +122,10 @@ def measured_by(report: Report, submission: Submission) -> str | None:
     return next((path for path, content in files if report.code_sha256 in digests(content)), None)
 
 
-@cache
 def _reference(name: str) -> Report | None:
     path = REFERENCE / FOLDER / name
-    values = report_format.read(path.read_bytes()) if path.is_file() else ""
-    return (
-        document(values) if isinstance(values, dict) and not report_format.schema_problems(values) else None
-    )
+    report = parsed(path.read_bytes()) if path.is_file() else None
+    return report if isinstance(report, Report) else None
 
 
 def _is_the_reference(script: str, submission: Submission) -> bool:
@@ -178,10 +157,18 @@ class Beside:
         return posixpath.normpath(posixpath.join(self.folder, path))
 
 
-def parsed(data: bytes) -> tuple[Report | None, str]:
-    """A report that a script wrote, or what is wrong with its form."""
-    values: dict[str, Json] | str = report_format.read(data)
-    problems = [values] if isinstance(values, str) else report_format.schema_problems(values)
-    if isinstance(values, str) or problems:
-        return None, " ".join(problems[:2])
-    return document(values), ""
+# Every check reads all of them, and the reference's: to hold one against its schema takes longer than to judge it.
+@lru_cache(maxsize=4 * len(WANTED))
+def parsed(data: bytes, wanted: str | None = None) -> Report | str:
+    """A report, of the kind that is wanted where one is, or a sentence on what is wrong with its form."""
+    values = report_format.read(data)
+    if isinstance(values, str):
+        return values
+    kind = values.get("report")
+    if wanted is not None and isinstance(kind, str) and kind != wanted:
+        known = [other.kind for other in WANTED]
+        what = f'the kind "{kind}"' if kind in known else "another kind"
+        return f'a report of {what}, expected "{wanted}".'
+    if problems := report_format.schema_problems(values):
+        return " ".join(problems[:2])
+    return document(values)

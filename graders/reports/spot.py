@@ -14,6 +14,7 @@ from fixtures import cifar10, lfw
 from graders.reports.handed_in import HandedIn, measured_by, parsed
 from lockstep.check import Check
 from lockstep.compare import integer, number
+from lockstep.reports.document import Report
 from lockstep.reports.evidence import Holdup, Rerun, Source
 from lockstep.sandbox.limits import MIB, Limits
 from lockstep.sandbox.outcome import RankOutcome
@@ -125,7 +126,7 @@ def run_again(check: Check, handed_in: HandedIn) -> Rerun:
     written = seen.arrays.get("report")
     if written is None or written.dtype != np.uint8:
         return _failed(command, f"left no {report}.", began)
-    again, form = parsed(written.tobytes())
+    again = parsed(written.tobytes())
     return Rerun(
         command=command,
         elapsed=outcome.elapsed,
@@ -133,8 +134,8 @@ def run_again(check: Check, handed_in: HandedIn) -> Rerun:
         ended=ended_at,
         start=number(seen.values.get("start")) or 0.0,
         end=number(seen.values.get("end")) or 0.0,
-        report=again,
-        form=f"the report that it wrote is no valid perf-report/1. {form}",
+        report=again if isinstance(again, Report) else None,
+        form=f"the report that it wrote is no valid perf-report/1. {again if isinstance(again, str) else ''}",
         holdups=tuple(_holdups(seen.values.get("events"), session.seconds)),
         unseen=_unseen(seen, session.hold_up),
         busy=_busy(),

@@ -9,12 +9,12 @@ import contextlib
 import os
 import re
 import secrets
-import select
-import signal
 import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
+
+from lockstep.sandbox.handle import end, handle
 
 # How long what is left in a group may take to end after it was killed.
 END_SECONDS = 5.0
@@ -155,13 +155,8 @@ def end_all(folder: Path) -> None:
     # Processes that cannot be seen from here are listed as 0.
     while (left := set(words(folder / "cgroup.procs")) - {"0"}) and time.monotonic() < deadline:
         for word in left:
-            with contextlib.suppress(OSError):
-                handle = os.pidfd_open(int(word))
-                try:
-                    signal.pidfd_send_signal(handle, signal.SIGKILL)
-                    select.select([handle], [], [], max(0.0, deadline - time.monotonic()))
-                finally:
-                    os.close(handle)
+            with contextlib.suppress(OSError), handle(int(word)) as process:
+                end(process, deadline - time.monotonic())
 
 
 def remove_forgotten(parent: Path) -> None:

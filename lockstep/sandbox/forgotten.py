@@ -9,35 +9,31 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
-import signal
-from collections.abc import Iterator
 
-from lockstep.sandbox import backend
+from lockstep.sandbox import backend, processes
+from lockstep.sandbox.cgroup import END_SECONDS
+from lockstep.sandbox.handle import end, handle
 
 MARK = "LOCKSTEP_OWNER"
-# How long a process may take to be gone after it was killed.
-END_SECONDS = 5.0
 
 
 def mark() -> dict[str, str]:
     """For the environment of a command that starts a box: this process is its owner."""
-    pid = os.readlink("/proc/self")  # as those who will look there number it
+    pid = int(os.readlink("/proc/self"))  # as those who will look there number it
     return {MARK: f"{_numbering()} {pid} {_begun(pid)}"}
 
 
 def remove() -> None:
     """End the processes whose owner is gone, and remove the control groups of those that are."""
-    for pid in os.listdir("/proc"):
-        if pid.isdigit():
-            with contextlib.suppress(OSError), _handle(int(pid)) as handle:
-                if _is_forgotten(_mark_of(pid)):
-                    signal.pidfd_send_signal(handle, signal.SIGKILL)
-                    select.select([handle], [], [], END_SECONDS)
+    numbering = _numbering()
+    for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
+        with contextlib.suppress(OSError), handle(pid) as process:
+            if _is_forgotten(_mark_of(pid), numbering):
+                end(process, END_SECONDS)
     backend.remove_forgotten_groups()
 
 
-def _mark_of(pid: str) -> str:
+def _mark_of(pid: int) -> str:
     """The mark of a process; empty where it has none. Raises OSError when it is gone, or somebody else's."""
     with open(f"/proc/{pid}/environ", "rb") as file:
         for entry in file.read().split(b"\0"):
@@ -47,11 +43,11 @@ def _mark_of(pid: str) -> str:
     return ""
 
 
-def _is_forgotten(owner: str) -> bool:
-    numbering, _, process = owner.partition(" ")
+def _is_forgotten(owner: str, numbering: str) -> bool:
+    theirs, _, process = owner.partition(" ")
     pid, _, begun = process.partition(" ")
     # In another pid namespace, as in a container of this machine, the same number is another process.
-    return numbering == _numbering() and pid.isdigit() and begun != _begun(pid)
+    return theirs == numbering and pid.isdigit() and begun != _begun(int(pid))
 
 
 def _numbering() -> str:
@@ -59,25 +55,11 @@ def _numbering() -> str:
     return os.readlink("/proc/self/ns/pid")
 
 
-def _begun(pid: str) -> str:
+def _begun(pid: int) -> str:
     """When a process began, in ticks since the machine did; empty when it has ended.
 
     Two processes that have one number, one after the other, differ in it.
     """
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            state, *fields = file.read().rpartition(")")[2].split()
-    except OSError:
-        return ""
+    fields = processes.stat(pid)
     # An ended process is listed until its parent asks for it, which the first process of a container may never do.
-    return "" if state in "ZX" else fields[18]
-
-
-@contextlib.contextmanager
-def _handle(pid: int) -> Iterator[int]:
-    """A handle that goes on meaning this process. Raises OSError when it is gone."""
-    handle = os.pidfd_open(pid)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
+    return "" if not fields or fields[0] in "ZX" else fields[19]

@@ -27,12 +27,17 @@ def reap() -> Iterator[tuple[int, int]]:
 
 def state(pid: int) -> str:
     """The kernel's letter for what a process does: R, S, T (stopped), Z; X when it is gone."""
+    return next(iter(stat(pid)), "X")
+
+
+def stat(pid: int) -> list[str]:
+    """What /proc/PID/stat says behind the name of a process, from its state on; nothing when it is gone."""
     try:
         # A process names itself, and not always in UTF-8.
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[0]
+            return file.read().rpartition(")")[2].split()
     except OSError:
-        return "X"
+        return []
 
 
 def has_yet_to_handle(pid: int, number: int) -> bool:
