@@ -36,6 +36,10 @@ ENDED = "ended"
 """How a run and its ranks ended: the engine's to judge, whatever the check is about."""
 
 
+Leaf = Callable[[Any], Iterator[tuple[str, Any]]]
+"""What can be done to a value without parts: the change in words, and what it makes of it."""
+
+
 @dataclass(frozen=True)
 class Mutant:
     """The runs of a check, one thing of them changed."""
@@ -165,27 +169,27 @@ def _numbers(item: tuple[str, Array]) -> list[int]:
 # JSON
 
 
-def of_object(content: Mapping[str, Any], key: str) -> Iterator[Place]:
-    """Changes within a JSON object; each makes the whole object."""
+def of_object(content: Mapping[str, Any], key: str, of_leaf: Leaf | None = None) -> Iterator[Place]:
+    """Changes within a JSON object; each makes the whole object. `of_leaf` changes what has no parts."""
     for name, value in content.items():
         rest = {other: kept for other, kept in content.items() if other != name}
         # What is not there is nothing, and not true.
         if value is not None and value is not False:
             yield Place(part(key, name), "missing", lambda r=rest: r)
-        for place in _of_value(value, part(key, name)):
+        for place in _of_value(value, part(key, name), of_leaf or _of_leaf):
             yield Place(place.key, place.change, lambda n=name, p=place: {**content, n: p.make()})
 
 
-def _of_value(value: Any, key: str) -> Iterator[Place]:
+def _of_value(value: Any, key: str, of_leaf: Leaf) -> Iterator[Place]:
     if isinstance(value, dict):
-        yield from of_object(value, key)
+        yield from of_object(value, key, of_leaf)
     elif isinstance(value, list):
-        yield from _of_list(value, key)
+        yield from _of_list(value, key, of_leaf)
     elif isinstance(value, str) and (document := _document(value)) is not None:
         for place in _of_document(document, key):
             yield Place(place.key, place.change, lambda p=place: json.dumps(p.make()))
     else:
-        for change, changed in _of_leaf(value):
+        for change, changed in of_leaf(value):
             yield Place(key, change, lambda c=changed: c)
 
 
@@ -210,7 +214,15 @@ def _of_leaf(value: Any) -> Iterator[tuple[str, Any]]:
         yield "a problem", {"type": "RuntimeError", "message": "something else"}
 
 
-def _of_list(items: list[Any], key: str) -> Iterator[Place]:
+def of_figure(value: Any) -> Iterator[tuple[str, Any]]:
+    """As a leaf, and as the number that it is where that is written as text."""
+    yield from _of_leaf(value)
+    if isinstance(value, str) and _DECIMAL.fullmatch(value):
+        for change, factor in DECIMAL_CHANGES.items():
+            yield change, repr(float(value) * factor)
+
+
+def _of_list(items: list[Any], key: str, of_leaf: Leaf) -> Iterator[Place]:
     if len(items) > 1:
         yield Place(key, "emptied", list)
     for i, item in enumerate(items):
@@ -220,7 +232,7 @@ def _of_list(items: list[Any], key: str) -> Iterator[Place]:
             yield Place(
                 key, "two swapped", lambda i=i: [*items[: i - 1], items[i], items[i - 1], *items[i + 1 :]]
             )
-        for place in _of_value(item, f"{key}.#"):
+        for place in _of_value(item, f"{key}.#", of_leaf):
             yield Place(place.key, place.change, lambda i=i, p=place: [*items[:i], p.make(), *items[i + 1 :]])
 
 
@@ -236,24 +248,6 @@ def _document(text: str) -> dict[str, Any] | None:
     except ValueError:
         return None
     return document if isinstance(document, dict) else None
-
-
-def of_decimals(content: Any, key: str) -> Iterator[Place]:
-    """Changes of numbers that are written as text, in JSON; each makes the whole content."""
-    inside: list[tuple[str, Any, Callable[[Any], Any]]] = []
-    if isinstance(content, dict):
-        inside = [(part(key, n), value, lambda new, n=n: {**content, n: new}) for n, value in content.items()]
-    elif isinstance(content, list):
-        inside = [
-            (f"{key}.#", value, lambda new, i=i: [*content[:i], new, *content[i + 1 :]])
-            for i, value in enumerate(content)
-        ]
-    elif isinstance(content, str) and _DECIMAL.fullmatch(content):
-        for change, factor in DECIMAL_CHANGES.items():
-            yield Place(key, change, lambda f=factor: repr(float(content) * f))
-    for name, value, put in inside:
-        for place in of_decimals(value, name):
-            yield Place(place.key, place.change, lambda p=place, put=put: put(p.make()))
 
 
 # Arrays

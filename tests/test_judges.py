@@ -22,7 +22,7 @@ from lockstep.submission import open_submission
 from tests.mutations import mutants, with_more
 from tests.observed import Judge, Reading, Run, is_read, of_any_run
 from tests.sandboxed import ROOT
-from tests.unjudged import UNJUDGED, UNREAD
+from tests.unjudged import UNJUDGED, UNREAD, Tally
 
 EXERCISES = {exercise.id: exercise for exercise in find_exercises(ROOT / "graders")}
 REFERENCE = build.ROOT / "reference"
@@ -47,8 +47,8 @@ def one_thread() -> Iterator[None]:
     "exercise", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in EXERCISES]
 )
 def test_what_a_judge_reads_it_judges(exercise: str, box: Box) -> None:
-    rows = UNJUDGED.get(exercise, ())
-    unexcused, unread, read, needed = set(), set(), set(), set()
+    tally = Tally(UNJUDGED.get(exercise, ()))
+    unread, read = set(), set()
     for check in EXERCISES[exercise].checks:
         judge = Judge(EXERCISES[exercise], check.id, open_submission(REFERENCE))
         runs = judge.record(box)
@@ -57,21 +57,15 @@ def test_what_a_judge_reads_it_judges(exercise: str, box: Box) -> None:
         keys = what_is_read(judge, runs)
         for mutant in mutants(runs):
             one = (check.id, mutant.key, mutant.change)
-            excuses = {row for row in rows if row.excuses(*one)}
             if not mutant.key.endswith(OF_THE_ENGINE) and not is_read(mutant.key, keys):
                 unread |= {of_any_run(mutant.key)} if not mutant.key.endswith(OF_THE_RUN) else set()
-            # Of what is excused, once every row has shown that it is needed, there is nothing left to be learned.
-            elif (not excuses or not excuses <= needed) and not judge.verdict(mutant.runs):
-                needed |= excuses
-                unexcused |= set() if excuses else {one}
+            elif tally.has_to_learn(*one) and not judge.verdict(mutant.runs):
+                tally.unnoticed(*one)
         read |= set(map(of_any_run, keys))
-    for one in (("", key, UNREAD) for key in unread if not is_read(key, read)):
-        excuses = {row for row in rows if row.excuses(*one)}
-        needed |= excuses
-        unexcused |= set() if excuses else {one}
-    assert not unexcused, "\n".join(map(str, sorted(unexcused)))
-    needless = [row for row in rows if row not in needed]
-    assert not needless, "\n".join(map(str, needless))
+    for key in unread:
+        if not is_read(key, read):
+            tally.unnoticed("", key, UNREAD)
+    tally.assert_clean()
 
 
 def what_is_read(judge: Judge, runs: Sequence[Run]) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -28,6 +29,37 @@ class Row:
     def is_about(self, check: str) -> bool:
         """Whether it says anything of this check."""
         return _any(check, self.checks)
+
+
+class Tally:
+    """Which changes nobody noticed although no row excuses them, and which rows were needed."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        """Of these rows each has to be needed."""
+        self._rows = set(rows)
+        self._needed: set[Row] = set()
+        self._unexcused: set[tuple[str, str, str]] = set()
+
+    def has_to_learn(self, check: str, key: str, change: str) -> bool:
+        """Whether it matters if a change is noticed: not once every row that excuses it was needed."""
+        excuses = self._excuses(check, key, change)
+        return not excuses or not excuses <= self._needed
+
+    def unnoticed(self, check: str, key: str, change: str) -> None:
+        """Count a change that nobody noticed."""
+        excuses = self._excuses(check, key, change)
+        self._needed |= excuses
+        if not excuses:
+            self._unexcused.add((check, key, change))
+
+    def assert_clean(self) -> None:
+        """Fail where a change is not excused, or a row excuses none."""
+        assert not self._unexcused, "\n".join(map(str, sorted(self._unexcused)))
+        needless = self._rows - self._needed
+        assert not needless, "\n".join(map(str, needless))
+
+    def _excuses(self, check: str, key: str, change: str) -> set[Row]:
+        return {row for row in self._rows if row.excuses(check, key, change)}
 
 
 def _any(name: str, patterns: str) -> bool:
