@@ -1,5 +1,6 @@
 """Sample submissions can be built, and what they claim to fail exists."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,32 @@ def test_a_mistake_is_its_base_with_the_edit(root: Path, tmp_path: Path) -> None
     assert "print(a - b)" in (folder / "task.py").read_text()
     assert names(folder) == {"task.py", "task.sh", "given.py"}
     assert (folder / "task.sh").stat().st_mode & 0o111
+
+
+PASSAGE = '[[passage]]\nfile = "task.sh"\nstart = "# >>> solution"\nstop = "# <<<"\ntext = "exec true\\n"\n'
+
+
+def test_a_passage_ends_before_the_line_that_stops_it(root: Path, tmp_path: Path) -> None:
+    add_mistake(root, MISTAKE + PASSAGE)
+    folder = build(only_mistake(root), tmp_path / "out")
+    assert (folder / "task.sh").read_text() == "#!/bin/sh\nexec true\n# <<<\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        ("# >>> solution", "python3", "0 lines of task.sh begin with 'python3', not one"),
+        ("# >>> solution", "#", "3 lines of task.sh begin with '#', not one"),
+        ("# <<<", "#!/bin/sh", "no line of task.sh after '# >>> solution' begins with '#!/bin/sh'"),
+        ("task.sh", "absent.sh", "edits absent.sh, which its base does not have"),
+    ],
+)
+def test_a_passage_that_is_not_there_is_refused(
+    root: Path, tmp_path: Path, old: str, new: str, complaint: str
+) -> None:
+    add_mistake(root, MISTAKE + PASSAGE.replace(old, new))
+    with pytest.raises(ValueError, match=re.escape(complaint)):
+        build(only_mistake(root), tmp_path / "out")
 
 
 def test_a_correct_sample_is_its_folder_without_the_description(root: Path, tmp_path: Path) -> None:
