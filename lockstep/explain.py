@@ -248,7 +248,13 @@ def _error(number: int, error: StudentError, ranks: Sequence[RankOutcome], limit
     if error.type in _CELLS:
         return _cell(error)
     if error.type == "StudentMistake" and not error.phase.startswith(IMPORTING):
-        return Failed(f"{_capital(message)}.", "Compare with what the exercise asks for.")
+        hint = "Compare with what the exercise asks for."
+        if "which importing leaves out" in message:
+            hint = (
+                "Define it where nothing is trained, parsed or joined, with def or a plain assignment, and put what runs "
+                'below `if __name__ == "__main__":`.'
+            )
+        return Failed(f"{_capital(message)}.", hint)
     if not error.frames and not error.phase and not _student_ran(ranks[number]):
         raise GraderFault(f"the probe failed: {error.type}: {error.message}")
     if error.type == "StudentMistake":

@@ -48,6 +48,29 @@ def load(folder: Path, source: str | bytes) -> tuple[ModuleType, list[int]]:
         ),
         ("def setup(): go()\ndef go(): init_process_group()\nd = setup()", "setup go", [3]),
         ("import torch\ntorch.distributed.init_process_group('gloo')\ndef f(): pass", "f", [2]),
+        ("import torch.distributed as dist\ncleanup = dist.destroy_process_group", "cleanup", []),
+        (
+            "import torch.distributed as dist\nBACKEND = 'nccl' if dist.is_nccl_available() else 'gloo'",
+            "BACKEND",
+            [],
+        ),
+        (
+            "from functools import partial\nfrom torch.utils.data import DataLoader\nLoader = DataLoader\n"
+            "make = partial(DataLoader, batch_size=4)\nmake_too = lambda data: DataLoader(data)\n"
+            "known: dict[str, DataLoader] = {}\nkinds = dict(plain=DataLoader)\nloader: DataLoader",
+            "Loader make make_too known kinds",
+            [],
+        ),
+        (
+            "from torch.utils.data import DataLoader\nmake = lambda data: DataLoader(data)\n"
+            "loader = make([])\nn = len(loader)",
+            "make",
+            [3, 4],
+        ),
+        ("import torch\ntorch.distributed.run.main()\ndef f(): pass", "f", [2]),
+        ("import contextlib\nwith contextlib.suppress(ImportError):\n    import no_such\nX = 1", "X", []),
+        ("def f(): init_process_group()\nwith open('/dev/null'):\n    f()\nX = 1", "X", [2]),
+        ("import os\nX = 3\ndel X\nY = 2", "Y", []),
         ("import torch\ntorch.manual_seed(0)\ndef f(): pass", "f", []),
         (
             "try:\n    import tensorflow\nexcept ImportError:\n    tensorflow = None\ndef f(): pass",

@@ -61,6 +61,11 @@ def graded(folder: Path, source: str, box: Box | None = None, **options: Any) ->
         ("def double(x) return x", {"doubles": Verdict.CRASHED, "draws": Verdict.NOT_CHECKED}, "line 1"),
         ("x = 1", {"doubles": Verdict.FAILED, "draws": Verdict.PASSED}, "does not define double"),
         (
+            "import argparse\nargs = argparse.ArgumentParser().parse_args()\nfor n in (2, 3):\n    double = n",
+            {"doubles": Verdict.FAILED},
+            "defines double only among the lines that run the script",
+        ),
+        (
             RIGHT.replace(
                 "    dist.all_reduce(x)", "    if dist.get_rank() == 1:\n        dist.all_reduce(x)"
             ),
@@ -68,7 +73,7 @@ def graded(folder: Path, source: str, box: Box | None = None, **options: Any) ->
             "rank 0 has finished; rank 1 waits in all_reduce at tiny.py, line 7",
         ),
     ],
-    ids=["right", "wrong", "raises", "syntax", "missing", "hangs"],
+    ids=["right", "wrong", "raises", "syntax", "missing", "left_out", "hangs"],
 )
 def test_verdicts(tmp_path: Path, box: Box, source: str, wanted: Mapping[str, Verdict], words: str) -> None:
     checks = graded(tmp_path, source, box)

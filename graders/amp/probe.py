@@ -99,13 +99,23 @@ class Recorder:
         return self._depth.get(name, 0) > 0
 
     def wrap(
-        self, owner: Any, name: str, event: str, details: Callable[..., tuple[Json, ...]] | None = None
+        self,
+        owner: Any,
+        name: str,
+        event: str,
+        details: Callable[..., tuple[Json, ...]] | None = None,
+        counts: Callable[..., bool] = lambda *_, **__: True,
     ) -> None:
-        """Let `owner.name` add an event before it does its work; what it calls under the same name does not count."""
+        """Let `owner.name` add an event before it does its work, where that call `counts`.
+
+        What it calls under the same name does not count.
+        """
         original = getattr(owner, name)
         recorder = self
 
         def wrapped(*args: Any, **kwargs: Any) -> Any:
+            if not counts(*args, **kwargs):
+                return original(*args, **kwargs)
             with recorder.within(event) as outermost:
                 # What GradScaler.step does by itself is not the student's call.
                 if outermost and not (event == "unscale_" and recorder.inside("step")):
@@ -118,6 +128,7 @@ class Recorder:
         """Record backward, clipping, the scaler's calls and the optimizer's steps from now on, before any import."""
         self.wrap(torch.Tensor, "backward", "backward", _backward)
         self.wrap(torch.autograd, "backward", "backward", _backward)
+        self.wrap(torch.autograd, "grad", "backward", _backward, _gives_gradients)
         for module in (nn.utils, nn.utils.clip_grad):
             for name in ("clip_grad_norm_", "clip_grad_value_"):
                 self.wrap(module, name, "clip")
@@ -137,9 +148,18 @@ def _autocast_is_on() -> bool:
     return torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
 
 
-def _backward(outputs: object, *_: object, **__: object) -> tuple[Json, ...]:
+def _backward(outputs: object = None, *_: object, **kwargs: object) -> tuple[Json, ...]:
     """Whether autocast is on, and the number that is derived."""
-    return _autocast_is_on(), _number(outputs)
+    outputs = kwargs.get("tensors", outputs)
+    alone = outputs[0] if isinstance(outputs, list | tuple) and len(outputs) == 1 else outputs
+    return _autocast_is_on(), _number(alone)
+
+
+def _gives_gradients(outputs: object, inputs: object, *args: object, **kwargs: object) -> bool:
+    """Whether a call of torch.autograd.grad is a backward pass for the weights, and no gradient penalty."""
+    create_graph = args[2] if len(args) > 2 else kwargs.get("create_graph")
+    wanted = inputs if isinstance(inputs, list | tuple) else [inputs]
+    return create_graph is not True and any(isinstance(value, nn.Parameter) for value in wanted)
 
 
 def _value(_: object, outputs: object, *__: object, **___: object) -> tuple[Json, ...]:
@@ -306,14 +326,21 @@ def _scenario(
 
 def _stop_after_backward() -> None:
     """What a scaler or an optimizer does afterwards is not looked at, nor may it get in the way."""
-    for owner in (torch.Tensor, torch.autograd):
-        original = owner.backward
+    for owner, name, counts in (
+        (torch.Tensor, "backward", lambda *_, **__: True),
+        (torch.autograd, "backward", lambda *_, **__: True),
+        (torch.autograd, "grad", _gives_gradients),
+    ):
 
-        def backward(*args: Any, original: Any = original, **kwargs: Any) -> None:
-            original(*args, **kwargs)
-            raise SeenEnough
+        def stop(
+            *args: Any, original: Any = getattr(owner, name), counts: Any = counts, **kwargs: Any
+        ) -> Any:
+            gradients = original(*args, **kwargs)
+            if counts(*args, **kwargs):
+                raise SeenEnough
+            return gradients
 
-        owner.backward = backward
+        setattr(owner, name, stop)
 
 
 def _model(inputs: Inputs) -> Net:
@@ -322,14 +349,17 @@ def _model(inputs: Inputs) -> Net:
     return build_net(cast(dict[str, Json], inputs.values["shape"]), weights)
 
 
-# What a network answers, whoever watches it.
+# What a network and its layers answer, whoever watches them.
 answer = Net.forward
+layer_answer = nn.Linear.forward
 
 
 def _watch_layers(model: Net, seen: dict[str, list[Any]]) -> None:
-    def layer(_: nn.Module, __: object, output: object) -> None:
-        if isinstance(output, torch.Tensor):
+    def layer(self: nn.Linear, input: torch.Tensor) -> torch.Tensor:
+        output = layer_answer(self, input)
+        if any(self is one for one in (model.first, model.middle, model.head)):
             seen["types"].append(str(output.dtype))
+        return output
 
     def forward(self: Net, images: torch.Tensor) -> torch.Tensor:
         output = answer(self, images)
@@ -338,9 +368,8 @@ def _watch_layers(model: Net, seen: dict[str, list[Any]]) -> None:
             seen["logits"].append(value.detach().clone())
         return output
 
-    for module in (model.first, model.middle, model.head):
-        module.register_forward_hook(layer)
-    # No hook: model.forward(images) would go past it.
+    # No hooks: model.forward(images) would go past them, and a train_step could look whether there are any.
+    nn.Linear.forward = layer  # type: ignore[method-assign]
     Net.forward = forward  # type: ignore[method-assign]
 
 

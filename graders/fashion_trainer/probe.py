@@ -246,18 +246,25 @@ def _numbers(value: object, home: Home) -> Json:
 
 
 def _gradient_of_last_bias(model: Net) -> dict[str, list[Array]]:
-    """At every backward pass: the last bias, its gradient of this pass, and what stood in `.grad` before."""
+    """At every backward pass: the last bias, its gradient of this pass, and what that was added to in `.grad`."""
     seen: dict[str, list[Array]] = {"bias": [], "fresh": [], "before": []}
     bias = model.head.bias
+    stood = [np.zeros(10, np.float32)]
 
-    def hook(gradient: torch.Tensor) -> None:
+    def came(gradient: torch.Tensor) -> None:
+        stood[0] = np.zeros(10, np.float32) if bias.grad is None else bias.grad.numpy().copy()
         if len(seen["bias"]) < MAX_CALLS:
             seen["bias"].append(bias.detach().numpy().copy())
             seen["fresh"].append(gradient.detach().numpy().copy())
-            before = bias.grad
-            seen["before"].append(np.zeros(10, np.float32) if before is None else before.numpy().copy())
+            seen["before"].append(np.zeros(10, np.float32))
 
-    bias.register_hook(hook)
+    def was_added(weight: torch.Tensor) -> None:
+        # torch.autograd.grad hands the gradient out instead: whoever puts it into .grad replaces what was there.
+        if len(seen["bias"]) < MAX_CALLS:
+            seen["before"][-1] = stood[0]
+
+    bias.register_hook(came)
+    bias.register_post_accumulate_grad_hook(was_added)
     return seen
 
 

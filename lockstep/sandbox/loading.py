@@ -16,13 +16,15 @@ from types import CodeType, ModuleType
 from lockstep.sandbox import jupyter
 
 MAX_SOURCE = 256 << 10
-# What a function that runs the script uses, itself or through others, and one that computes a constant does not.
+# What a call that runs the script uses, itself or through others, and one that computes a constant does not.
 _WORK = frozenset(
     (
-        "init_process_group distributed dist backward DataLoader fit spawn parse_args parse_known_args "
-        "input Popen"
+        "init_process_group init_device_mesh TCPStore barrier elastic_launch backward DataLoader fit spawn "
+        "parse_args parse_known_args input Popen"
     ).split()
 )
+# What is called with functions or classes and only keeps them.
+_KEEPERS = frozenset("partial partialmethod dict list tuple set frozenset TypeVar NewType".split())
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
 _LIBRARIES = frozenset(
     (
@@ -78,13 +80,22 @@ class _Script:
     """Tells, for the top-level statements of one file, which define something and which run the script."""
 
     def __init__(self, tree: ast.Module) -> None:
-        functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-        self._uses = {function.name: _names(function) for function in functions}
+        self._uses: dict[str, set[str]] = {}
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                self._uses[node.name] = _names(node)
+            elif isinstance(node, _ASSIGNMENTS) and node.value is not None:
+                # `Loader = DataLoader` or a lambda: harmless by itself, but whoever calls it uses what it holds.
+                for name in _assigned(node):
+                    self._uses.setdefault(name, set()).update(_names(node.value))
 
     def is_work(self, statement: ast.stmt) -> bool:
         """Loops, calls of the file's own functions, parsed arguments; not definitions or constants."""
-        if isinstance(statement, (*_DEFINITIONS, ast.Pass)):
+        if isinstance(statement, (*_DEFINITIONS, ast.Pass, ast.Delete)):
             return False
+        if isinstance(statement, ast.With):
+            opened = any(self._works(_called(item.context_expr)) for item in statement.items)
+            return opened or any(map(self.is_work, statement.body))
         if isinstance(statement, ast.If):
             return not _is_main_guard(statement) and any(
                 map(self.is_work, [*statement.body, *statement.orelse])
@@ -97,7 +108,7 @@ class _Script:
         if isinstance(statement, ast.Expr):
             return not isinstance(statement.value, ast.Constant) and not self._sets_up(statement.value)
         if isinstance(statement, _ASSIGNMENTS):
-            return self._works(_names(statement))
+            return statement.value is not None and self._works(_called(statement.value))
         return True
 
     def _works(self, names: set[str]) -> bool:
@@ -112,7 +123,26 @@ class _Script:
         """Calls such as `torch.manual_seed(0)` or `plt.rcParams.update(...)`; they are kept."""
         if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
             return False
-        return _root(value.func) in _LIBRARIES and not self._works(_names(value))
+        names = _names(value)
+        return _root(value.func) in _LIBRARIES and "distributed" not in names and not self._works(names)
+
+
+def _assigned(statement: ast.Assign | ast.AnnAssign | ast.AugAssign) -> list[str]:
+    """The plain names that an assignment binds."""
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def _called(node: ast.AST) -> set[str]:
+    """Every name in the calls that are made when an expression is evaluated.
+
+    What a lambda would call is not called yet, nor is what `partial` or `dict` are given to keep.
+    """
+    if isinstance(node, ast.Lambda):
+        return set()
+    if isinstance(node, ast.Call) and _names(node.func).isdisjoint(_KEEPERS):
+        return _names(node)
+    return set().union(*map(_called, ast.iter_child_nodes(node)))
 
 
 def _names(node: ast.AST) -> set[str]:
@@ -148,6 +178,18 @@ def _definitions_only(tree: ast.Module, path: str, module: ModuleType, script: _
         except (Exception, SystemExit):
             skipped.append(statement.lineno)
     return skipped
+
+
+def binds(path: str, lines: list[int], name: str) -> bool:
+    """Whether one of the top-level statements at these lines of a file would define `name`."""
+    return any(
+        statement.lineno in lines
+        and any(
+            isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
+            for node in ast.walk(statement)
+        )
+        for statement in ast.parse(read_source(path)).body
+    )
 
 
 def run_as_main(path: str) -> None:

@@ -67,6 +67,7 @@ class Student:
         self.data = os.path.join(os.path.dirname(work), "data")
         self.watch = watch
         self.phase = ""
+        self._left_out: dict[str, list[int]] = {}
 
     @contextlib.contextmanager
     def calling(self, phase: str) -> Iterator[None]:
@@ -85,6 +86,7 @@ class Student:
             raise StudentMistake(f"there is no {name}.py (nor {name}.ipynb) in the submission")
         with self.calling(f"importing {name}.py"):
             module, skipped = loading.load(name, path)
+        self._left_out[name] = skipped
         if skipped:
             self.watch.note("definitions_only", file=f"{name}.py", lines=skipped[:20])
         return module
@@ -95,7 +97,12 @@ class Student:
             try:
                 return getattr(module, name)
             except AttributeError:
-                raise StudentMistake(f"{module.__name__}.py does not define {name}") from None
+                file = f"{module.__name__}.py"
+                if loading.binds(os.path.join(self.work, file), self._left_out.get(module.__name__, []), name):
+                    raise StudentMistake(
+                        f"{file} defines {name} only among the lines that run the script, which importing leaves out"
+                    ) from None
+                raise StudentMistake(f"{file} does not define {name}") from None
 
     def run_script(self, name: str, arguments: list[str] | tuple[str, ...] = ()) -> int:
         """Run `python NAME arguments` in this warm process and return its exit status; exceptions propagate."""
