@@ -1,7 +1,7 @@
 """Turns a Jupyter notebook into one Python source, reading it as hostile JSON and without IPython.
 
-The sandbox never sees a notebook: it gets `NAME.py` for `NAME.ipynb`, and a message about a line of it can
-be led back to the cell. A cell's text never enters a message: it may hold an API key.
+The sandbox never sees the notebook itself: it gets `NAME.py` for `NAME.ipynb`, and a message about a line of
+it can be led back to the cell. A cell's text never enters a message: it may hold an API key.
 """
 
 from __future__ import annotations

@@ -82,6 +82,16 @@ def test_cells_run_in_order_in_one_main(lab: Lab) -> None:
     assert [cell[0] for cell in cast(list[list[Json]], run["ran"])] == [1, 2, 3]
 
 
+def test_a_notebook_finds_its_own_file(lab: Lab) -> None:
+    seen = lab.seen(
+        code("import json\nfrom pathlib import Path\nbook = json.loads(Path('student.ipynb').read_text())"),
+        tagged("seen = ''"),
+        code("kept = [cell['metadata'].get('tags') for cell in book['cells']]"),
+        code('seen = f\'{kept} {book["cells"][1]["source"]}\''),
+    )
+    assert seen["seen"] == "[None, ['parameters'], None, None] seen = ''"
+
+
 def test_the_judge_overrides_the_tagged_cell(lab: Lab) -> None:
     cells = (code("import os"), tagged("epochs = 90\nlr = 0.1"), code("seen = f'{epochs} {lr} {more}'"))
     seen = lab.seen(*cells, parameters={"epochs": 1, "more": "x"})

@@ -14,7 +14,7 @@ import inspect
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -73,6 +73,10 @@ class SeenEnough(BaseException):
     """Ends a script once the check has seen what it came for."""
 
 
+def _every_call(*_: object, **__: object) -> bool:
+    return True
+
+
 class Recorder:
     """What happened, in order: [kind, details ...]."""
 
@@ -104,7 +108,7 @@ class Recorder:
         name: str,
         event: str,
         details: Callable[..., tuple[Json, ...]] | None = None,
-        counts: Callable[..., bool] = lambda *_, **__: True,
+        counts: Callable[..., bool] = _every_call,
     ) -> None:
         """Let `owner.name` add an event before it does its work, where that call `counts`.
 
@@ -326,21 +330,19 @@ def _scenario(
 
 def _stop_after_backward() -> None:
     """What a scaler or an optimizer does afterwards is not looked at, nor may it get in the way."""
-    for owner, name, counts in (
-        (torch.Tensor, "backward", lambda *_, **__: True),
-        (torch.autograd, "backward", lambda *_, **__: True),
-        (torch.autograd, "grad", _gives_gradients),
-    ):
 
-        def stop(
-            *args: Any, original: Any = getattr(owner, name), counts: Any = counts, **kwargs: Any
-        ) -> Any:
+    def ending(original: Callable[..., Any], counts: Callable[..., bool]) -> Callable[..., Any]:
+        def derive(*args: Any, **kwargs: Any) -> Any:
             gradients = original(*args, **kwargs)
             if counts(*args, **kwargs):
                 raise SeenEnough
             return gradients
 
-        setattr(owner, name, stop)
+        return derive
+
+    for owner, name in ((torch.Tensor, "backward"), (torch.autograd, "backward"), (torch.autograd, "grad")):
+        counts = _gives_gradients if name == "grad" else _every_call
+        setattr(owner, name, ending(getattr(owner, name), counts))
 
 
 def _model(inputs: Inputs) -> Net:
@@ -718,7 +720,9 @@ def _run(student: Student, inputs: Inputs) -> tuple[int, dict[str, Json]]:
                 with open(path, "w", encoding="utf-8") as file:
                     file.write(text)
             chosen = constants(text, options)
-        run = student.run_notebook(MODULE, chosen)
+        run = student.run_notebook(
+            MODULE, chosen, arguments=command_line(_left_to_flags(text, options, chosen))
+        )
         if run.error is not None:
             raise run.error
         can = any(_option(name) == "accumulation" for name in chosen)
@@ -729,6 +733,15 @@ def _run(student: Student, inputs: Inputs) -> tuple[int, dict[str, Json]]:
     if flag is not None and can:
         words += [flag[1], str(accumulation)]
     return student.run_script(f"{MODULE}.py", words), {"notebook": False, "accumulates": can}
+
+
+def _left_to_flags(text: str, options: dict[str, Json], chosen: Mapping[str, Any]) -> dict[str, Json]:
+    """Options that no constant of a notebook stands for, but a flag or a field that flags are made of does."""
+    if not re.search(r"\bparse_(known_)?args\(", text):
+        return {}
+    left = options.keys() - {_option(name) for name in chosen}
+    flags = {name: rf"--{name.replace('_', '-')}\b|^ +{name} *[:=]" for name in left}
+    return {name: options[name] for name in options if name in left and re.search(flags[name], text, re.M)}
 
 
 def command_line(options: dict[str, Json]) -> list[str]:

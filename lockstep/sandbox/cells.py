@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import json
 import os
 import re
 import signal
@@ -101,6 +102,26 @@ def read_cells(source: str) -> tuple[Cell, ...] | None:
         cells.append(Cell(len(cells) + 1, at + 2, int(header[2]), bool(header[3]), bool(header[4])))
         at += 1 + cells[-1].lines
     return tuple(cells) if cells and at == len(lines) - 1 else None
+
+
+def as_notebook(source: str) -> str:
+    """The JSON of a notebook with these cells. Raises ValueError when `source` was made from no notebook."""
+    cells = read_cells(source)
+    if cells is None:
+        raise ValueError("no notebook")
+    lines = source.split("\n")
+    made: list[dict[str, Json]] = [
+        {
+            "cell_type": "code",
+            "execution_count": None,
+            "id": f"cell-{cell.number}",
+            "metadata": {"tags": ["parameters"]} if cell.is_parameters else {},
+            "outputs": [],
+            "source": "\n".join(lines[cell.first_line - 1 : cell.first_line - 1 + cell.lines]),
+        }
+        for cell in cells
+    ]
+    return json.dumps({"cells": made, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
 
 
 def run_cells(

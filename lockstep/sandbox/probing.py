@@ -6,7 +6,7 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, cast
@@ -98,7 +98,9 @@ class Student:
                 return getattr(module, name)
             except AttributeError:
                 file = f"{module.__name__}.py"
-                if loading.binds(os.path.join(self.work, file), self._left_out.get(module.__name__, []), name):
+                if loading.binds(
+                    os.path.join(self.work, file), self._left_out.get(module.__name__, []), name
+                ):
                     raise StudentMistake(
                         f"{file} defines {name} only among the lines that run the script, which importing leaves out"
                     ) from None
@@ -133,22 +135,27 @@ class Student:
         name: str,
         parameters: Mapping[str, Json] | None = None,
         *,
+        arguments: Sequence[str] = (),
         seconds_per_cell: float | None = None,
         output_limit: int | None = None,
     ) -> cells.NotebookRun:
         """Run the cells of NAME.ipynb from top to bottom, as "Restart and run all" does, up to the first that fails.
 
-        `parameters` replace what a cell with the tag `parameters` defines. A cell that takes longer than
-        `seconds_per_cell` or prints more than `output_limit` characters fails. What a cell raises is in the
-        result, not raised here. Raises StudentMistake when there is no such notebook.
+        `parameters` replace what a cell with the tag `parameters` defines; `arguments` are those of a command
+        line, which cells can read where no kernel has its own. A cell that takes longer than `seconds_per_cell`
+        or prints more than `output_limit` characters fails. What a cell raises is in the result, not raised here.
+        Raises StudentMistake when there is no such notebook.
         """
         if not self.is_notebook(name):
             self.phase = f"running {name}.ipynb"
             raise StudentMistake(f"there is no {name}.ipynb in the submission")
         path = os.path.join(self.work, f"{name}.py")
         source = loading.read_source(path)
-        sys.argv = [f"{name}.ipynb"]
+        sys.argv = [f"{name}.ipynb", *arguments]
         sys.path.insert(0, self.work)
+        # Cells may look for their own file, having no __file__.
+        with contextlib.suppress(FileExistsError), open(f"{path[:-3]}.ipynb", "x", encoding="utf-8") as file:
+            file.write(cells.as_notebook(source))
         main = loading.new_main(None)
         jupyter.furnish(main.__dict__, source)
         return cells.run_cells(
