@@ -167,7 +167,8 @@ def _described(wrapped: object, model: nn.Module) -> dict[str, Json]:
         what = "another model of the same class" if type(inner) is type(model) else kind(inner)
     devices = wrapped.device_ids
     numbers = [plain(number) for number in devices[:16]] if isinstance(devices, list | tuple) else []
-    return {"parallel": True, "inner": what, "device_ids": cast(Json, numbers)}
+    places = sorted({str(weight.device) for weight in model.parameters()})
+    return {"parallel": True, "inner": what, "device_ids": cast(Json, numbers), "weights": cast(Json, places)}
 
 
 class Slow(nn.Module):
@@ -195,19 +196,32 @@ class Slow(nn.Module):
 
 
 def time_calls(student: Student, inputs: Inputs) -> Observation:
-    """time_inference with a model whose calls take known times; the readings, and when the calls really were."""
+    """time_inference with a model whose calls take known times; the readings, and when the calls really were.
+
+    Where the judge asks for it, then the same once more, and with another model.
+    """
     with _gpus(inputs) as gpus:
         function = student.get(student.load(MODULE), "time_inference")
-        batch = inputs.tensor("batch")
-        model = Slow(batch[0].numel(), cast(list[float], inputs.values["delays"]), gpus)
+        delays, batch = cast(list[float], inputs.values["delays"]), inputs.tensor("batch")
+        models = [Slow(batch[0].numel(), delays, gpus) for _ in range(2)]
         if gpus is not None:
-            model, batch = model.to("cuda"), batch.to("cuda")
-        model.train()
-        n_reps = cast(int, inputs.values["n_reps"])
-        with student.calling(f"calling time_inference(model, batch, {n_reps}) {_on(gpus)}"):
-            readings = function(model, batch, n_reps)
-        returned = _now()
-    return Observation({**_readings(readings), "calls": cast(Json, model.calls), "returned": returned})
+            models, batch = [model.to("cuda") for model in models], batch.to("cuda")
+        sessions = [_session(student, inputs, function, models[0], batch, gpus)]
+        if inputs.values["again"] is True:
+            sessions += [_session(student, inputs, function, model, batch, gpus) for model in models]
+    return Observation({"sessions": cast(Json, sessions)})
+
+
+def _session(
+    student: Student, inputs: Inputs, function: Any, model: Slow, batch: torch.Tensor, gpus: Machine | None
+) -> dict[str, Json]:
+    """One call of time_inference."""
+    model.calls = []
+    model.train()
+    n_reps = cast(int, inputs.values["n_reps"])
+    with student.calling(f"calling time_inference(model, batch, {n_reps}) {_on(gpus)}"):
+        readings = function(model, batch, n_reps)
+    return {"returned": _now(), **_readings(readings), "calls": cast(Json, model.calls)}
 
 
 def _readings(value: object) -> dict[str, Json]:

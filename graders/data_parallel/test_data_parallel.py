@@ -86,6 +86,15 @@ def test_is_data_parallel(check: Check) -> None:
                 "Numbers that are written out fit one machine only.",
                 points=check.points / 2,
             )
+            # Whether the function moves them at all is its own business.
+            places = wrapped.get("weights")
+            check.expect(
+                gpus == 0 or places == ["cpu"] or places == [f"cuda:{wanted[0]}"],
+                f"{call} on a machine with {gpus} GPUs put the model's weights on {_listed(places)}. nn.DataParallel wants "
+                f"them on the first of its devices, cuda:{(wanted or [0])[0]}, and raises otherwise.",
+                'parallel.to(f"cuda:{parallel.device_ids[0]}") fits every list of devices.',
+                points=check.points / 2,
+            )
     check.expect(
         not bare_without_gpu,
         "make_data_parallel(model) on a machine without a GPU returned the bare model, expected an nn.DataParallel.",
@@ -254,24 +263,33 @@ def _timed(
     outcome = observe(
         check,
         "time_calls",
-        values={"gpus": int(on_gpu), "delays": delays, "n_reps": n_reps},
+        values={"gpus": int(on_gpu), "delays": delays, "n_reps": n_reps, "again": not on_gpu},
         arrays={"batch": batch},
     )
-    values = outcome.ranks[0].values
-    readings = timing.parse_readings(values.get("kind"), values.get("readings"), n_reps)
-    calls, returned = timing.parse_calls(values.get("calls")), number(values.get("returned"))
-    if calls is None or returned is None:
+    noted = _list(outcome.ranks[0].values.get("sessions"))
+    sessions, read = [], []
+    for entry in noted:
+        values = entry if isinstance(entry, dict) else {}
+        calls, returned = timing.parse_calls(values.get("calls")), number(values.get("returned"))
+        if calls is None or returned is None:
+            break
+        sessions.append(Session(n_reps, rows, delays, on_gpu, calls, returned))
+        read.append(timing.parse_readings(values.get("kind"), values.get("readings"), n_reps))
+    if len(sessions) != (1 if on_gpu else 3):
         return [
             Complaint(
                 "What the model saw did not come back as it was noted.", "Leave the grader's objects alone."
             )
         ]
-    if isinstance(readings, Complaint):
-        return [readings]
-    session = Session(n_reps, rows, delays, on_gpu, calls, returned)
-    found = timing.complaints(session, readings) + timing.of_kind(values.get("kind"), n_reps)
+    if isinstance(read[0], Complaint):
+        return [read[0]]
+    kind = noted[0].get("kind") if isinstance(noted[0], dict) else None
+    found = timing.complaints(sessions[0], read[0]) + timing.of_kind(kind, n_reps)
     if not any(complaint.share == 1 for complaint in found):
-        found += timing.outside(session, readings, outcome.elapsed)
+        found += timing.later(sessions[1:], read[1:], [complaint.hint for complaint in found])
+    if not any(complaint.share == 1 for complaint in found):
+        readings = [reading for one in read if not isinstance(one, Complaint) for reading in one]
+        found += timing.outside(sessions, readings, outcome.elapsed)
     return found
 
 

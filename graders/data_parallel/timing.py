@@ -8,7 +8,7 @@ at most the time from the end of the call before it to the beginning of the next
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,6 +17,10 @@ from lockstep.wire import Json
 
 # Two clocks of one machine, and readings that were rounded to milliseconds; the delays are 10 ms and more.
 SLACK, RATIO = 1e-3, 0.02
+
+WARM_UP = (
+    "Call the model a few times before the first timed call: the first calls load kernels and take memory."
+)
 
 
 @dataclass(frozen=True)
@@ -127,7 +131,7 @@ def complaints(session: Session, readings: Sequence[float]) -> list[Complaint]:
             Complaint(
                 f"The model was called {n_reps} times for {n_reps} readings: the first call, which takes longer "
                 f"than the others ({session.delay(0):.3f} s here), is one of them.",
-                "Call the model a few times before the first timed call: the first calls load kernels and take memory.",
+                WARM_UP,
                 1 / 3,
             )
         )
@@ -270,14 +274,36 @@ def of_kind(kind: Json, n_reps: int) -> list[Complaint]:
     ]
 
 
-def outside(session: Session, readings: Sequence[float], elapsed: float) -> list[Complaint]:
+def later(
+    sessions: Sequence[Session], read: Sequence[list[float] | Complaint], known: Sequence[str]
+) -> list[Complaint]:
+    """What is wrong with further calls of time_inference: first with the model of the first one, then with another.
+
+    What was already said of the first call, by its hint, is not said again. Whoever keeps in mind which models are
+    warm need not warm them up again.
+    """
+    for which, (session, readings) in enumerate(zip(sessions, read, strict=True)):
+        what = "with the same model and batch" if which == 0 else "with another model"
+        found = [readings] if isinstance(readings, Complaint) else complaints(session, readings)
+        for complaint in found:
+            if complaint.hint not in known and not (which == 0 and complaint.hint == WARM_UP):
+                return [
+                    replace(
+                        complaint, message=f"When time_inference was called again {what}: {complaint.message}"
+                    )
+                ]
+    return []
+
+
+def outside(sessions: Sequence[Session], readings: Sequence[float], elapsed: float) -> list[Complaint]:
     """What a stopwatch outside of the process has against readings that look sound from inside."""
-    waited = sum(session.delay(number_of_call) for number_of_call in range(len(session.calls)))
+    waited = sum(session.delay(call) for session in sessions for call in range(len(session.calls)))
     if _at_most(sum(readings), elapsed) and _at_most(waited, elapsed):
         return []
+    n_calls = sum(len(session.calls) for session in sessions)
     return [
         Complaint(
-            f"{len(session.calls)} calls of the model take {waited:.3f} s at least, the readings add up to "
+            f"{n_calls} calls of the model take {waited:.3f} s at least, the readings add up to "
             f"{sum(readings):.3f} s, and the whole process ran for {elapsed:.3f} s by a clock outside of it.",
             "Return what the clock says, and leave the clock and time.sleep as they are.",
         )

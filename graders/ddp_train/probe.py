@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any, cast
 
 import numpy as np
@@ -40,7 +40,7 @@ from lockstep.sandbox.probing import (
 from lockstep.wire import Array, Json
 
 MODULE = "ddp_train"
-GRADIENT_STEPS = 4
+FIRST_STEPS = range(4)
 # Of this group alone, as its port is. Looked up before student code can change it. An address that nobody else takes:
 # students' ranks meet at 127.0.0.1, and the ports given out for connections are higher.
 MEETING = ("127.0.0.2", int(os.environ.get("MASTER_PORT", "29500")) - 9000)
@@ -180,13 +180,15 @@ class Recorder:
             self.rows.append(batch.reshape(len(batch), -1))
             self.sizes.append(len(batch))
 
-    def watch(self, optimizer: torch.optim.Optimizer, model: nn.Module) -> None:
-        """Note, at each step of the optimizer, how many batches came before it and the gradients it used."""
+    def watch(
+        self, optimizer: torch.optim.Optimizer, model: nn.Module, gradients_of: Container[int] = FIRST_STEPS
+    ) -> None:
+        """Note, at each step of the optimizer, how many batches came before it, and at some the gradients it used."""
         named = [(name, value) for name, value in _named(model) if value.requires_grad]
 
         # After the step, because `optimizer.step(closure)` computes the gradients within.
         def after_step(*_: object) -> None:
-            if len(self.steps) < GRADIENT_STEPS:
+            if len(self.steps) in gradients_of:
                 for name, value in named:
                     if value.grad is not None:
                         self.gradients[f"grad{len(self.steps)}/{name}"] = home(value.grad.detach().clone())
@@ -326,7 +328,7 @@ def train(student: Student, inputs: Inputs) -> Observation:
     else:
         wrapped = lab.wrap(model)
         optimizer = _optimizer(inputs, wrapped)
-    recorder.watch(optimizer, wrapped)
+    recorder.watch(optimizer, wrapped, cast(list[int], inputs.values.get("gradients_of", list(FIRST_STEPS))))
     batch_size = cast(int, inputs.values["batch_size"])
     loader = lab.loader(_data(inputs), batch_size, shuffle=True, seed=_seed(inputs))
     losses, boundaries = [], []
@@ -506,7 +508,7 @@ def resume(student: Student, inputs: Inputs) -> Observation:
         epoch = lab.call(
             "load_checkpoint", target, optimizer, "checkpoint.pt", shown="model, optimizer, path"
         )
-    held = _state(wrapped, "held")
+    held = _state(wrapped, "held") | _momentum(optimizer, wrapped)
     loader = lab.loader(
         _data(inputs), cast(int, inputs.values["batch_size"]), shuffle=True, seed=_seed(inputs)
     )
@@ -514,6 +516,12 @@ def resume(student: Student, inputs: Inputs) -> Observation:
     arrays = {**recorder.arrays(), **held, **_state(wrapped, "final")}
     _cleanup(lab, inputs)
     return Observation({**recorder.values(), "epoch": plain(epoch)}, arrays)
+
+
+def _momentum(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Array | torch.Tensor]:
+    states = {name: optimizer.state.get(value, {}) for name, value in _named(model)}
+    kept = {name: state.get("momentum_buffer") for name, state in states.items()}
+    return {f"momentum/{name}": v.detach().clone() for name, v in kept.items() if isinstance(v, torch.Tensor)}
 
 
 def tidy(student: Student, inputs: Inputs) -> Observation:

@@ -365,17 +365,23 @@ def test_gradients_averaged(check: Check) -> None:
     world = 2 if check.world_sizes[0] == 2 else check.world_sizes[0]
     shape = expected.make_shape(check.rng)
     weights = expected.make_weights(check.rng, shape)
-    data = [expected.make_data(check.rng, world * 4 * 4) for _ in range(world)]
+    # So many steps that averaging which is left off after a while shows; the last batch is a short one.
+    batch_size, n_steps = 2, int(check.rng.integers(70, 130))
+    n = world * (batch_size * (n_steps - 1) + 1)
+    data = [expected.make_data(check.rng, n) for _ in range(world)]
+    looked_at = [0, 1, 2, int(check.rng.integers(n_steps - 6, n_steps - 1)), n_steps - 1]
     # With lr 0 the weights stay, and each step's gradient can be told apart from the ones before it.
     outcome = check.run(
         "train",
         ranks=world,
-        values=options(shape, lr=0.0),
+        values=options(shape, lr=0.0, batch_size=batch_size, gradients_of=[*looked_at]),
         arrays=expected.as_inputs(weights),
         per_rank=[Inputs(s, own.arrays()) for s, own in zip(rank_seeds(check, world), data, strict=True)],
     )
     training = Training(shape, weights, lr=0.0, momentum=0.0)
-    for step, ranks in enumerate(_steps(check, outcome, data)[:4]):
+    steps = _steps(check, outcome, data)
+    for step in (step for step in looked_at if step < len(steps)):
+        ranks = steps[step]
         local = [training.local_gradients(own, batch) for own, batch in zip(data, ranks, strict=True)]
         _averaged(check, outcome, step, [{n: np.array(g.numpy()) for n, g in one.items()} for one in local])
 
@@ -394,11 +400,12 @@ def _averaged(check: Check, outcome: Outcome, step: int, local: Sequence[dict[st
     elif all(
         differing([seen], prefix, own, "") is None for seen, own in zip(outcome.ranks, local, strict=True)
     ):
-        cause = (
-            "It is the rank's own gradient: "
-            + ("nothing was averaged. " if step == 0 else "earlier steps were averaged, this one was not. ")
-            + WRAP_HINT
-        )
+        cause = f"It is the rank's own gradient: nothing was averaged. {WRAP_HINT}"
+        if step > 0:
+            cause = (
+                "It is the rank's own gradient: earlier steps were averaged, this one was not. Every batch needs it, the "
+                "short last one as well: no_sync() and hooks that leave it out now and then let the replicas go apart."
+            )
     else:
         right = [name for name in mean if differing(outcome.ranks, prefix, {name: mean[name]}, "") is None]
         cause = f"Right are only {', '.join(right)}: are all parameters averaged?" if right else WRAP_HINT
@@ -854,6 +861,13 @@ def _loaded_everywhere(check: Check, saved: Outcome, resumed: Outcome, epoch: in
         f"load_checkpoint on {len(resumed.ranks)} ranks: rank {wrong[0] if wrong else 0} does not hold the saved weights"
         f"{': ' + wrong[1].strip() if wrong else ''}.",
         "Every rank has to read the file: DistributedDataParallel hands weights out only once, when it is made.",
+    )
+    apart = unlike(resumed.ranks, "momentum")
+    check.expect(
+        apart is None,
+        f"load_checkpoint on {len(resumed.ranks)} ranks: they hold the saved weights, but not the same momentum in their "
+        f"optimizers: {apart}. From then on each rank takes steps of its own.",
+        "Nobody keeps the optimizers of the ranks equal but you: optimizer.load_state_dict on every rank.",
     )
     for rank, seen in enumerate(resumed.ranks):
         value = seen.values.get("epoch")
