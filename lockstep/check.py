@@ -213,7 +213,8 @@ class Check:
 
     def _with(self, files: Mapping[str, bytes] | None) -> Pack:
         submission = self._setting.submission
-        return Pack({**submission.files, **(files or {})}, submission.executable)
+        handed_out = dict(self._exercise.given)
+        return Pack({**handed_out, **submission.files, **(files or {})}, submission.executable)
 
     def _hardware(self) -> dict[str, str]:
         """Runs see no GPU: a check is about the CPU, or asks for GPUs (lockstep.sandbox.gpus)."""

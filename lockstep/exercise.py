@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
+from lockstep.template import is_given
+
 FILE = "exercise.toml"
 
 
@@ -40,6 +42,7 @@ class CheckSpec:
 class Exercise:
     """One exercise. `checks` are in the order of the file; `warm` are modules that are imported once for it.
 
+    `given` are files that are handed out with it, by name: where they were not handed in, they are there all the same.
     An `early` exercise uses neither process groups nor optimizers: its checks need not wait for their imports.
     """
 
@@ -49,6 +52,7 @@ class Exercise:
     checks: tuple[CheckSpec, ...]
     folder: Path
     warm: tuple[str, ...] = ()
+    given: tuple[tuple[str, bytes], ...] = ()
     early: bool = False
 
     @property
@@ -85,6 +89,7 @@ def load_exercise(folder: Path) -> Exercise:
             checks=checks,
             folder=folder,
             warm=tuple(data.get("warm", ())),
+            given=tuple(_given(folder.parent.parent / "reference", name) for name in data.get("given", ())),
             early=data.get("early") is True,
         )
     except (OSError, KeyError, TypeError, ValueError) as error:
@@ -95,6 +100,13 @@ def load_exercise(folder: Path) -> Exercise:
             if need not in known:
                 raise ExerciseError(f"{path}: {check.id} needs {need}, which is no check of this exercise")
     return exercise
+
+
+def _given(reference: Path, name: str) -> tuple[str, bytes]:
+    """A file of the reference that students get as it is. Raises ValueError for any other."""
+    if not is_given(reference / name):
+        raise ValueError(f"given: {name} is no file of reference/ without a solution in it")
+    return name, (reference / name).read_bytes()
 
 
 def _check(entry: Mapping[str, object], seconds: float) -> CheckSpec:

@@ -267,7 +267,7 @@ def _timed(
         arrays={"batch": batch},
     )
     noted = _list(outcome.ranks[0].values.get("sessions"))
-    sessions, read = [], []
+    sessions, read, kinds = [], [], []
     for entry in noted:
         values = entry if isinstance(entry, dict) else {}
         calls, returned = timing.parse_calls(values.get("calls")), number(values.get("returned"))
@@ -275,6 +275,7 @@ def _timed(
             break
         sessions.append(Session(n_reps, rows, delays, on_gpu, calls, returned))
         read.append(timing.parse_readings(values.get("kind"), values.get("readings"), n_reps))
+        kinds += timing.of_kind(values.get("kind"), n_reps)
     if len(sessions) != (1 if on_gpu else 3):
         return [
             Complaint(
@@ -283,8 +284,7 @@ def _timed(
         ]
     if isinstance(read[0], Complaint):
         return [read[0]]
-    kind = noted[0].get("kind") if isinstance(noted[0], dict) else None
-    found = timing.complaints(sessions[0], read[0]) + timing.of_kind(kind, n_reps)
+    found = timing.complaints(sessions[0], read[0]) + kinds[:1]
     if not any(complaint.share == 1 for complaint in found):
         found += timing.later(sessions[1:], read[1:], [complaint.hint for complaint in found])
     if not any(complaint.share == 1 for complaint in found):

@@ -508,7 +508,9 @@ def resume(student: Student, inputs: Inputs) -> Observation:
         epoch = lab.call(
             "load_checkpoint", target, optimizer, "checkpoint.pt", shown="model, optimizer, path"
         )
-    held = _state(wrapped, "held") | _momentum(optimizer, wrapped)
+    held = _state(wrapped, "held")
+    if inputs.world_size > 1:
+        held |= _momentum(optimizer, wrapped)
     loader = lab.loader(
         _data(inputs), cast(int, inputs.values["batch_size"]), shuffle=True, seed=_seed(inputs)
     )
