@@ -26,6 +26,8 @@ SAMPLES = build.all_submissions(EXERCISE)
 
 # What the message or hint of a mistake's own check must say, so that its author knows what to do next.
 WORDS: dict[str, dict[str, Sequence[str]]] = {
+    "autocast_while_watched": {"autocast_on": ["float32"]},
+    "training_mode_once": {"eval_no_grad": ["trained on in evaluation mode", "every epoch"]},
     "never_autocasts": {"autocast_on": ["float32", "torch.autocast(device.type"]},
     "backward_within_autocast": {"autocast_on": ["backward() was called within autocast"]},
     "loss_in_low_precision": {"autocast_on": ["loss was computed in bfloat16"]},

@@ -43,6 +43,11 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "sums_rank_losses": {"global_metrics": ["divide by the world size"]},
     "softmax_before_loss": {"no_double_softmax": ["softmax done twice", "takes logits"]},
     "every_rank_writes": {"checkpoint": ["rank 1 wrote the file"]},
+    "barrier_in_finally": {"fails_fast": ["waits in barrier at ddp_train.py, line", "`finally`"]},
+    "rate_not_restored": {"checkpoint": ["learning rate"]},
+    "lr_times_ranks_of_the_node": {"lr_scaling": ["each on a node of its own"]},
+    "first_of_each_node_writes": {"checkpoint": ["rank 1 wrote the file"]},
+    "seed_goes_nowhere": {"reshuffles": ["had the same order", "generator of its own"]},
     "last_batch_alone": {"gradients_averaged": ["this one was not", "short last one"]},
     "averaging_ends": {"gradients_averaged": ["earlier steps were averaged"]},
     "momentum_on_rank_zero": {"checkpoint": ["momentum", "every rank"]},
@@ -60,6 +65,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
 
 
 HANGING = {
+    "barrier_in_finally",
     "barrier_on_rank_zero_only",
     "deadlock_on_uneven_shares",
     "fixed_address",

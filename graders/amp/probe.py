@@ -283,7 +283,10 @@ def _scenario(
     recorder: Recorder,
 ) -> tuple[Json, dict[str, Array | torch.Tensor]]:
     model = _model(inputs).to(device).train()
-    optimizer = torch.optim.SGD(model.parameters(), lr=scenario["lr"], momentum=scenario["momentum"])
+    # Two groups: a norm of all gradients together is not that of the first group.
+    weights = list(model.parameters())
+    groups = [{"params": weights[:2]}, {"params": weights[2:]}]
+    optimizer = torch.optim.SGD(groups, lr=scenario["lr"], momentum=scenario["momentum"])
     amp, grad_clip = scenario["amp"], scenario["grad_clip"]
     scaler = torch.amp.GradScaler(
         device.type, init_scale=scenario["scale"], growth_interval=scenario["growth_interval"], enabled=amp

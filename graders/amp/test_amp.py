@@ -1063,11 +1063,12 @@ def test_lr_logged(check: Check) -> None:
 
 
 def test_eval_no_grad(check: Check) -> None:
-    """Validation runs in evaluation mode and without gradients."""
-    outcome = script(check, "train", epochs=1)
+    """Validation runs in evaluation mode and without gradients, and training in training mode again."""
+    outcome = script(check, "train", epochs=2)
     call = "amp_train.py"
     seen, _ = trained(check, outcome, call)
-    forwards = _forwards_without_backward(events_of(seen))
+    events = events_of(seen)
+    forwards = _forwards_without_backward(events)
     if len(forwards) < 2:
         check.note(
             "No validation was seen. It is not asked for, but it is how you know what the model has learnt."
@@ -1086,6 +1087,28 @@ def test_eval_no_grad(check: Check) -> None:
         "the validation images.",
         "model.eval() before validation, model.train() before the next epoch.",
     )
+    after = _trained_after(events, forwards[0])
+    check.expect(
+        not after or any(event[3:4] == [True] for event in after),
+        f"{call}: after the first validation the model was trained on in evaluation mode: dropout is off then, and batch "
+        "norm learns nothing more.",
+        "model.train() at the beginning of every epoch, not once before the first: evaluate() has called model.eval().",
+        points=check.points / 2,
+    )
+
+
+def _trained_after(events: Sequence[list[Json]], validated: list[Json]) -> list[list[Json]]:
+    """The calls of a model that a backward followed, from a call for validation on."""
+    found: list[list[Json]] = []
+    last: list[Json] | None = None
+    began = False
+    for event in events:
+        began = began or event is validated
+        if event[0] == "forward":
+            last = event
+        elif event[0] == "backward" and began and last is not None:
+            found.append(last)
+    return found
 
 
 def _forwards_without_backward(events: Sequence[list[Json]]) -> list[list[Json]]:

@@ -652,6 +652,26 @@ def orders(student: Student, inputs: Inputs) -> Observation:
     return Observation({"order": cast(Json, order), "trains": cast(Json, trains[-1:])})
 
 
+def broken(student: Student, inputs: Inputs) -> Observation:
+    """Run the script on images of which one cannot be read by the rank that comes to it in training."""
+    from torchvision import datasets
+
+    _smaller_resnet()
+    original = datasets.CIFAR10.__getitem__
+
+    def faulty(self: datasets.CIFAR10, index: int) -> tuple[Any, Any]:
+        # A first look at an item, as for its shape, is outside of a model's training.
+        if self.train and int(index) == inputs.values["broken"]:
+            raise InjectedFault("this image cannot be read (put there by the check)")
+        return original(self, index)
+
+    datasets.CIFAR10.__getitem__ = faulty  # type: ignore[method-assign]
+    DataLoader.__init__ = _without_workers(DataLoader.__init__)  # type: ignore[method-assign]
+    return Observation(
+        {"status": student.run_script("ddp_train.py", cast(list[str], inputs.values["arguments"]))}
+    )
+
+
 def _without_workers(original: Callable[..., None]) -> Callable[..., None]:
     """Read in this process, where reading can be noted; which items are read does not depend on it."""
 

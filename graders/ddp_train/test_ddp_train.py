@@ -25,7 +25,7 @@ from lockstep.devicefault import is_device_fault
 from lockstep.sandbox.limits import MIB, Limits
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.text import safe
-from lockstep.verdict import CheckEnded, Crashed
+from lockstep.verdict import CheckEnded, Crashed, Hung
 from lockstep.wire import Array, Json
 
 # A larger step makes two right trainings drift apart by the rounding alone: at 0.2 a thousandfold in 24 steps.
@@ -40,6 +40,7 @@ MANY = 4
 
 # What DistributedDataParallel says of a model on the CPU for which it is given the number of a GPU.
 NOT_MOVED = "only work with single-device"
+SCRIPT_ENDS_SECONDS = 20.0
 TO_THE_DEVICE = (
     "Move the model, the images and the labels to the device that your function is given, and make tensors of your own "
     "there."
@@ -65,6 +66,15 @@ def options(
 def rank_seeds(check: Check, world: int) -> list[dict[str, Json]]:
     """A different state of torch's generator for each rank."""
     return [{"rank_seed": int(value)} for value in check.rng.choice(1 << 20, world, replace=False)]
+
+
+def on_nodes_of_one(world: int) -> list[dict[str, str]]:
+    """What torchrun's variables say of ranks that are alone on their nodes."""
+    return [
+        {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": str(rank), "NODE_RANK": str(rank)}
+        | {"GROUP_WORLD_SIZE": str(world)}
+        for rank in range(world)
+    ]
 
 
 def fed(check: Check, rank: RankOutcome, data: Data, number_of_rank: int) -> list[Batch]:
@@ -563,12 +573,17 @@ def test_reshuffles(check: Check) -> None:
     world = check.world_sizes[0]
     shape = expected.make_shape(check.rng)
     data = expected.make_data(check.rng, world * 12)
-    outcome = check.run(
-        "train",
-        ranks=world,
-        values=options(shape, epochs=[0, 1, 2], seed=int(check.rng.integers(1 << 20)), lr=0.0),
-        arrays={**data.arrays(), **expected.as_inputs(expected.make_weights(check.rng, shape))},
-        per_rank=[Inputs(own) for own in rank_seeds(check, world)],
+    weights = expected.as_inputs(expected.make_weights(check.rng, shape))
+    seed = int(check.rng.integers(1 << 20))
+    outcome, other = (
+        check.run(
+            "train",
+            ranks=world,
+            values=options(shape, epochs=epochs, seed=seed + more, lr=0.0),
+            arrays={**data.arrays(), **weights},
+            per_rank=[Inputs(own) for own in rank_seeds(check, world)],
+        )
+        for more, epochs in ((0, [0, 1, 2]), (1, [0]))
     )
     epochs = [_epochs(fed(check, rank, data, number), rank) for number, rank in enumerate(outcome.ranks)]
     if any(len(own) != 3 or not all(own) for own in epochs):
@@ -585,6 +600,18 @@ def test_reshuffles(check: Check) -> None:
         _shared_out(
             check, own, len(data.images), f"Epoch {epoch} of train_one_epoch on {world} ranks", "make_loader"
         )
+    again = tuple(
+        tuple(i for batch in fed(check, rank, data, number) for i in batch)
+        for number, rank in enumerate(other.ranks)
+    )
+    check.expect(
+        again != orders[0],
+        f"make_loader(dataset, batch_size, seed={seed}) and seed={seed + 1}: the first epoch on {world} ranks had the same "
+        "order.",
+        "DistributedSampler(dataset, shuffle=shuffle, seed=seed): it shuffles with a generator of its own, whatever "
+        "torch.manual_seed or the DataLoader's generator say.",
+        points=check.points / 2,
+    )
 
 
 def _epochs(batches: Sequence[Batch], rank: RankOutcome) -> list[list[int]]:
@@ -817,6 +844,8 @@ def test_checkpoint(check: Check) -> None:
         saved = check.run(
             "save",
             ranks=world,
+            # Of several nodes, rank 0 is on one only.
+            env=on_nodes_of_one(world),
             values=told,
             arrays={**data.arrays(), **expected.as_inputs(weights)},
             shared_files=True,
@@ -825,7 +854,8 @@ def test_checkpoint(check: Check) -> None:
         resumed = check.run(
             "resume",
             ranks=world,
-            values=told,
+            # As after --lr was changed: the rate is part of what is resumed.
+            values={**told, "lr": 3 * LR},
             arrays={**data.arrays(), **expected.as_inputs(other)},
             files={"checkpoint.pt": saved.ranks[0].arrays["checkpoint"].tobytes()},
             shared_files=True,
@@ -841,8 +871,8 @@ def test_checkpoint(check: Check) -> None:
         wrong is None,
         "An epoch, save_checkpoint, a new process, load_checkpoint, another epoch, on one rank: the weights are not "
         f"those of a run without a break ({wrong[1] if wrong else ''}).",
-        "The file has to hold the weights and optimizer.state_dict() (the momentum is in there), and load_checkpoint "
-        "has to load both.",
+        "The file has to hold the weights and optimizer.state_dict() (momentum and learning rate are in there), and "
+        "load_checkpoint has to load both.",
     )
     check.expect(
         saved.ranks[0].values.get("direct") is not True,
@@ -994,6 +1024,32 @@ def test_fails_fast(check: Check) -> None:
         f"{call}: the exception came out of no rank.",
         "Something catches it (`except: pass`, `except Exception: print(...)`). Let it go through, or raise it again.",
     )
+    _script_fails_fast(check)
+
+
+def _script_fails_fast(check: Check) -> None:
+    """End the check where train_one_epoch lets an exception through, but the script around it waits for ever."""
+    arguments: Json = ["--training-data", "/data/cifar", "--epochs", "1", "--batch-size", "4"]
+    try:
+        check.run(
+            "broken",
+            ranks=2,
+            values={"arguments": arguments, "broken": int(check.rng.integers(16))},
+            data={"cifar": cifar10.make_batches(check.rng, 16, 8)},
+            limits=SCRIPT_LIMITS,
+            shared_files=True,
+            seconds=SCRIPT_ENDS_SECONDS,
+        )
+    except Hung as hung:
+        check.fail(
+            "train_one_epoch lets an exception through, but ddp_train.py on two ranks, with a training image that cannot be "
+            f"read, does not end. {hung.feedback.message}",
+            "What stands in `finally` is done after an exception as well: a barrier there waits for ranks that wait "
+            "elsewhere. dist.destroy_process_group() alone is safe.",
+            points=check.points / 2,
+        )
+    except CheckEnded:
+        return  # as it should: a traceback, and nobody who waits for it
 
 
 def _is_injected(rank: RankOutcome) -> bool:
@@ -1156,6 +1212,7 @@ def test_lr_scaling(check: Check) -> None:
         outcome = check.run(
             "first_lr",
             ranks=world,
+            env=on_nodes_of_one(world),
             values={"arguments": [*arguments, *flags]},
             data={"cifar": tree},
             limits=SCRIPT_LIMITS,
@@ -1166,7 +1223,7 @@ def test_lr_scaling(check: Check) -> None:
             first = rates[0] if isinstance(rates, list) and rates else None
             check.expect(
                 close(first, wanted, rtol=1e-6, atol=0),
-                f"`{shown_call}` on {world} ranks: the first step on rank {rank} had the learning rate {shown(first)}, "
+                f"`{shown_call}` on {world} ranks, each on a node of its own: the first step on rank {rank} had the learning rate {shown(first)}, "
                 f"expected {wanted:.6g}.",
                 "With --scale-lr the rate is args.lr * world_size, since a step sees world_size times as many items; "
                 "the batch size of one rank plays no part, and without the flag nothing is multiplied.",

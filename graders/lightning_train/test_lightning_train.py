@@ -805,7 +805,7 @@ def test_precision(check: Check) -> None:
 def test_script(check: Check) -> None:
     """The script trains for as long as it is told, logs where it is told, and answers --help."""
     arguments = ["--devices", "1", "--max-epochs", "2", "--limit-train-batches", "0.5", "--logger", "csv"]
-    n_train = 64
+    n_train = 300  # so that a batch sampler of their own makes several batches, too
     outcome = run_script(check, arguments, n=(n_train, 24))
     seen = outcome.ranks[0]
     call = "lightning_train.py --max-epochs 2 --limit-train-batches 0.5 --logger csv"
