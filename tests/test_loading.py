@@ -67,6 +67,16 @@ def load(folder: Path, source: str | bytes) -> tuple[ModuleType, list[int]]:
             "make",
             [3, 4],
         ),
+        (
+            "for name in ('f', 'g'):\n    exec(f'def {name}(): return 1')\nif __name__ == '__main__':\n    f()",
+            "f g",
+            [],
+        ),
+        (
+            "def main(): init_process_group()\nfor _ in range(2):\n    main()\nif __name__ == '__main__':\n    main()",
+            "main",
+            [2],
+        ),
         ("import torch\ntorch.distributed.run.main()\ndef f(): pass", "f", [2]),
         ("import contextlib\nwith contextlib.suppress(ImportError):\n    import no_such\nX = 1", "X", []),
         ("def f(): init_process_group()\nwith open('/dev/null'):\n    f()\nX = 1", "X", [2]),

@@ -402,8 +402,8 @@ def _claim(
                     "Both count machines.",
                 )
             )  # fmt: skip
-    elif start.by == "other" and manifest.get("distribution") is None:
-        each = None  # a script of their own may start anything
+    elif start.by == "other" and (processes == 1 or manifest.get("distribution") is None):
+        each = None  # a script of their own may start anything, with torchrun for one
     if each is None:
         return Claim(file, nodes=instances, odds=tuple(odds))
     how = f"{instances} machine{'s' if instances > 1 else ''} x {each} process{'es' if each > 1 else ''}"

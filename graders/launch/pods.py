@@ -335,7 +335,8 @@ def claim_of(manifest: Manifest, pods: Mapping[str, Pod], file: str) -> Claim | 
                         manifest.document.line((*REPLICAS, pod.role)),
                     )
                 )
-            ways.append(_processes(start, pod, nproc))
+            by_device = manifest.get("spec", "nprocPerNode") in ("auto", "gpu")
+            ways.append(_processes(start, pod, nproc, by_device=by_device))
         elif start is not None and start.by == "python":
             ways.append({1})
         else:
@@ -358,7 +359,7 @@ def claim_of(manifest: Manifest, pods: Mapping[str, Pod], file: str) -> Claim | 
     return Claim(file, frozenset(worlds), how, total, tuple(odds), hint, may_be_alone=False)
 
 
-def _processes(start: Start, pod: Pod, nproc: int | None) -> set[int]:
+def _processes(start: Start, pod: Pod, nproc: int | None, *, by_device: bool) -> set[int]:
     """Processes that torchrun starts in one pod; nothing when only the cluster could tell."""
     said = start.flags.get("nproc_per_node")
     if said is not None and (number := start.number("nproc_per_node")) is not None:
@@ -367,6 +368,6 @@ def _processes(start: Start, pod: Pod, nproc: int | None) -> set[int]:
         return set()
     if said is None and nproc is not None:
         return {nproc}
-    if said is None and start.old:
+    if said is None and start.old and not by_device:
         return {1}
     return {pod.gpus} if pod.gpus else set()

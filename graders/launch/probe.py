@@ -39,6 +39,8 @@ AFTERWARDS = 1.5
 NODE = "EMULATED_NODE"
 # Variables of a record that a judge may want to see: how a process learns its place without torchrun.
 PLACES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+# What runs the command behind it, and stands in front of `python` behind --no-python.
+PREFIXES = ("env", "nice", "stdbuf", "time", "nohup")
 
 # Few and small imports: a job on two nodes starts a dozen of these.
 STAND_IN = r"""#!{python} -IS
@@ -245,6 +247,9 @@ def told(words: Sequence[str], environment: Mapping[str, str], *, legacy: bool) 
             }
         except ValueError as error:
             return {"problem": _text(f"a PET_ variable of the environment cannot be read: {error}")}
+    command = [args.training_script, *args.training_script_args]
+    if args.no_python:
+        command = _behind_python(command)
     # With torch.distributed.launch a script may follow that reads --local-rank.
     return {
         "nnodes": _text(str(args.nnodes)),
@@ -257,10 +262,22 @@ def told(words: Sequence[str], environment: Mapping[str, str], *, legacy: bool) 
         "master_addr": _text(str(args.master_addr)),
         "master_port": None if args.master_port is None else _text(str(args.master_port)),
         "module": bool(args.module),
-        "script": _text(args.training_script),
-        "arguments": [_text(word) for word in args.training_script_args[:40]],
+        "script": _text(command[0]),
+        "arguments": [_text(word) for word in command[1:41]],
         "options": len(words) - len(args.training_script_args) - 1,
     }
+
+
+def _behind_python(command: list[str]) -> list[str]:
+    """A command from the file of Python on; all of it where `python` is not what it starts."""
+    words = list(command)
+    while words and (os.path.basename(words[0]) in PREFIXES or re.match(r"-|\w+=", words[0])):
+        del words[0]
+    if not words or not re.fullmatch(r"(.*/)?python[0-9.]*", words[0]):
+        return command
+    while words and not words[0].endswith(".py"):
+        del words[0]
+    return words or command
 
 
 @contextlib.contextmanager

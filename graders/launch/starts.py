@@ -171,14 +171,8 @@ def _torchrun(facts: Mapping[str, Json], record: Mapping[str, Json], start: Star
 
 
 def _script(facts: Mapping[str, Json]) -> str:
-    """The file of Python; behind `--no-python` it may be an argument of `python`."""
     script = _text(facts.get("script"))
-    if facts.get("module") is True:
-        return script.replace(".", "/") + ".py"
-    if re.fullmatch(r"(.*/)?python[0-9.]*", script):
-        words = (_text(word) for word in _list(facts.get("arguments")))
-        return next((word for word in words if word.endswith(".py")), script)
-    return script
+    return script.replace(".", "/") + ".py" if facts.get("module") is True else script
 
 
 def _nodes(text: str) -> tuple[int, int] | None:

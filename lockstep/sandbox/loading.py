@@ -80,6 +80,8 @@ class _Script:
     """Tells, for the top-level statements of one file, which define something and which run the script."""
 
     def __init__(self, tree: ast.Module) -> None:
+        # Who has a main guard means what stands outside of it to happen on import, a loop that defines things too.
+        self._guarded = any(isinstance(node, ast.If) and _is_main_guard(node) for node in tree.body)
         self._uses: dict[str, set[str]] = {}
         for node in tree.body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -105,11 +107,13 @@ class _Script:
             return any(
                 map(self.is_work, [*statement.body, *handlers, *statement.orelse, *statement.finalbody])
             )
-        if isinstance(statement, ast.Expr):
-            return not isinstance(statement.value, ast.Constant) and not self._sets_up(statement.value)
+        if isinstance(statement, ast.Expr) and (
+            isinstance(statement.value, ast.Constant) or self._sets_up(statement.value)
+        ):
+            return False
         if isinstance(statement, _ASSIGNMENTS):
             return statement.value is not None and self._works(_called(statement.value))
-        return True
+        return not self._guarded or self._works(_names(statement))
 
     def _works(self, names: set[str]) -> bool:
         """Whether code that uses these names, or what the file's own functions among them use, runs the script."""
