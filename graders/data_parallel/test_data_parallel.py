@@ -257,7 +257,7 @@ def _timed(
     check: Check, *, on_gpu: bool, first: tuple[float, float], others: tuple[float, float]
 ) -> list[Complaint]:
     """What is wrong with time_inference where each call takes a time that is drawn here, the first a longer one."""
-    n_reps, rows = int(check.rng.integers(4, 7)), int(check.rng.integers(3, 9))
+    n_reps, rows = int(check.rng.integers(5, 8)), int(check.rng.integers(3, 9))
     delays = [float(check.rng.uniform(*first)), *map(float, check.rng.uniform(*others, 63))]
     batch = check.rng.standard_normal((rows, 1, 4, 4)).astype(np.float32)
     outcome = observe(

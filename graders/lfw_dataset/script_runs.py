@@ -19,7 +19,7 @@ PASSES = 5
 SHOWN_IMAGES, SHOWN_PATTERNS = 64, 8
 # Who augments with turns by any angle has few of these on their side by chance, and hardly ever so many.
 SIDEWAYS = 6
-TIMED_IMAGES = 8
+TIMED_IMAGES, BATCH_SIZE = 8, 4
 # "0.31", "3.1e-02", also in "0.31s"; not the 64 of "float64", nor the second part of a version number.
 _NUMBER = re.compile(r"(?<![\w.])(\d+(\.\d+)?([eE][-+]?\d+)?)\s*(ms\b|milli)?")
 
@@ -76,7 +76,7 @@ def timing_complaint(check: Check) -> Complaint | None:
     """Whether `-get_timing -num_workers 1` prints the mean and deviation of five passes with one worker."""
     tree = faces.make_tree(check.rng, people=2, images=TIMED_IMAGES)
     delay = float(check.rng.uniform(0.003, 0.006))
-    flags = ["-batch_size", "4", "-num_workers", "1", "-get_timing", "-batches_to_check", "100"]
+    flags = ["-batch_size", str(BATCH_SIZE), "-num_workers", "1", "-get_timing", "-batches_to_check", "100"]
     arguments = ["-path_to_folder", "/data/timed/", *flags]
     outcome = _run(check, arguments, {"timed": tree.files}, delay)
     if ended := _ended_badly(outcome, arguments):
@@ -99,6 +99,12 @@ def timing_complaint(check: Check) -> Complaint | None:
         )
     batches = sum(int(number(entry.get("batches")) or 0) for entry in asked)
     whole = min(int(number(entry.get("length")) or 0) for entry in asked)
+    if whole not in (TIMED_IMAGES // BATCH_SIZE, -(-TIMED_IMAGES // BATCH_SIZE)):
+        return Complaint(
+            f"{told}: a pass has {whole} batch{'es' * (whole != 1)}; {TIMED_IMAGES} images in batches of "
+            f"{BATCH_SIZE} make {-(-TIMED_IMAGES // BATCH_SIZE)}.",
+            "Pass the flag on: DataLoader(..., batch_size=args.batch_size).",
+        )
     if batches < PASSES * whole:
         return Complaint(
             f"{told} read {batches} batches in {passes} passes of {whole}, and was to leave none out.",
