@@ -141,6 +141,8 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("script", "script/3 *", "*", "without images a script may end as it likes, if it prints no timings"),
     ),
     "ddp_train": (
+        Row("reshuffles", "train/2 values.boundaries.#", "one more", "there are no batches after its only epoch"),
+        Row("fails_fast", "broken ended", "*", "the script is to fail there: asked is that no rank waits, and these raised"),
         Row("starts_equal", "start values.own_buffers", "*", "who turns broadcast_buffers off is only told what that means"),
         Row("single_process", "alone values.trains", "*", "the script, which may see to it, is run then"),
         Row("single_process", "alone/2 *", "*", "on an emulated GPU it is only asked whether something lies elsewhere"),

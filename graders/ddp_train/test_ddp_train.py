@@ -600,12 +600,16 @@ def test_reshuffles(check: Check) -> None:
         _shared_out(
             check, own, len(data.images), f"Epoch {epoch} of train_one_epoch on {world} ranks", "make_loader"
         )
-    again = tuple(
-        tuple(i for batch in fed(check, rank, data, number) for i in batch)
-        for number, rank in enumerate(other.ranks)
-    )
+    again = [_epochs(fed(check, rank, data, number), rank) for number, rank in enumerate(other.ranks)]
     check.expect(
-        again != orders[0],
+        all(len(own) == 1 for own in again),
+        "train_one_epoch was called for one epoch, and went through the data otherwise.",
+        "Does it iterate over the loader, once?",
+    )
+    first = tuple(tuple(own[0]) for own in again)
+    _shared_out(check, first, len(data.images), f"An epoch with another seed on {world} ranks", "make_loader")
+    check.expect(
+        first != orders[0],
         f"make_loader(dataset, batch_size, seed={seed}) and seed={seed + 1}: the first epoch on {world} ranks had the same "
         "order.",
         "DistributedSampler(dataset, shuffle=shuffle, seed=seed): it shuffles with a generator of its own, whatever "
