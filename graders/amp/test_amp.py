@@ -594,11 +594,6 @@ def _evaluation_problem(evaluated: Json, logits: Array, labels: Array) -> Proble
         if all(_agrees(evaluated, figures, own) for own in wrong):
             hint = f"That is {meant}. {hint}"
     value = number(evaluated[name])
-    if wrong == ["loss"] and close(value, right["loss"], rtol=LOW_LOSS):
-        return Problem(
-            f"evaluate(..., amp=False) on {len(labels)} items returned loss = {value:.7g}; in fp32 it is {right['loss']:.7g}.",
-            "Low precision was on: hand the argument on, `with torch.autocast(device.type, enabled=amp):`.",
-        )
     return Problem(
         f"evaluate(..., amp=False) on {len(labels)} items in batches of {', '.join(str(len(own)) for _, own in batches)} "
         f"returned {name} = {shown(evaluated[name]) if value is None else f'{value:.5g}'}; over all items it is {right[name]:.5g}.",
@@ -612,8 +607,7 @@ def _figures(logits: Array, labels: Array, unit: float) -> dict[str, float]:
 
 
 def _agrees(evaluated: dict[str, Json], right: dict[str, float], name: str) -> bool:
-    # bf16 would move the loss by as little as 1e-4.
-    return close(evaluated[name], right[name], rtol=3 * FULL_LOSS if name == "loss" else 1e-4, atol=1e-5)
+    return close(evaluated[name], right[name], rtol=LOW_LOSS if name == "loss" else 1e-4, atol=1e-4)
 
 
 def _answers(case: Case, batch: Data) -> tuple[Array, Array]:
