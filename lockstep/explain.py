@@ -47,6 +47,12 @@ _CELLS: Mapping[str, tuple[type[CheckEnded], str]] = {
     "CellTooLoud": (LimitExceeded, "Is something printed in every step that should be printed once per epoch?"),
 }  # fmt: skip
 
+# What lockstep.sandbox.probing raises for what the contract asks for, where a file could be imported.
+_MISTAKES: Mapping[str, str] = {
+    "StudentMistake": "Compare with what the exercise asks for.",
+    "LeftOut": "Define it where nothing is trained, parsed or joined, with def or a plain assignment, and put what runs "
+    'below `if __name__ == "__main__":`.',
+}
 _HINTS: Sequence[tuple[str, str, str]] = (
     ("NotImplementedError", "", "This part of the template is not filled in yet."),
     ("KeyError", "RANK", "RANK, LOCAL_RANK and WORLD_SIZE are only set by torchrun. Use os.environ.get('RANK', 0) and the like, so that the file also works without it."),
@@ -247,14 +253,8 @@ def _error(number: int, error: StudentError, ranks: Sequence[RankOutcome], limit
         return _limit(exceeded, error.phase, limits)
     if error.type in _CELLS:
         return _cell(error)
-    if error.type == "StudentMistake" and not error.phase.startswith(IMPORTING):
-        hint = "Compare with what the exercise asks for."
-        if "which importing leaves out" in message:
-            hint = (
-                "Define it where nothing is trained, parsed or joined, with def or a plain assignment, and put what runs "
-                'below `if __name__ == "__main__":`.'
-            )
-        return Failed(f"{_capital(message)}.", hint)
+    if error.type in _MISTAKES and not error.phase.startswith(IMPORTING):
+        return Failed(f"{_capital(message)}.", _MISTAKES[error.type])
     if not error.frames and not error.phase and not _student_ran(ranks[number]):
         raise GraderFault(f"the probe failed: {error.type}: {error.message}")
     if error.type == "StudentMistake":

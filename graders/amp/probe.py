@@ -130,9 +130,8 @@ class Recorder:
 
     def install(self) -> None:
         """Record backward, clipping, the scaler's calls and the optimizer's steps from now on, before any import."""
-        self.wrap(torch.Tensor, "backward", "backward", _backward)
-        self.wrap(torch.autograd, "backward", "backward", _backward)
-        self.wrap(torch.autograd, "grad", "backward", _backward, _gives_gradients)
+        for owner, name, counts in BACKWARDS:
+            self.wrap(owner, name, "backward", _backward, counts)
         for module in (nn.utils, nn.utils.clip_grad):
             for name in ("clip_grad_norm_", "clip_grad_value_"):
                 self.wrap(module, name, "clip")
@@ -164,6 +163,14 @@ def _gives_gradients(outputs: object, inputs: object, *args: object, **kwargs: o
     create_graph = args[2] if len(args) > 2 else kwargs.get("create_graph")
     wanted = inputs if isinstance(inputs, list | tuple) else [inputs]
     return create_graph is not True and any(isinstance(value, nn.Parameter) for value in wanted)
+
+
+# What derives a loss: where it is, its name, and which of its calls do.
+BACKWARDS: tuple[tuple[Any, str, Callable[..., bool]], ...] = (
+    (torch.Tensor, "backward", _every_call),
+    (torch.autograd, "backward", _every_call),
+    (torch.autograd, "grad", _gives_gradients),
+)
 
 
 def _value(_: object, outputs: object, *__: object, **___: object) -> tuple[Json, ...]:
@@ -343,8 +350,7 @@ def _stop_after_backward() -> None:
 
         return derive
 
-    for owner, name in ((torch.Tensor, "backward"), (torch.autograd, "backward"), (torch.autograd, "grad")):
-        counts = _gives_gradients if name == "grad" else _every_call
+    for owner, name, counts in BACKWARDS:
         setattr(owner, name, ending(getattr(owner, name), counts))
 
 
@@ -768,8 +774,7 @@ def constants(source: str, options: dict[str, Json]) -> dict[str, Any]:
     for cell in read_cells(source) or ():
         if not cell.is_parameters:
             continue
-        start = cell.first_line - 1
-        for statement in ast.parse("\n".join(lines[start : start + cell.lines])).body:
+        for statement in ast.parse("\n".join(cell.of(lines))).body:
             targets = statement.targets if isinstance(statement, ast.Assign) else []
             if isinstance(statement, ast.AnnAssign):
                 targets = [statement.target]

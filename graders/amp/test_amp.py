@@ -1067,8 +1067,8 @@ def test_eval_no_grad(check: Check) -> None:
     outcome = script(check, "train", epochs=2)
     call = "amp_train.py"
     seen, _ = trained(check, outcome, call)
-    events = events_of(seen)
-    forwards = _forwards_without_backward(events)
+    made = _calls(events_of(seen))
+    forwards = [event for event, derived in made if not derived]
     if len(forwards) < 2:
         check.note(
             "No validation was seen. It is not asked for, but it is how you know what the model has learnt."
@@ -1087,7 +1087,8 @@ def test_eval_no_grad(check: Check) -> None:
         "the validation images.",
         "model.eval() before validation, model.train() before the next epoch.",
     )
-    after = _trained_after(events, forwards[0])
+    first = next(place for place, (_, derived) in enumerate(made) if not derived)
+    after = [event for event, derived in made[first:] if derived]
     check.expect(
         not after or any(event[3:4] == [True] for event in after),
         f"{call}: after the first validation the model was trained on in evaluation mode: dropout is off then, and batch "
@@ -1097,31 +1098,15 @@ def test_eval_no_grad(check: Check) -> None:
     )
 
 
-def _trained_after(events: Sequence[list[Json]], validated: list[Json]) -> list[list[Json]]:
-    """The calls of a model that a backward followed, from a call for validation on."""
-    found: list[list[Json]] = []
-    last: list[Json] | None = None
-    began = False
+def _calls(events: Sequence[list[Json]]) -> list[tuple[list[Json], bool]]:
+    """The calls of a model, and whether a backward followed before the next one."""
+    found: list[tuple[list[Json], bool]] = []
     for event in events:
-        began = began or event is validated
         if event[0] == "forward":
-            last = event
-        elif event[0] == "backward" and began and last is not None:
-            found.append(last)
+            found.append((event, False))
+        elif event[0] == "backward" and found:
+            found[-1] = (found[-1][0], True)
     return found
-
-
-def _forwards_without_backward(events: Sequence[list[Json]]) -> list[list[Json]]:
-    forwards: list[list[Json]] = []
-    pending: list[Json] | None = None
-    for event in events:
-        if event[0] == "forward":
-            if pending is not None:
-                forwards.append(pending)
-            pending = event
-        elif event[0] == "backward":
-            pending = None
-    return [*forwards, pending] if pending is not None else forwards
 
 
 def test_notebook(check: Check) -> None:

@@ -622,7 +622,6 @@ def first_lr(student: Student, inputs: Inputs) -> Observation:
 
 def orders(student: Student, inputs: Inputs) -> Observation:
     """Run the script for two epochs: in which order it reads the training images, in which mode the model learns."""
-    from torchvision import datasets
     from torchvision.models.resnet import ResNet
 
     _smaller_resnet()
@@ -639,37 +638,42 @@ def orders(student: Student, inputs: Inputs) -> Observation:
 
     register_module_forward_pre_hook(before_forward)
     register_optimizer_step_pre_hook(cast(Callable[..., None], before_step))
-    original = datasets.CIFAR10.__getitem__
 
-    def noted(self: datasets.CIFAR10, index: int) -> tuple[Any, Any]:
-        if self.train and len(order) < MAX_ROWS:
-            order.append(int(index))
-        return original(self, index)
+    def note(index: int) -> None:
+        if len(order) < MAX_ROWS:
+            order.append(index)
 
-    datasets.CIFAR10.__getitem__ = noted  # type: ignore[method-assign]
-    DataLoader.__init__ = _without_workers(DataLoader.__init__)  # type: ignore[method-assign]
+    _before_each_image(note)
     student.run_script("ddp_train.py", cast(list[str], inputs.values["arguments"]))
     return Observation({"order": cast(Json, order), "trains": cast(Json, trains[-1:])})
 
 
 def broken(student: Student, inputs: Inputs) -> Observation:
-    """Run the script on images of which one cannot be read by the rank that comes to it in training."""
+    """Run the script on training images of which one cannot be read, by whichever rank comes to it."""
+    _smaller_resnet()
+
+    def fail(index: int) -> None:
+        if index == inputs.values["broken"]:
+            raise InjectedFault("this image cannot be read (put there by the check)")
+
+    _before_each_image(fail)
+    status = student.run_script("ddp_train.py", cast(list[str], inputs.values["arguments"]))
+    return Observation({"status": status})
+
+
+def _before_each_image(do: Callable[[int], None]) -> None:
+    """Let something be done with the number of each training image before it is read, in this process."""
     from torchvision import datasets
 
-    _smaller_resnet()
     original = datasets.CIFAR10.__getitem__
 
-    def faulty(self: datasets.CIFAR10, index: int) -> tuple[Any, Any]:
-        # A first look at an item, as for its shape, is outside of a model's training.
-        if self.train and int(index) == inputs.values["broken"]:
-            raise InjectedFault("this image cannot be read (put there by the check)")
+    def read(self: datasets.CIFAR10, index: int) -> tuple[Any, Any]:
+        if self.train:
+            do(int(index))
         return original(self, index)
 
-    datasets.CIFAR10.__getitem__ = faulty  # type: ignore[method-assign]
+    datasets.CIFAR10.__getitem__ = read  # type: ignore[method-assign]
     DataLoader.__init__ = _without_workers(DataLoader.__init__)  # type: ignore[method-assign]
-    return Observation(
-        {"status": student.run_script("ddp_train.py", cast(list[str], inputs.values["arguments"]))}
-    )
 
 
 def _without_workers(original: Callable[..., None]) -> Callable[..., None]:

@@ -33,6 +33,7 @@ LR, MOMENTUM = 0.05, 0.9
 # float32 sums in another order differ by about 1e-7 of their size; the mistakes differ by 1e-3 and more.
 CLOSE = {"rtol": 2e-4, "atol": 5e-6}
 SCRIPT_LIMITS = Limits(disk=512 * MIB)  # a checkpoint of ResNet-18 with momentum is 90 MB
+SCRIPT_ENDS_SECONDS = 20.0
 OTHER_NPROC = 1  # more than there are cores a script may refuse
 RESNET18_BYTES = 44_000_000
 MANY = 4
@@ -40,7 +41,6 @@ MANY = 4
 
 # What DistributedDataParallel says of a model on the CPU for which it is given the number of a GPU.
 NOT_MOVED = "only work with single-device"
-SCRIPT_ENDS_SECONDS = 20.0
 TO_THE_DEVICE = (
     "Move the model, the images and the labels to the device that your function is given, and make tensors of your own "
     "there."
@@ -68,13 +68,15 @@ def rank_seeds(check: Check, world: int) -> list[dict[str, Json]]:
     return [{"rank_seed": int(value)} for value in check.rng.choice(1 << 20, world, replace=False)]
 
 
-def on_nodes_of_one(world: int) -> list[dict[str, str]]:
-    """What torchrun's variables say of ranks that are alone on their nodes."""
+def on_nodes(size: int, world: int) -> list[dict[str, str]]:
+    """What torchrun's variables say of ranks of which `size` are on each node."""
     return [
-        {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "GROUP_RANK": str(rank), "NODE_RANK": str(rank)}
-        | {"GROUP_WORLD_SIZE": str(world)}
+        {
+            "LOCAL_RANK": str(rank % size), "LOCAL_WORLD_SIZE": str(size), "GROUP_RANK": str(rank // size),
+            "NODE_RANK": str(rank // size), "GROUP_WORLD_SIZE": str(world // size),
+        }
         for rank in range(world)
-    ]
+    ]  # fmt: skip
 
 
 def fed(check: Check, rank: RankOutcome, data: Data, number_of_rank: int) -> list[Batch]:
@@ -208,14 +210,12 @@ def _in_group(check: Check, seen: RankOutcome, rank: int, world: int, total: int
 def _two_nodes(check: Check) -> None:
     """Ranks 2 and 3 of a second node with two GPUs, in a group of their own kind: LOCAL_RANK is not RANK."""
     numbers = check.rng.integers(1, 1 << 40, 4)
-    nodes = [{"LOCAL_RANK": str(r % 2), "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": str(r // 2),
-              "NODE_RANK": str(r // 2), "GROUP_WORLD_SIZE": "2"} for r in range(4)]  # fmt: skip
     try:
         outcome = check.run(
             "join",
             ranks=4,
             values={"gpus": 2},
-            env=nodes,
+            env=on_nodes(2, 4),
             per_rank=[Inputs(arrays={"number": np.array([value])}) for value in numbers],
         )
     except Crashed as ended:
@@ -523,7 +523,7 @@ def test_sampler_disjoint(check: Check) -> None:
             arrays=data.arrays(),
             per_rank=[Inputs(own) for own in rank_seeds(check, world)],
             # One rank on each of several nodes: what counts is the number of ranks of the group, not of a node.
-            env={"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"} if world == check.world_sizes[0] else None,
+            env=on_nodes(1, world) if world == check.world_sizes[0] else None,
         )
         own = [_items(check, rank, data, number) for number, rank in enumerate(outcome.ranks)]
         _shared_out(check, own, n, f"make_loader on {world} ranks over {n} items, one pass", "make_loader")
@@ -849,7 +849,7 @@ def test_checkpoint(check: Check) -> None:
             "save",
             ranks=world,
             # Of several nodes, rank 0 is on one only.
-            env=on_nodes_of_one(world),
+            env=on_nodes(1, world),
             values=told,
             arrays={**data.arrays(), **expected.as_inputs(weights)},
             shared_files=True,
@@ -1216,7 +1216,7 @@ def test_lr_scaling(check: Check) -> None:
         outcome = check.run(
             "first_lr",
             ranks=world,
-            env=on_nodes_of_one(world),
+            env=on_nodes(1, world),
             values={"arguments": [*arguments, *flags]},
             data={"cifar": tree},
             limits=SCRIPT_LIMITS,
@@ -1227,8 +1227,8 @@ def test_lr_scaling(check: Check) -> None:
             first = rates[0] if isinstance(rates, list) and rates else None
             check.expect(
                 close(first, wanted, rtol=1e-6, atol=0),
-                f"`{shown_call}` on {world} ranks, each on a node of its own: the first step on rank {rank} had the learning rate {shown(first)}, "
-                f"expected {wanted:.6g}.",
+                f"`{shown_call}` on {world} ranks, each on a node of its own: the first step on rank {rank} had the learning "
+                f"rate {shown(first)}, expected {wanted:.6g}.",
                 "With --scale-lr the rate is args.lr * world_size, since a step sees world_size times as many items; "
                 "the batch size of one rank plays no part, and without the flag nothing is multiplied.",
             )

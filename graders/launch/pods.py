@@ -318,7 +318,7 @@ def claim_of(manifest: Manifest, pods: Mapping[str, Pod], file: str) -> Claim | 
     """How many processes the job comes to."""
     if not pods:
         return None
-    nproc = nproc_of(manifest)
+    nproc, by_device = nproc_of(manifest), manifest.get("spec", "nprocPerNode") in ("auto", "gpu")
     total = sum(pod.count for pod in pods.values())
     odds: list[Problem] = []
     ways: list[set[int]] = []
@@ -335,7 +335,6 @@ def claim_of(manifest: Manifest, pods: Mapping[str, Pod], file: str) -> Claim | 
                         manifest.document.line((*REPLICAS, pod.role)),
                     )
                 )
-            by_device = manifest.get("spec", "nprocPerNode") in ("auto", "gpu")
             ways.append(_processes(start, pod, nproc, by_device=by_device))
         elif start is not None and start.by == "python":
             ways.append({1})

@@ -99,10 +99,10 @@ def timing_complaint(check: Check) -> Complaint | None:
         )
     batches = sum(int(number(entry.get("batches")) or 0) for entry in asked)
     whole = min(int(number(entry.get("length")) or 0) for entry in asked)
-    if whole not in (TIMED_IMAGES // BATCH_SIZE, -(-TIMED_IMAGES // BATCH_SIZE)):
+    if whole != TIMED_IMAGES // BATCH_SIZE:
         return Complaint(
             f"{told}: a pass has {whole} batch{'es' * (whole != 1)}; {TIMED_IMAGES} images in batches of "
-            f"{BATCH_SIZE} make {-(-TIMED_IMAGES // BATCH_SIZE)}.",
+            f"{BATCH_SIZE} make {TIMED_IMAGES // BATCH_SIZE}.",
             "Pass the flag on: DataLoader(..., batch_size=args.batch_size).",
         )
     if batches < PASSES * whole:

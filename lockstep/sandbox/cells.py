@@ -47,6 +47,10 @@ class Cell:
     is_parameters: bool
     is_unfinished: bool
 
+    def of(self, lines: Sequence[str]) -> Sequence[str]:
+        """The cell's own lines among all of the file."""
+        return lines[self.first_line - 1 : self.first_line - 1 + self.lines]
+
 
 @dataclass(frozen=True)
 class CellRun:
@@ -117,7 +121,7 @@ def as_notebook(source: str) -> str:
             "id": f"cell-{cell.number}",
             "metadata": {"tags": ["parameters"]} if cell.is_parameters else {},
             "outputs": [],
-            "source": "\n".join(lines[cell.first_line - 1 : cell.first_line - 1 + cell.lines]),
+            "source": "\n".join(cell.of(lines)),
         }
         for cell in cells
     ]
@@ -180,8 +184,7 @@ def _execute(lines: Sequence[str], preamble: int, cell: Cell, path: str, main: M
         place = (path, cell.first_line, None, None)
         raise SyntaxError("the cell ends inside a bracket or a string", place)
     # The file's `from __future__` lines, then blank ones, so that every line has its number in the file.
-    start = cell.first_line - 1
-    text = [*lines[:preamble], *[""] * (start - preamble), *lines[start : start + cell.lines]]
+    text = [*lines[:preamble], *[""] * (cell.first_line - 1 - preamble), *cell.of(lines)]
     tree = ast.parse("\n".join(text), path)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
     exec(compile(tree, path, "exec", dont_inherit=True), main.__dict__)

@@ -51,6 +51,10 @@ class StudentMistake(Exception):
     """Something the contract asks for is not there; the message is for the student."""
 
 
+class LeftOut(StudentMistake):
+    """It is there, but only among the lines that importing leaves out because they run the script."""
+
+
 @dataclass(frozen=True)
 class CommandResult:
     """How a command ended: its exit status (negative: killed by that signal) and the tail of its output."""
@@ -101,7 +105,7 @@ class Student:
                 if loading.binds(
                     os.path.join(self.work, file), self._left_out.get(module.__name__, []), name
                 ):
-                    raise StudentMistake(
+                    raise LeftOut(
                         f"{file} defines {name} only among the lines that run the script, which importing leaves out"
                     ) from None
                 raise StudentMistake(f"{file} does not define {name}") from None
