@@ -464,7 +464,9 @@ def test_matches_fp32(check: Check) -> None:
         f"train_step returned {shown(returned[0] if isinstance(returned, list) and returned else None)}, expected a dict.",
         "Return {'loss': ..., 'acc1': ..., 'acc5': ...} of the batch.",
     )
-    usual = "Is optimizer.zero_grad() called in every step, and the gradient divided by the scale exactly once?"
+    usual = (
+        "Is optimizer.zero_grad() called in every step, and the gradient divided by the scale exactly once?"
+    )
     for step, (loss, wanted) in enumerate(zip(losses, right, strict=True), 1):
         if close(loss, wanted.loss, rtol=LOW_LOSS, atol=0.01):
             continue
