@@ -50,6 +50,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "never_zeroes_gradients": {"matches_fp32": ["optimizer.zero_grad()"]},
     "returns_scaled_loss": {"matches_fp32": ["loss times the scale"]},
     "amp_cannot_be_turned_off": {"off_is_fp32": ["enabled=amp"]},
+    "always_evaluates_with_autocast": {"off_is_fp32": ["evaluate(..., amp=False)", "bfloat16"]},
     "script_ignores_no_amp": {"off_is_fp32": ["--no-amp"]},
     "acc5_below_acc1": {"accuracy_topk": ["acc5 is less than acc1"]},
     "counts_for_percent": {"accuracy_topk": ["Those are counts"]},

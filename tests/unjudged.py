@@ -178,6 +178,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("overflow_skipped", "steps values.#.scales.#", "*", "the scales before and after the overflow count, not the one that follows"),
         Row("matches_fp32|accuracy_topk", "steps values.#.returned.#.loss|steps values.evaluated.loss", SLIGHT, "bfloat16 is off by as much"),
         Row("accuracy_topk", "steps values.evaluated*", "missing", "a validation of another form need not return these figures"),
+        Row("off_is_fp32", "steps values.evaluated_types", "missing|one missing|one twice", "no other type may be there, and a validation of another form has none"),
         Row("*", "train output", "emptied", "told where the script fails"),
         Row("accumulation|eval_no_grad|lr_logged|notebook", "train values.losses*|train arrays.labels", "*", "losses and labels are for tensorboard and wandb to judge"),
         Row("tensorboard|wandb", "train arrays.labels", "other type", "a label in another type is the same label"),

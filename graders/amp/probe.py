@@ -248,7 +248,7 @@ def steps(student: Student, inputs: Inputs) -> Observation:
             values[str(number)] = told
             arrays |= {f"{number}/{name}": value for name, value in kept.items()}
         if "evaluate_by" in inputs.values:
-            values["evaluated"] = _evaluated(student, inputs, module, device)
+            values["evaluated"], values["evaluated_types"] = _evaluated(student, inputs, module, device)
     return Observation(values, arrays)
 
 
@@ -257,20 +257,28 @@ def fetch(student: Student, inputs: Inputs) -> Observation:
     return steps(student, inputs)
 
 
-def _evaluated(student: Student, inputs: Inputs, module: object, device: torch.device) -> Json:
-    """What the template's `evaluate` returns for all images; None where there is none, or it needs more than this."""
+def _evaluated(
+    student: Student, inputs: Inputs, module: object, device: torch.device
+) -> tuple[Json, list[Json]]:
+    """What the template's `evaluate` returns for all images, and the types of its layers.
+
+    None and no types where there is none, or it needs more than this.
+    """
     evaluate = _templates(module, "evaluate", EVALUATE)
     if evaluate is None:
-        return None
+        return None, []
+    model = _model(inputs).to(device)
+    seen: dict[str, list[Any]] = {"types": [], "logits": []}
+    _watch_layers(model, seen)
     data = TensorDataset(inputs.tensor("images"), inputs.tensor("labels"))
     loader = DataLoader(data, cast(int, inputs.values["evaluate_by"]))
     try:
         with student.calling("calling evaluate(..., amp=False)"):
-            result = evaluate(_model(inputs).to(device), loader, Loss(Recorder()), device, amp=False)
+            result = evaluate(model, loader, Loss(Recorder()), device, amp=False)
     except Exception:
         student.phase = ""
-        return None
-    return _returned(result)
+        return None, []
+    return _returned(result), sorted(set(seen["types"]))
 
 
 def _templates(module: object, name: str, arguments: Sequence[str]) -> Callable[..., object] | None:

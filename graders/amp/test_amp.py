@@ -492,7 +492,7 @@ def test_matches_fp32(check: Check) -> None:
 def test_off_is_fp32(check: Check) -> None:
     """amp=False is plain fp32 training, and --no-amp turns autocast off in the script."""
     case = Case(check, Scenario((16,) * 4, momentum=0.9, amp=False))
-    seen = case.run()
+    seen = case.run(evaluate_by=EVALUATED_BY)
     call = "train_step(..., amp=False)"
     types = strings(told(seen).get("types"))
     check.expect(
@@ -523,6 +523,13 @@ def test_off_is_fp32(check: Check) -> None:
         f"amp_train.py without AMP (--no-amp): the logits of the first batch are {short(types)}.",
         "Hand args.amp on to train_step, and let it reach torch.autocast(..., enabled=...).",
     )
+    types = strings(seen.values.get("evaluated_types"))
+    if not set(types) <= {"torch.float32"}:
+        check.fail(
+            f"evaluate(..., amp=False): the layers computed in {short(types)}, expected float32.",
+            "evaluate has the switch too: torch.autocast(device.type, enabled=amp).",
+            points=check.points / 2,
+        )
 
 
 def test_accuracy_topk(check: Check) -> None:
