@@ -56,7 +56,8 @@ def write_report(
     `rep`, `t_start`, `t_end`, `wall_s` (text: `repr` of a difference of two `time.perf_counter()` readings),
     `samples` and `steps`. `method` says what was done otherwise, for example {"sync": "cuda_event"}; `claims`
     are statements that do not follow from the seconds, such as an accuracy; `sections` are further parts of a
-    report, such as not_available=[...], batch_search=[...] or logs=[...].
+    report, such as not_available=[{"config": {"n_devices": 2}, "reason": "one GPU only"}], batch_search=[...]
+    or logs=[...].
 
     A report on trainings keeps what the same code measured earlier in other configurations, so that one file
     can hold one process and two, or fp32 and AMP.

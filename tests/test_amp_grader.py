@@ -46,6 +46,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "never_clips": {"clip_is_unscaled": ["not clipped"]},
     "clips_with_amp_only": {"clip_is_unscaled": ["amp=False", "not clipped"]},
     "replaces_infinities": {"overflow_skipped": ["the weights changed"]},
+    "clipping_raises_on_overflow": {"overflow_skipped": ["grad_clip=", "error_if_nonfinite=False"]},
     "skips_by_hand": {"overflow_skipped": ["half of what it was", "scaler.update()"]},
     "never_zeroes_gradients": {"matches_fp32": ["optimizer.zero_grad()"]},
     "returns_scaled_loss": {"matches_fp32": ["loss times the scale"]},

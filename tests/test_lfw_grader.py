@@ -185,6 +185,10 @@ def test_what_is_no_timing_of_five_passes_does_not_fit(printed: str) -> None:
     assert [r for r in script_runs.readings(printed, None) if r.fits(0.1, 2.0)] == []
 
 
+def test_versions_are_no_timing() -> None:
+    assert script_runs.readings("2.15.0 0.30.0+cpu\nno data in /data", None) == []
+
+
 def test_an_error_bar_counts_as_a_timing() -> None:
     bars = [{"y": [0.31], "yerr": [0.02]}, {"y": "no"}, 3]
     assert [r.mean for r in script_runs.readings("", bars) if r.fits(0.1, 2.0)] == [0.31]

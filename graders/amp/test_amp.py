@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
@@ -443,6 +444,29 @@ def test_overflow_skipped(check: Check) -> None:
         distance(case.moved(last), case.moved(right[2].weights)) < LOW,
         f"{call}, and then one whose gradient is not: that next step did not train as it should.",
         "Nothing of the step that overflowed may stay: zero_grad in every step.",
+    )
+    _skipped_where_clipped(check, case, gpu=where == "on a GPU")
+
+
+def _skipped_where_clipped(check: Check, case: Case, *, gpu: bool) -> None:
+    """The same with grad_clip, whose norm is infinite then."""
+    clipped = replace(case.scenario, grad_clip=float(check.rng.uniform(0.5, 2.0)))
+    call = f"train_step(..., amp=True, grad_clip={clipped.grad_clip:.3g}) on a batch whose gradient is infinite"
+    half = check.points / 2
+    try:
+        seen = case.run(clipped, gpu=gpu)
+    except CheckEnded as ended:
+        check.fail(
+            f"{call}: {ended.feedback.message} Without grad_clip the step is left out, as it should be.",
+            "scaler.step(optimizer) leaves the step out: clip with error_if_nonfinite=False, as is the default.",
+            points=half,
+        )
+    before, after = (case.held(seen, step) for step in range(2))
+    check.expect(
+        all(np.array_equal(before[name], after[name]) for name in before),
+        f"{call}: the weights changed. Without grad_clip they did not.",
+        "scaler.unscale_(optimizer) notes that the gradient is infinite; it has to come before the clipping.",
+        points=half,
     )
 
 

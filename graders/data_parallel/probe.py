@@ -191,7 +191,8 @@ class Slow(nn.Module):
         else:
             done = self._gpus.enqueue(seconds, images.device)
         if len(self.calls) < MAX_CALLS:
-            self.calls.append([start, done, self.training, torch.is_grad_enabled(), len(images)])
+            # With frozen weights there is nothing to record, whatever the mode says.
+            self.calls.append([start, done, self.training, result.requires_grad, len(images)])
         return result
 
 

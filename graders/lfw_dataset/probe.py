@@ -299,6 +299,8 @@ def describe(student: Student, error: BaseException) -> dict[str, Any]:
     if text.startswith("Caught ") and "DataLoader worker" in text:
         # The worker's own traceback stands above the error.
         text = text.strip().splitlines()[-1].removeprefix(f"{type(error).__name__}: ")
+    # What `add_note` says stands in every traceback, below the error.
+    text = " ".join([text, *map(str, getattr(error, "__notes__", ()))])
     text = text[:300].encode("utf-8", "replace").decode()
     place, step = None, error.__traceback__
     while step is not None:

@@ -20,8 +20,8 @@ SHOWN_IMAGES, SHOWN_PATTERNS = 64, 8
 # Who augments with turns by any angle has few of these on their side by chance, and hardly ever so many.
 SIDEWAYS = 6
 TIMED_IMAGES, BATCH_SIZE = 8, 4
-# "0.31", "3.1e-02", also in "0.31s"; not the 64 of "float64", nor the second part of a version number.
-_NUMBER = re.compile(r"(?<![\w.])(\d+(\.\d+)?([eE][-+]?\d+)?)\s*(ms\b|milli)?")
+# "0.31", "3.1e-02", also in "0.31s" and "0.31."; not the 64 of "float64", nor any part of a version number.
+_NUMBER = re.compile(r"(?<![\w.])(\d+(\.\d+)?([eE][-+]?\d+)?)(?!\d*\.\d)\s*(ms\b|milli)?")
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ def empty_complaint(check: Check) -> Complaint | None:
     rank = outcome.ranks[0]
     if rank.values.get("problem") is not None or rank.values.get("status") != 0:
         return None
-    if not _pairs(rank.output):
+    if not any(reading.fits(0.0, outcome.elapsed) for reading in _pairs(rank.output)):
         return None
     return Complaint(
         f"`{_shown(arguments)}`: the folder does not exist, yet timings of an empty loop were printed.",

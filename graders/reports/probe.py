@@ -117,6 +117,7 @@ CLOCKS = {
     "process_time",
     "time_ns",
     "perf_counter_ns",
+    "monotonic_ns",
     "sleep",
     "elapsed_time",
 }

@@ -28,6 +28,10 @@ DRAWN = 64
 # A checkpoint of ResNet-18 with its momentum, while the last one is still there.
 LIMITS = Limits(disk=512 * MIB)
 
+READ_AS_CLOCKS = {"default_timer"} | {
+    name + unit for name in ("perf_counter", "time", "monotonic") for unit in ("", "_ns")
+}
+
 
 @dataclass(frozen=True)
 class Session:
@@ -199,7 +203,7 @@ def _source(check: Check, script: str) -> Source:
             (name, place) for name, place in pairs if isinstance(name, str) and isinstance(place, str)
         ),
         numbers=frozenset(value for value in map(number, _list(values.get("numbers"))) if value is not None),
-        reads_clock=bool(names & {"perf_counter", "time", "monotonic", "default_timer"}),
+        reads_clock=bool(names & READ_AS_CLOCKS),
         uses_gpu="cuda" in names,
         # What comes to the CPU has been waited for.
         waits_for_gpu=bool(
