@@ -47,6 +47,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "rate_not_restored": {"checkpoint": ["learning rate"]},
     "lr_times_ranks_of_the_node": {"lr_scaling": ["each on a node of its own"]},
     "first_of_each_node_writes": {"checkpoint": ["rank 1 wrote the file"]},
+    "two_orders_in_turn": {"reshuffles": ["two epochs had the same order"]},
     "seed_goes_nowhere": {"reshuffles": ["had the same order", "generator of its own"]},
     "last_batch_alone": {"gradients_averaged": ["this one was not", "short last one"]},
     "averaging_ends": {"gradients_averaged": ["earlier steps were averaged"]},

@@ -42,6 +42,18 @@ def load(folder: Path, source: str | bytes) -> tuple[ModuleType, list[int]]:
             [2, 3],
         ),
         (
+            "import argparse\nparser = argparse.ArgumentParser()\nargs = parser.parse_args([])\n"
+            "more, _ = parser.parse_known_args(args='-v'.split())\ndef f(): return args",
+            "args more f",
+            [],
+        ),
+        (
+            "import argparse, sys\nparser = argparse.ArgumentParser()\nargs = parser.parse_args(sys.argv[1:])\n"
+            "def get(argv): return parser.parse_args(argv)\nmore = get(None)\nrest = parser.parse_args(None)",
+            "get",
+            [3, 5, 6],
+        ),
+        (
             "import torch.distributed as dist\ndef setup(): dist.init_process_group()\nd = setup()",
             "setup",
             [3],

@@ -897,6 +897,13 @@ def test_commands_end_as_real_ones_do(box: Box) -> None:
     assert outcome.ranks[0].values["status"] == 0
 
 
+def test_a_script_from_stdin_gets_its_words(box: Box) -> None:
+    told = "echo 'import sys; print(sys.argv, sys.path[0])' |"
+    command = f"{told} python - a 'b c'; {told} python"
+    outcome = run(box, "", call="command", values=[{"command": ["sh", "-c", command]}])
+    assert outcome.ranks[0].values["said"] == "['-', 'a', 'b c'] \n[''] \n"
+
+
 def test_torchrun_starts_ranks_that_meet(box: Box) -> None:
     script = """
         import torch, torch.distributed as dist

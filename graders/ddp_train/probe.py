@@ -621,7 +621,7 @@ def first_lr(student: Student, inputs: Inputs) -> Observation:
 
 
 def orders(student: Student, inputs: Inputs) -> Observation:
-    """Run the script for two epochs: in which order it reads the training images, in which mode the model learns."""
+    """Run the script for some epochs: in which order it reads the training images, in which mode the model learns."""
     from torchvision.models.resnet import ResNet
 
     _smaller_resnet()

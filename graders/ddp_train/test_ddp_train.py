@@ -624,13 +624,13 @@ def _epochs(batches: Sequence[Batch], rank: RankOutcome) -> list[list[int]]:
     return [[i for batch in batches[start:end] for i in batch] for start, end in pairwise([0, *ends])]
 
 
-def _two_epochs(check: Check) -> Outcome:
+def _three_epochs(check: Check) -> Outcome:
     """The script on two ranks: what train_one_epoch leaves out may stand in main, where the epochs are counted."""
     tree = cifar10.make_batches(check.rng, 16, 10)
     return check.run(
         "orders",
         ranks=2,
-        values={"arguments": ["--training-data", "/data/cifar", "--epochs", "2", "--batch-size", "8"]},
+        values={"arguments": ["--training-data", "/data/cifar", "--epochs", "3", "--batch-size", "8"]},
         data={"cifar": tree},
         files={f"data/{name}": content for name, content in tree.items()},
         limits=SCRIPT_LIMITS,
@@ -642,10 +642,12 @@ def _two_epochs(check: Check) -> Outcome:
 
 def _script_reshuffles(check: Check) -> bool:
     """Whether the script itself sees to another order in each epoch."""
-    for rank in _two_epochs(check).ranks:
+    for rank in _three_epochs(check).ranks:
         order = rank.values.get("order")
         # A first look at an item, as for its shape, is not part of an epoch.
-        if not isinstance(order, list) or len(order) < 16 or order[-8:] == order[-16:-8]:
+        if not isinstance(order, list) or len(order) < 24:
+            return False
+        if len({tuple(map(number, order[-8 * epoch :][:8])) for epoch in (1, 2, 3)}) < 3:
             return False
     return True
 
@@ -1104,7 +1106,7 @@ def test_single_process(check: Check) -> None:
 
 def _script_trains(check: Check) -> bool:
     """Whether the script itself puts the model back into training mode; one that does not get there is not blamed."""
-    return all(rank.values.get("trains") != [False] for rank in _two_epochs(check).ranks)
+    return all(rank.values.get("trains") != [False] for rank in _three_epochs(check).ranks)
 
 
 def test_script(check: Check) -> None:

@@ -150,10 +150,25 @@ def _called(node: ast.AST) -> set[str]:
 
 
 def _names(node: ast.AST) -> set[str]:
-    """Every name and attribute below a node."""
+    """Every name and attribute below a node; but not `parse_args` where it reads `[]` or other words in the source."""
     below = list(ast.walk(node))
-    attributes = {inner.attr for inner in below if isinstance(inner, ast.Attribute)}
+    of_the_source = [inner.func for inner in below if isinstance(inner, ast.Call) and _parses_literals(inner)]
+    attributes = {
+        inner.attr for inner in below if isinstance(inner, ast.Attribute) and inner not in of_the_source
+    }
     return attributes | {inner.id for inner in below if isinstance(inner, ast.Name)}
+
+
+def _parses_literals(call: ast.Call) -> bool:
+    """Whether this is `parser.parse_args([])`: the defaults, whatever the command line says."""
+    words = [*call.args, *(keyword.value for keyword in call.keywords)]
+    return (
+        isinstance(call.func, ast.Attribute)
+        and call.func.attr in ("parse_args", "parse_known_args")
+        and bool(words)
+        and not any(isinstance(node, ast.Name) for word in words for node in ast.walk(word))
+        and not any(isinstance(word, ast.Constant) and word.value is None for word in words)
+    )
 
 
 def _is_main_guard(statement: ast.If) -> bool:

@@ -265,4 +265,7 @@ def _execute(words: list[str]) -> None:
         sys.path.insert(0, os.path.dirname(os.path.abspath(words[0])))
         loading.run_as_main(words[0])
     else:
+        sys.argv = words or [""]
+        if not isolated:
+            sys.path.insert(0, "")
         loading.run_code_as_main(compile(sys.stdin.read(), "<stdin>", "exec", dont_inherit=True), None)
