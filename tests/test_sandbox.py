@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from lockstep.exercise import Server
+from lockstep.notebook import read_notebook
 from lockstep.sandbox import bubblewrap
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.limits import Limits
@@ -895,6 +896,15 @@ def test_commands_end_as_real_ones_do(box: Box) -> None:
     outcome = run(box, script, call="command", values=[{"command": ["python", "student.py"]}])
     assert outcome.ranks[0].values["said"] == "exit 3 3\nkill -15\nraise 1\nb'2\\n'\n"
     assert outcome.ranks[0].values["status"] == 0
+
+
+def test_a_command_finds_the_notebook_that_was_handed_in(box: Box) -> None:
+    cells = [{"cell_type": "code", "source": ["%matplotlib inline\n", "x = 1\n", "print(x)"]}]
+    notebook = json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells}).encode()
+    source = read_notebook(notebook, "student.ipynb").text
+    read = "import json; print(json.load(open('student.ipynb'))['cells'][0]['source'].split()[-1])"
+    outcome = run(box, source, call="command", values=[{"command": ["python", "-c", read]}])
+    assert outcome.ranks[0].values["said"] == "print(x)\n"
 
 
 def test_a_script_from_stdin_gets_its_words(box: Box) -> None:

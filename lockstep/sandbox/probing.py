@@ -158,8 +158,7 @@ class Student:
         sys.argv = [f"{name}.ipynb", *arguments]
         sys.path.insert(0, self.work)
         # Cells may look for their own file, having no __file__.
-        with contextlib.suppress(FileExistsError), open(f"{path[:-3]}.ipynb", "x", encoding="utf-8") as file:
-            file.write(cells.as_notebook(source))
+        _write_notebook(path, source)
         main = loading.new_main(None)
         jupyter.furnish(main.__dict__, source)
         return cells.run_cells(
@@ -179,6 +178,13 @@ class Student:
 
         Raises subprocess.TimeoutExpired after `seconds`; what others do on this machine does not count.
         """
+        # Scripts may make a program of a notebook that was handed in, and start that.
+        for name in os.listdir(self.work):
+            # What is no source is not ours to complain of here.
+            with contextlib.suppress(loading.SourceError, OSError):
+                if name.endswith(".py") and self.is_notebook(name[:-3]):
+                    path = os.path.join(self.work, name)
+                    _write_notebook(path, loading.read_source(path))
         with (
             self.calling(f"running `{' '.join(command)}`"),
             subprocess.Popen(
@@ -194,6 +200,12 @@ class Student:
         text = output[-65536:].decode("utf-8", "replace")
         print(text)
         return CommandResult(process.returncode, text)
+
+
+def _write_notebook(path: str, source: str) -> None:
+    """NAME.ipynb beside the NAME.py that was made from it."""
+    with contextlib.suppress(FileExistsError), open(f"{path[:-3]}.ipynb", "x", encoding="utf-8") as file:
+        file.write(cells.as_notebook(source))
 
 
 def _output(process: subprocess.Popen[bytes], limit: Limit | None) -> bytes:
