@@ -33,6 +33,11 @@ def load(folder: Path, source: str | bytes) -> tuple[ModuleType, list[int]]:
     [
         ("import os\nX = 3\ndef f(): return X", "X f os", []),
         ("def f(): return 1\nif __name__ == '__main__':\n    raise SystemExit(f())", "f", []),
+        (
+            "def f(): raise ValueError\n__name__ == '__main__' and f()\nf() if __name__ == '__main__' else 0",
+            "f",
+            [],
+        ),
         ("def get_device(): return 'cpu'\nDEVICE = get_device()\ndef f(): return DEVICE", "DEVICE f", []),
         ("def get_device(): return 'cpu'\nDEVICE = get_device()\nfor i in range(9**9): pass", "DEVICE", [3]),
         ("def main(): raise ValueError\nmain()\nY = 2", "main Y", [2]),
@@ -113,6 +118,13 @@ def test_what_is_executed(tmp_path: Path, source: str, there: str, skipped: list
 def test_annotations_stay_what_they_are(tmp_path: Path) -> None:
     module, _ = load(tmp_path, "def f(x: int): pass")
     assert module.f.__annotations__ == {"x": int}
+
+
+def test_annotations_that_are_strings_stay_so_where_lines_are_left_out(tmp_path: Path) -> None:
+    source = "from __future__ import annotations\nclass Sum:\n    def __add__(self, other: Sum): pass\nmain()"
+    module, left_out = load(tmp_path, source)
+    assert left_out == [4]
+    assert module.Sum.__add__.__annotations__ == {"other": "Sum"}
 
 
 @pytest.mark.parametrize(

@@ -494,7 +494,6 @@ def resume(student: Student, inputs: Inputs) -> Observation:
     recorder = Recorder(model)
     wrapped = lab.wrap(model)
     optimizer = _optimizer(inputs, wrapped)
-    recorder.watch(optimizer, wrapped)
     target: nn.Module = wrapped
     before = copy.deepcopy(optimizer.state_dict())
     try:
@@ -508,6 +507,8 @@ def resume(student: Student, inputs: Inputs) -> Observation:
         epoch = lab.call(
             "load_checkpoint", target, optimizer, "checkpoint.pt", shown="model, optimizer, path"
         )
+    # From here on: to load a state, torch.distributed.checkpoint makes one first, by a step that changes nothing.
+    recorder.watch(optimizer, wrapped)
     held = _state(wrapped, "held")
     if inputs.world_size > 1:
         held |= _momentum(optimizer, wrapped)

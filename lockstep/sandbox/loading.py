@@ -5,6 +5,7 @@ level, only its imports, definitions and constants are executed.
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
 import contextlib
@@ -71,9 +72,23 @@ def load(name: str, path: str) -> tuple[ModuleType, list[int]]:
     return module, _definitions_only(tree, path, module, script)
 
 
-def _compiled(tree: ast.Module | str, path: str) -> CodeType:
+def _compiled(tree: ast.Module | str, path: str, flags: int = 0) -> CodeType:
     # A student's annotations must not become strings because this file's are.
-    return compile(tree, path, "exec", dont_inherit=True)
+    code: CodeType = compile(tree, path, "exec", flags, dont_inherit=True)
+    return code
+
+
+def _future(tree: ast.Module) -> int:
+    """The compiler's flags for what the file imports from __future__, which goes for all of its statements."""
+    return sum(
+        {
+            getattr(__future__, alias.name).compiler_flag
+            for node in tree.body
+            if isinstance(node, ast.ImportFrom) and node.module == "__future__"
+            for alias in node.names
+            if alias.name in __future__.all_feature_names
+        }
+    )
 
 
 class _Script:
@@ -81,7 +96,7 @@ class _Script:
 
     def __init__(self, tree: ast.Module) -> None:
         # Who has a main guard means what stands outside of it to happen on import, a loop that defines things too.
-        self._guarded = any(isinstance(node, ast.If) and _is_main_guard(node) for node in tree.body)
+        self._guarded = any(map(_is_main_guard, tree.body))
         self._uses: dict[str, set[str]] = {}
         for node in tree.body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -93,15 +108,13 @@ class _Script:
 
     def is_work(self, statement: ast.stmt) -> bool:
         """Loops, calls of the file's own functions, parsed arguments; not definitions or constants."""
-        if isinstance(statement, (*_DEFINITIONS, ast.Pass, ast.Delete)):
+        if isinstance(statement, (*_DEFINITIONS, ast.Pass, ast.Delete)) or _is_main_guard(statement):
             return False
         if isinstance(statement, ast.With):
             opened = any(self._works(_called(item.context_expr)) for item in statement.items)
             return opened or any(map(self.is_work, statement.body))
         if isinstance(statement, ast.If):
-            return not _is_main_guard(statement) and any(
-                map(self.is_work, [*statement.body, *statement.orelse])
-            )
+            return any(map(self.is_work, [*statement.body, *statement.orelse]))
         if isinstance(statement, ast.Try):
             handlers = [inner for handler in statement.handlers for inner in handler.body]
             return any(
@@ -171,8 +184,18 @@ def _parses_literals(call: ast.Call) -> bool:
     )
 
 
-def _is_main_guard(statement: ast.If) -> bool:
-    return any(isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(statement.test))
+def _is_main_guard(statement: ast.stmt) -> bool:
+    """Whether this is `if __name__ == "__main__": main()`, or `__name__ == "__main__" and main()`."""
+    test: ast.expr | None = None
+    if isinstance(statement, ast.If):
+        test = statement.test
+    elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.IfExp):
+        test = statement.value.test
+    elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.BoolOp):
+        test = statement.value.values[0]
+    return test is not None and any(
+        isinstance(node, ast.Name) and node.id == "__name__" for node in ast.walk(test)
+    )
 
 
 def _root(node: ast.expr) -> str:
@@ -183,11 +206,12 @@ def _root(node: ast.expr) -> str:
 
 def _definitions_only(tree: ast.Module, path: str, module: ModuleType, script: _Script) -> list[int]:
     skipped: list[int] = []
+    future = _future(tree)
     for statement in tree.body:
         if script.is_work(statement):
             skipped.append(statement.lineno)
             continue
-        code = _compiled(ast.Module([statement], []), path)
+        code = _compiled(ast.Module([statement], []), path, future)
         if isinstance(statement, _DEFINITIONS):
             exec(code, module.__dict__)
             continue
