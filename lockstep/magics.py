@@ -22,8 +22,6 @@ _TIMED = re.compile(r"%time\s+(?!-)(?=\S)")
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)\s*=\s*([!%])\s*(.*)")
 _HELP = re.compile(r"\?{1,2}\s*[\w.*]+\s*$|%{0,2}[A-Za-z_*][\w.*]*\s*\?{1,2}\s*$")
 _INSTALL = re.compile(r"(?:pip3?|conda|mamba|apt|apt-get)\s+(?:install|uninstall|list|show|update)\b")
-_AWAIT = re.compile(r"(?:[A-Za-z_]\w*\s*=\s*)?await\b")
-_ASYNC = re.compile(r"async\s+(?:for|with)\b")
 
 _OUTSIDE = re.compile(r"#|\"\"\"|'''|[\"']|[(\[{]|[)\]}]|\\$")
 _INSIDE = {quote: re.compile(r"\\(?:.|$)|" + quote) for quote in ('"', "'", '"""', "'''")}
@@ -96,19 +94,17 @@ def _without_line_magics(lines: Sequence[str]) -> PlainCell:
         if rest is _Rest.SHELL:
             replaced = _comment(line)
         elif not position.at_statement:
-            replaced = _comment(line) if rest is _Rest.DROPPED else line
+            replaced = line
         elif _FUTURE.match(line):
             future.append(line)
             replaced, rest = _comment(line), _Rest.PYTHON
-        elif _ASYNC.match(line):
-            return _left_out(lines, "runs asynchronous code outside a function")
         else:
             replaced, rest = _statement(line)
         plain.append(replaced)
         if rest is _Rest.SHELL:
             rest = _Rest.SHELL if line.endswith("\\") else _Rest.PYTHON
         else:
-            position.feed(line if rest is _Rest.DROPPED else replaced)
+            position.feed(replaced)
     if not position.at_statement:
         # Jupyter reports such a cell and goes on; in one file it would swallow all that follow.
         return replace(_left_out(lines, "ends inside a bracket or a string"), is_unfinished=True)
@@ -120,7 +116,6 @@ class _Rest(Enum):
 
     PYTHON = auto()
     SHELL = auto()
-    DROPPED = auto()
 
 
 def _statement(line: str) -> tuple[str, _Rest]:
@@ -138,9 +133,6 @@ def _statement(line: str) -> tuple[str, _Rest]:
         return f"{indent}{name} = {value}  {_comment(sign + command)}", _Rest.SHELL
     if code.startswith(("%", "!", "?")) or _HELP.match(code) or _INSTALL.match(code):
         return _placeholder(indent, code), _Rest.SHELL
-    if _AWAIT.match(line):
-        # Only IPython awaits outside a function; in a file it is a syntax error of the whole.
-        return _placeholder(indent, code), _Rest.DROPPED
     return line, _Rest.PYTHON
 
 

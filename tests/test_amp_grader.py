@@ -435,6 +435,7 @@ def test_constants_are_found_in_the_parameters_cell() -> None:
         ("largest batch size: 187\n", {187}),
         ("Found 96\nepoch 0: loss 2.31, 0.5 s\n", {96, 0}),
         ("fits: 128\nmax 190, does not fit 191\n", {190, 191}),
+        ("batch of 190 fits\nbatch of 191 does not fit\nbatch of 192: out of memory\n", {190}),
         ("best 7\nx.py:203: UserWarning: the result\n  f(203)\n", {7}),
         ("Using batch_size=187\nepoch 0: loss 2.31\n", {187, 0}),
         (f"max {' '.join(map(str, range(150, 250)))}\n", set()),

@@ -92,6 +92,15 @@ def test_a_notebook_finds_its_own_file(lab: Lab) -> None:
     assert seen["seen"] == "[None, ['parameters'], None, None] seen = ''"
 
 
+def test_cells_may_await(lab: Lab) -> None:
+    seen = lab.seen(
+        code("import asyncio\nasync def two():\n    await asyncio.sleep(0)\n    return 2"),
+        code("first = await two()\nfirst += await two()"),
+        code("seen = first\nawait two()"),
+    )
+    assert (seen["seen"], ran(seen)["failed"]) == (4, None)
+
+
 def test_the_judge_overrides_the_tagged_cell(lab: Lab) -> None:
     cells = (code("import os"), tagged("epochs = 90\nlr = 0.1"), code("seen = f'{epochs} {lr} {more}'"))
     seen = lab.seen(*cells, parameters={"epochs": 1, "more": "x"})

@@ -41,6 +41,7 @@ def load(folder: Path, source: str | bytes) -> tuple[ModuleType, list[int]]:
         ("def get_device(): return 'cpu'\nDEVICE = get_device()\ndef f(): return DEVICE", "DEVICE f", []),
         ("def get_device(): return 'cpu'\nDEVICE = get_device()\nfor i in range(9**9): pass", "DEVICE", [3]),
         ("def main(): raise ValueError\nmain()\nY = 2", "main Y", [2]),
+        ("async def f(): await g()\nx = await f()\nasync with f():\n    pass\nY = 2", "f Y", [2, 3]),
         (
             "import argparse\nargs = argparse.ArgumentParser().parse_args()\nN = args.n\ndef f(): pass",
             "f",

@@ -110,11 +110,7 @@ CELLS_AS_PYTHON = {
     ),
     "a string over two lines by a backslash": ("x = 'a \\\n%b'\n%c", "x = 'a \\\n%b'\n# %c"),
     "a string that nobody closed ends with its line": ("x = 'a\n%c", "x = 'a\n# %c"),
-    "awaiting at the margin": (
-        "await f(1,\n  2)\nx = await g()\ny = 1",
-        "# await f(1,\n#   2)\n# x = await g()\ny = 1",
-    ),
-    "awaiting in a function stays": ("async def f():\n    await g()", "async def f():\n    await g()"),
+    "awaiting stays": ("await f(1,\n  2)\nx = await g()", "await f(1,\n  2)\nx = await g()"),
     "pasted with its indentation": ("    x = 1\n    if x:\n        y = 2", "x = 1\nif x:\n    y = 2"),
     "a timed cell is its code": ("%%time\nx = 1\n%magic", "# %%time\nx = 1\n# %magic"),
     "magics on magics": ("\n%%capture out\n%%time\nx = 1", "\n# %%capture out\n# %%time\nx = 1"),
@@ -122,7 +118,7 @@ CELLS_AS_PYTHON = {
     "an unknown cell magic too": ("%%nobody_knows\nx = 1", "# %%nobody_knows\n# x = 1"),
     "an unfinished cell is a comment": ("x = foo(\ny = 1", "# x = foo(\n# y = 1"),
     "an unfinished text is a comment": ('x = """\ny = 1', '# x = """\n# y = 1'),
-    "asynchronous blocks at the margin": ("async with a:\n    x()", "# async with a:\n#     x()"),
+    "asynchronous blocks stay": ("async with a:\n    x()", "async with a:\n    x()"),
 }
 
 

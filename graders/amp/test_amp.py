@@ -874,8 +874,9 @@ def test_find_batch(check: Check) -> None:
         "Double the batch until a training step runs out of memory, then bisect.",
     )
     best = max((size for size, ok in tried if ok), default=0)
+    printed = _answers_printed(seen.output)
     check.expect(
-        best in _answers_printed(seen.output),
+        best in printed or not printed & {size for size, ok in tried if not ok},
         f"{call} tried batches of up to {best} images that fit, but did not print that number as its answer. Its last "
         f"lines: {_tail(seen.output)}",
         "Print the largest batch size that fitted, not the one after it.",
@@ -899,6 +900,12 @@ def test_find_batch(check: Check) -> None:
         f"{call} found {best}. With --report FILE besides it did not come to its end, though it writes a report without a "
         f"search: {unreported}",
         "In the template, write_amp_report reads precision, batch_size and ok of each trial that find_batch_size returns.",
+        points=half,
+    )
+    check.expect(
+        best in printed,
+        f"{call} found {best}, and did not print it. Its last lines: {_tail(seen.output)}",
+        "Whoever asks for the largest batch wants to read it: the template prints what find_batch_size returns.",
         points=half,
     )
     # A search that ends a few images short, which is near enough, does so at the ends as well.
@@ -993,11 +1000,17 @@ def _was_a_step(outcome: Outcome, size: int) -> bool:
     return next((any(trial[2] is True for trial in run) for tried, run in runs if tried == size), False)
 
 
+def _speaks_of_a_failure(line: str) -> bool:
+    """Whether this is "a batch of 165 does not fit", and says nothing of another batch."""
+    failed = re.search(r"\bnot\b|n't\b|out of memory|\bOOM\b", line, re.IGNORECASE)
+    return failed is not None and len(re.findall(r"\d+", line)) == 1
+
+
 def _answers_printed(output: str) -> set[int]:
     """The numbers in the last line with one, and in the last lines that speak of a result and of a batch size."""
     # A warning and the line of source below it are not the script's own words.
     said = [line for line in output.splitlines() if "Warning" not in line and not line.startswith("  ")]
-    lines = [line for line in said if re.search(r"\d", line)]
+    lines = [line for line in said if re.search(r"\d", line) and not _speaks_of_a_failure(line)]
     speaking = [
         line
         for line in lines

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from types import FrameType, ModuleType
 from typing import Any, TextIO, cast
 
+from lockstep.sandbox import awaiting
 from lockstep.sandbox.starvation import Limit
 from lockstep.wire import Json
 
@@ -187,9 +188,9 @@ def _execute(lines: Sequence[str], preamble: int, cell: Cell, path: str, main: M
     text = [*lines[:preamble], *[""] * (cell.first_line - 1 - preamble), *cell.of(lines)]
     tree = ast.parse("\n".join(text), path)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-    exec(compile(tree, path, "exec", dont_inherit=True), main.__dict__)
+    awaiting.evaluate(tree, path, main.__dict__)
     if isinstance(last, ast.Expr):
-        value = eval(compile(ast.Expression(last.value), path, "eval", dont_inherit=True), main.__dict__)
+        value = awaiting.evaluate(ast.Expression(last.value), path, main.__dict__)
         if value is not None:
             print(repr(value))
 

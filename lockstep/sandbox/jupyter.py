@@ -21,13 +21,14 @@ _WRAPPERS = frozenset("time timeit capture prun".split())
 _MARK = "__notebook__"
 
 
-def furnish(namespace: dict[str, Any], source: str) -> None:
-    """Put the stand-ins where the code of `source` finds them, if it is a notebook's."""
+def furnish(namespace: dict[str, Any], source: str) -> bool:
+    """Put the stand-ins where the code of `source` finds them, if it is a notebook's; say whether it is."""
     if "get_ipython()" not in source and read_cells(source) is None:
-        return
+        return False
     namespace |= {_MARK: True, "display": display, "get_ipython": get_ipython}
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
+    return True
 
 
 def display(*things: object, **_: object) -> None:

@@ -14,7 +14,7 @@ import sys
 import tokenize
 from types import CodeType, ModuleType
 
-from lockstep.sandbox import jupyter
+from lockstep.sandbox import awaiting, jupyter
 
 MAX_SOURCE = 256 << 10
 # What a call that runs the script uses, itself or through others, and one that computes a constant does not.
@@ -72,7 +72,7 @@ def load(name: str, path: str) -> tuple[ModuleType, list[int]]:
     return module, _definitions_only(tree, path, module, script)
 
 
-def _compiled(tree: ast.Module | str, path: str, flags: int = 0) -> CodeType:
+def _compiled(tree: ast.Module, path: str, flags: int = 0) -> CodeType:
     # A student's annotations must not become strings because this file's are.
     code: CodeType = compile(tree, path, "exec", flags, dont_inherit=True)
     return code
@@ -110,6 +110,8 @@ class _Script:
         """Loops, calls of the file's own functions, parsed arguments; not definitions or constants."""
         if isinstance(statement, (*_DEFINITIONS, ast.Pass, ast.Delete)) or _is_main_guard(statement):
             return False
+        if _awaits(statement):
+            return True
         if isinstance(statement, ast.With):
             opened = any(self._works(_called(item.context_expr)) for item in statement.items)
             return opened or any(map(self.is_work, statement.body))
@@ -184,6 +186,15 @@ def _parses_literals(call: ast.Call) -> bool:
     )
 
 
+def _awaits(node: ast.AST) -> bool:
+    """Whether there is an `await` outside of functions, as a cell of a notebook may have it."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        return False
+    if isinstance(node, ast.Await | ast.AsyncFor | ast.AsyncWith):
+        return True
+    return any(map(_awaits, ast.iter_child_nodes(node)))
+
+
 def _is_main_guard(statement: ast.stmt) -> bool:
     """Whether this is `if __name__ == "__main__": main()`, or `__name__ == "__main__" and main()`."""
     test: ast.expr | None = None
@@ -238,10 +249,12 @@ def binds(path: str, lines: list[int], name: str) -> bool:
 def run_as_main(path: str) -> None:
     """Execute a file as `__main__`; SystemExit and every other exception propagate."""
     source = read_source(path)
-    code = _compiled(source, path)
+    tree = ast.parse(source, path)
     main = new_main(path)
-    jupyter.furnish(main.__dict__, source)
-    exec(code, main.__dict__)
+    if jupyter.furnish(main.__dict__, source):
+        awaiting.evaluate(tree, path, main.__dict__)
+    else:
+        exec(_compiled(tree, path), main.__dict__)
 
 
 def run_code_as_main(code: CodeType, path: str | None) -> None:
