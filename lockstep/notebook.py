@@ -212,8 +212,9 @@ def _text(source: object, name: str) -> str:
 
 
 def _is_parameters(cell: _Cell) -> bool:
+    # What papermill has injected once, it replaces in the next run.
     tags = _object(cell.get("metadata")).get("tags")
-    return isinstance(tags, list) and "parameters" in tags
+    return isinstance(tags, list) and ("parameters" in tags or "injected-parameters" in tags)
 
 
 def _header(number: int, cell: PlainCell, is_parameters: bool) -> str:

@@ -406,13 +406,14 @@ def test_a_search_ends_at_what_is_asked_for(found: Json, words: str | None) -> N
 NOTEBOOK = """# %% cell 1 (2 lines)
 import torch
 EPOCHS = 100
-# %% cell 2 (6 lines) [parameters]
+# %% cell 2 (7 lines) [parameters]
 DATA_DIR = Path("~/cinic")
 epochs: int = 3
 BATCH_SIZE = 128; ARCH = "resnet152"
 log_dir = "runs"
 WANDB_PROJECT = "cinic"
 wandb_mode = "online"
+AMP, (GPU, REPORT) = True, (0, None)
 """
 
 
@@ -423,9 +424,12 @@ def test_constants_are_found_in_the_parameters_cell() -> None:
         "batch_size": 4,
         "logdir": "x",
         "wandb": "disabled",
+        "amp": False,
+        "report": "x.json",
     }
     assert probe.constants(NOTEBOOK, options) == {
         "DATA_DIR": Path("/data"), "epochs": 1, "BATCH_SIZE": 4, "log_dir": "x", "wandb_mode": "disabled",
+        "AMP": False, "REPORT": "x.json",
     }  # fmt: skip
 
 
@@ -434,8 +438,10 @@ def test_constants_are_found_in_the_parameters_cell() -> None:
     [
         ("largest batch size: 187\n", {187}),
         ("Found 96\nepoch 0: loss 2.31, 0.5 s\n", {96, 0}),
-        ("fits: 128\nmax 190, does not fit 191\n", {190, 191}),
+        ("fits: 128\nmax 190, does not fit 191\n", {128, 190, 191}),
+        ("maior lote: 176\nepoca 0: loss 2.294, acc1 20.000\n", {176, 0, 1}),
         ("batch of 190 fits\nbatch of 191 does not fit\nbatch of 192: out of memory\n", {190}),
+        ("2026-11-22 13:30:46,380 x 190 fits\n2026-11-22 13:30:46,388 x 191 does not fit\n", {190}),
         ("best 7\nx.py:203: UserWarning: the result\n  f(203)\n", {7}),
         ("Using batch_size=187\nepoch 0: loss 2.31\n", {187, 0}),
         (f"max {' '.join(map(str, range(150, 250)))}\n", set()),

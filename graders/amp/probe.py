@@ -786,7 +786,7 @@ def constants(source: str, options: dict[str, Json]) -> dict[str, Any]:
             targets = statement.targets if isinstance(statement, ast.Assign) else []
             if isinstance(statement, ast.AnnAssign):
                 targets = [statement.target]
-            for target in targets:
+            for target in (name for whole in targets for name in ast.walk(whole)):
                 if isinstance(target, ast.Name) and _option(target.id) in options:
                     value = options[_option(target.id)]
                     is_path = "Path(" in ast.unparse(statement)

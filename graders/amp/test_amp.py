@@ -1007,9 +1007,10 @@ def _speaks_of_a_failure(line: str) -> bool:
 
 
 def _answers_printed(output: str) -> set[int]:
-    """The numbers in the last line with one, and in the last lines that speak of a result and of a batch size."""
+    """The numbers in the last line with one, and in the last that has no other, speaks of a result, of a batch size."""
     # A warning and the line of source below it are not the script's own words.
     said = [line for line in output.splitlines() if "Warning" not in line and not line.startswith("  ")]
+    said = [re.sub(r"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d([.,]\d+)?", "", line) for line in said]
     lines = [line for line in said if re.search(r"\d", line) and not _speaks_of_a_failure(line)]
     speaking = [
         line
@@ -1018,7 +1019,9 @@ def _answers_printed(output: str) -> set[int]:
     ]
     sizes = [line for line in lines if re.search(r"batch.?size|\bbs\b", line, re.IGNORECASE)]
     # A line with many numbers is a list of what was tried, or of guesses.
-    found = [line[-400:] for line in (*lines[-1:], *speaking[-1:], *sizes[-1:])]
+    # Whatever the language of its words.
+    alone = [line for line in lines if len(re.findall(r"\d+(?:\.\d+)?", line)) == 1]
+    found = [line[-400:] for line in (*lines[-1:], *alone[-1:], *speaking[-1:], *sizes[-1:])]
     return {
         int(word)
         for line in found

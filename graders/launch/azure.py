@@ -113,7 +113,7 @@ def _other_kind(manifest: Manifest, reading: Reading) -> bool:
         reading.problems.append(
             manifest.problem(("type",), f"`type` is {shown(kind)}; expected command.", hint)
         )
-    elif isinstance(schema, str) and schema.rsplit("/", 1)[-1].lower() not in ("commandjob.schema.json", ""):
+    elif isinstance(schema, str) and not re.match(r"commandjob|$", schema.rsplit("/", 1)[-1].lower()):
         reading.problems.append(
             manifest.problem(
                 ("$schema",), f"`$schema` names {shown(schema.rsplit('/', 1)[-1])}; expected commandJob.schema.json.",

@@ -110,6 +110,33 @@ end.recv(64)
 dist.barrier()
 dist.destroy_process_group()
 """
+
+# Python that may call torchrun's main by itself: then it becomes the stand-in.
+LAUNCHERS = """
+import importlib, os, sys
+
+def stands_in(module):
+    def main(args=None):
+        sys.stdout.flush()
+        words = sys.argv[1:] if args is None else args
+        os.execvp("python3", ["python3", "-m", module, *map(str, words)])
+    importlib.import_module(module).main = main
+
+for module in ("torch.distributed.run", "torch.distributed.launch"):
+    stands_in(module)
+words = sys.argv[1:]
+if words[:1] == ["-c"]:
+    name, source, sys.argv = "<string>", words[1], ["-c", *words[2:]]
+elif words[:1] in ([], ["-"]):
+    name, source, sys.argv = "<stdin>", sys.stdin.read(), words or [""]
+else:
+    sys.argv, name = words, words[0]
+    with open(name, encoding="utf-8") as file:
+        source = file.read()
+here = os.path.dirname(os.path.abspath(name)) if name == sys.argv[0] else ""
+sys.path.insert(0, here)
+exec(compile(source, name, "exec"), {"__name__": "__main__", "__file__": name})
+"""
 REPORTED = (NODE, "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK")
 
 
@@ -394,7 +421,20 @@ def _python(bench: Bench, request: Request) -> Order:
     if stem and (name.endswith(".py") or name == "-m") and re.search(r"train|ddp|main", stem):
         bench.note(request, "python", "python", words, script=_text(f"{stem}.py"))
         return {}
+    if _may_launch(request, name, rest):
+        words = [os.path.join(bench.tools, "launchers.py"), *words[at:]]
     return {"become": [_real("python"), *words], "changes": {"BASH_ENV": None}}
+
+
+def _may_launch(request: Request, name: str, rest: Sequence[str]) -> bool:
+    """Whether this Python may call a launcher's main; what comes from stdin may, for all that can be seen here."""
+    if name in ("", "-"):
+        return True
+    source = rest[0] if name == "-c" and rest else ""
+    if not name.startswith("-"):
+        with contextlib.suppress(OSError), open(os.path.join(request.folder, name), errors="replace") as file:
+            source = file.read(1 << 18)
+    return "torch.distributed" in source
 
 
 # Programs that start others on all nodes
@@ -497,7 +537,7 @@ def _number(text: str | None) -> int | None:
 
 MPI_WITH_WORD = (
     "host H hostfile machinefile f map-by bind-to rank-by x mca-file wdir wd cpus-per-proc cpus-per-rank env "
-    "genvlist launcher rmk iface ppn perhost npernode N np n c report-bindings-to"
+    "genvlist launcher rmk iface ppn perhost npernode N np n c report-bindings-to hosts"
 ).split()
 MPI_WITH_TWO = ("mca", "gmca", "genv")
 
@@ -679,6 +719,7 @@ def _listening(bench: Bench, seconds: float) -> Iterator[socket.socket]:
     for name, content in (
         ("bin/activate", ""),
         ("shell", SHELL.format(work=bench.work)),
+        ("launchers.py", LAUNCHERS),
         ("trainer.py", TRAINER.format(socket=path, names=REPORTED, seconds=seconds)),
     ):
         with open(os.path.join(bench.tools, name), "w") as file:
@@ -776,7 +817,7 @@ def _begin(bench: Bench, run: Mapping[str, Any], student: Student) -> Script:
     folder = os.path.join(student.work, cast(str, run["folder"]))
     script = os.path.relpath(os.path.join(student.work, cast(str, run["script"])), folder)
     process = subprocess.Popen(
-        ["bash", script, *cast(list[str], run["arguments"])],
+        [_interpreter(os.path.join(folder, script)), script, *cast(list[str], run["arguments"])],
         cwd=folder,
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -785,6 +826,13 @@ def _begin(bench: Bench, run: Mapping[str, Any], student: Student) -> Script:
         start_new_session=True,
     )
     return Script(node, process)
+
+
+def _interpreter(script: str) -> str:
+    """Whose language a script is in, by its first line: to a scheduler any will do whose comments begin with #."""
+    with open(script, errors="replace") as file:
+        first = file.readline(200)
+    return "python3" if not script.endswith(".sh") and re.match(r"#!.*\bpython[\d.]*\b", first) else "bash"
 
 
 def _placed(value: str, work: str) -> str:
