@@ -465,9 +465,10 @@ class Figures:
         self.started = set(picture_files())
         save, close = Figure.savefig, plt.close
 
-        def saving(figure: Figure, target: Any, *args: Any, **kwargs: Any) -> Any:
-            result = save(figure, target, *args, **kwargs)
-            if is_picture_file(target):
+        # Arguments have the names that matplotlib gives them.
+        def saving(figure: Figure, fname: Any, *args: Any, **kwargs: Any) -> Any:
+            result = save(figure, fname, *args, **kwargs)
+            if is_picture_file(fname):
                 figure.stale = False  # the file is read at the end; drawing it as well would take time
             else:
                 self.draw(figure)
@@ -476,9 +477,9 @@ class Figures:
         def showing(*args: Any, **kwargs: Any) -> None:
             self.draw_open()
 
-        def closing(*args: Any) -> None:
+        def closing(*args: Any, **kwargs: Any) -> None:
             self.draw_open()
-            close(*args)
+            close(*args, **kwargs)
 
         Figure.savefig, plt.show, plt.close = saving, showing, closing
         Image.Image.show = lambda image, *args, **kwargs: self.add(image)

@@ -462,14 +462,14 @@ def _holds_a_lock() -> bool:
     return False
 
 
-def _offer(root: str) -> None:
+def _offer(offered: str) -> None:
     """Where code opens Fashion-MNIST at a place that is not there, open this one instead."""
     original = datasets.FashionMNIST.__init__
 
     @functools.wraps(original)
-    def init(self: datasets.FashionMNIST, root_given: Any, *args: Any, **kwargs: Any) -> None:
-        there = os.path.isdir(os.path.join(os.fspath(root_given), "FashionMNIST", "raw"))
-        original(self, root_given if there else root, *args, **kwargs)
+    def init(self: datasets.FashionMNIST, root: Any, *args: Any, **kwargs: Any) -> None:
+        there = os.path.isdir(os.path.join(os.fspath(root), "FashionMNIST", "raw"))
+        original(self, root if there else offered, *args, **kwargs)
 
     datasets.FashionMNIST.__init__ = init  # type: ignore[method-assign]
 

@@ -381,6 +381,9 @@ def bad_calls(function: str, rng: np.random.Generator) -> list[Call]:
     ]
     if function == "karp_flatt":
         calls.append(Call(function, (1.0, 1)))  # 0 / 0
+    if function in ("speedup", "efficiency"):
+        t1, tn, *n = usual
+        calls.append(Call(function, (-t1, -tn, *n)))  # whose ratio is in order
     return calls
 
 
