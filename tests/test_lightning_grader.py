@@ -39,6 +39,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "softmax_before_loss_notebook": {"training_step_loss": ["probabilities", "without softmax"]},
     "summed_loss": {"training_step_loss": ["the sum over the batch", "reduction='sum'"]},
     "nll_of_logits": {"training_step_loss": ["not the mean cross-entropy"]},
+    "learns_from_part_of_the_batch": {"training_step_loss": ["not the mean cross-entropy"]},
     "new_model_each_step": {"training_step_loss": ["gave no parameter of LitFashion a gradient"]},
     "removed_plugin": {"training_step_loss": ["DDPPlugin was removed", "strategy='ddp'"]},
     "optimizer_of_one_layer": {"configure_optimizers": ["holds 2 of", "self.parameters()"]},

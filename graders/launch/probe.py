@@ -830,7 +830,8 @@ def _begin(bench: Bench, run: Mapping[str, Any], student: Student) -> Script:
 
 def _interpreter(script: str) -> str:
     """Whose language a script is in, by its first line: to a scheduler any will do whose comments begin with #."""
-    with open(script, errors="replace") as file:
+    first = ""
+    with contextlib.suppress(OSError), open(script, errors="replace") as file:
         first = file.readline(200)
     return "python3" if not script.endswith(".sh") and re.match(r"#!.*\bpython[\d.]*\b", first) else "bash"
 

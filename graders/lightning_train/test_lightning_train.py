@@ -73,14 +73,16 @@ def test_training_step_loss(check: Check) -> None:
         # Without the class every other check would only say the same.
         ended.spoils = True
         raise
-    data = expected.make_data(check.rng, 16)
-    outcome = train(check, data, split=8, stop_after=1)
+    # As large as batches are: every picture of one counts.
+    size = int(check.rng.integers(40, 65))
+    data = expected.make_data(check.rng, size + 8)
+    outcome = train(check, data, split=size, batch_size=size, stop_after=1)
     seen = outcome.ranks[0]
     _is_loss(check, _first(check, seen.values.get("steps")))
-    labels = data.labels[:8]
-    tensors = expected.seen_in(seen, "train0", 8)
+    labels = data.labels[:size]
+    tensors = expected.seen_in(seen, "train0", size)
     loss = expected.step_losses(seen)[0]
-    call = "training_step on a batch of 8 pictures"
+    call = f"training_step on a batch of {size} pictures"
     check.expect(loss is not None, f"{call} returned a loss that is no finite number.", LOSS_HINT)
     assert loss is not None
     match = expected.find(tensors, labels, loss)
@@ -100,7 +102,7 @@ def test_training_step_loss(check: Check) -> None:
     check.expect(
         bool(match.matching),
         f"{call} returned {loss:.4g}, which is not the mean cross-entropy between any output of the network, of shape "
-        "(8, 10), and the labels of the batch."
+        f"({size}, 10), and the labels of the batch."
         + ("" if tensors else " No tensor of that shape was computed."),
         LOSS_HINT,
     )
