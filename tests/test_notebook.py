@@ -110,6 +110,7 @@ CELLS_AS_PYTHON = {
     ),
     "a string over two lines by a backslash": ("x = 'a \\\n%b'\n%c", "x = 'a \\\n%b'\n# %c"),
     "a string that nobody closed ends with its line": ("x = 'a\n%c", "x = 'a\n# %c"),
+    "awaiting in a function stays": ("async def f():\n    await g()", "async def f():\n    await g()"),
     "awaiting stays": ("await f(1,\n  2)\nx = await g()", "await f(1,\n  2)\nx = await g()"),
     "pasted with its indentation": ("    x = 1\n    if x:\n        y = 2", "x = 1\nif x:\n    y = 2"),
     "a timed cell is its code": ("%%time\nx = 1\n%magic", "# %%time\nx = 1\n# %magic"),

@@ -460,6 +460,8 @@ def _skipped_where_clipped(check: Check, case: Case, *, gpu: bool) -> None:
     try:
         seen = case.run(clipped, gpu=gpu)
     except CheckEnded as ended:
+        if ended.verdict is not Verdict.CRASHED:
+            raise
         check.fail(
             f"{call}: {ended.feedback.message} Without grad_clip the step is left out, as it should be.",
             "scaler.step(optimizer) leaves the step out: clip with error_if_nonfinite=False, as is the default.",
@@ -1012,6 +1014,7 @@ def _answers_printed(output: str) -> set[int]:
     """The numbers in the last line with one, and in the last that has no other, speaks of a result, of a batch size."""
     # A warning and the line of source below it are not the script's own words.
     said = [line for line in output.splitlines() if "Warning" not in line and not line.startswith("  ")]
+    # Nor is the time that a log puts in front.
     said = [re.sub(r"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d([.,]\d+)?", "", line) for line in said]
     lines = [line for line in said if re.search(r"\d", line) and not _speaks_of_a_failure(line)]
     speaking = [
@@ -1020,9 +1023,9 @@ def _answers_printed(output: str) -> set[int]:
         if re.search(r"larg|max|best|bigg|fit|found|optim|final|result", line, re.IGNORECASE)
     ]
     sizes = [line for line in lines if re.search(r"batch.?size|\bbs\b", line, re.IGNORECASE)]
-    # A line with many numbers is a list of what was tried, or of guesses.
     # Whatever the language of its words.
     alone = [line for line in lines if len(re.findall(r"\d+(?:\.\d+)?", line)) == 1]
+    # A line with many numbers is a list of what was tried, or of guesses.
     found = [line[-400:] for line in (*lines[-1:], *alone[-1:], *speaking[-1:], *sizes[-1:])]
     return {
         int(word)

@@ -180,10 +180,10 @@ class Student:
         """
         # Scripts may make a program of a notebook that was handed in, and start that.
         for name in os.listdir(self.work):
-            # What is no source is not ours to complain of here.
-            with contextlib.suppress(loading.SourceError, OSError):
-                if name.endswith(".py") and self.is_notebook(name[:-3]):
-                    path = os.path.join(self.work, name)
+            path = os.path.join(self.work, name)
+            # What is no source, or no notebook's, is not ours to complain of here.
+            with contextlib.suppress(loading.SourceError, OSError, ValueError):
+                if name.endswith(".py"):
                     _write_notebook(path, loading.read_source(path))
         with (
             self.calling(f"running `{' '.join(command)}`"),
@@ -203,9 +203,10 @@ class Student:
 
 
 def _write_notebook(path: str, source: str) -> None:
-    """NAME.ipynb beside the NAME.py that was made from it."""
+    """NAME.ipynb beside the NAME.py that was made from it. Raises ValueError where it was made from no notebook."""
+    notebook = cells.as_notebook(source)
     with contextlib.suppress(FileExistsError), open(f"{path[:-3]}.ipynb", "x", encoding="utf-8") as file:
-        file.write(cells.as_notebook(source))
+        file.write(notebook)
 
 
 def _output(process: subprocess.Popen[bytes], limit: Limit | None) -> bytes:
