@@ -114,6 +114,7 @@ dist.destroy_process_group()
 # Python that may call torchrun's main by itself: then it becomes the stand-in.
 LAUNCHERS = """
 import importlib, os, sys
+from lockstep.sandbox import warm
 
 def stands_in(module):
     def main(args=None):
@@ -124,18 +125,7 @@ def stands_in(module):
 
 for module in ("torch.distributed.run", "torch.distributed.launch"):
     stands_in(module)
-words = sys.argv[1:]
-if words[:1] == ["-c"]:
-    name, source, sys.argv = "<string>", words[1], ["-c", *words[2:]]
-elif words[:1] in ([], ["-"]):
-    name, source, sys.argv = "<stdin>", sys.stdin.read(), words or [""]
-else:
-    sys.argv, name = words, words[0]
-    with open(name, encoding="utf-8") as file:
-        source = file.read()
-here = os.path.dirname(os.path.abspath(name)) if name == sys.argv[0] else ""
-sys.path.insert(0, here)
-exec(compile(source, name, "exec"), {"__name__": "__main__", "__file__": name})
+warm.execute(sys.argv[1:])
 """
 REPORTED = (NODE, "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK")
 

@@ -222,7 +222,7 @@ def _place_descriptors(received: list[int], wanted: list[int]) -> None:
 
 def _run(words: list[str]) -> int:
     try:
-        _execute(words)
+        execute(words)
     except SystemExit as stop:
         if stop.code is None:
             return 0
@@ -236,7 +236,8 @@ def _run(words: list[str]) -> int:
     return 0
 
 
-def _execute(words: list[str]) -> None:
+def execute(words: list[str]) -> None:
+    """Do in this process what `python WORDS` does; whatever that raises propagates."""
     from lockstep.sandbox import loading
 
     isolated = False
