@@ -29,6 +29,8 @@ SMALL_LR, LEAST_RATIO = LR / 1000, 10
 # At this rate of the script a step moves weights by 1e-7 or so; Adam's default of 1e-3 moves them by 1e-3.
 TINY_LR, MOST_MOVED = "1e-7", 5e-4
 BATCH_SIZE = 8
+# A `break` that was left in after debugging comes after ten batches, fifty, a hundred, two hundred.
+MANY_BATCHES, SMALL_BATCH = 205, 2
 # Half precision on a GPU is fine, and so are other ways to round an accuracy; the mistakes differ by more.
 CLOSE_LOGITS = {"rtol": 0.05, "atol": 0.05}
 ACCURACY_ROUNDING = 0.0051
@@ -126,6 +128,7 @@ def test_trains_on_cpu(check: Check) -> None:
     trained = _learned(check, seen, shape, weights, train)
     _gradients_cleared(check, seen)
     _accuracy(check, seen, shape, trained, train, test)
+    _goes_to_the_end(check, patterns, shape, weights)
     script = _parts_kept_apart(check, tree)
     _follows_the_rate(check, seen, weights, trained)
     moved = number(script.values.get("first_step")) if script is not None else None
@@ -142,12 +145,7 @@ def _learned(
 ) -> dict[str, Array]:
     """The weights after the training; they must fit the training pictures better than those before."""
     call = f"train(model, loader, device, epochs=4, lr={LR})"
-    trained = expected.state(seen, "trained", weights)
-    if trained is None:
-        check.fail(
-            f"{call} on ten classes that are easily told apart: the model's weights are no longer finite numbers.",
-            "Does the optimizer use the lr that train is given?",
-        )
+    trained = _finite(check, seen, weights, f"{call} on ten classes that are easily told apart")
     unchanged = all(np.array_equal(trained[name], weights[name]) for name in weights)
     check.expect(
         not unchanged,
@@ -171,6 +169,17 @@ def _learned(
         f"Expected it below {LEAST_FALL * before:.2f}.",
         "Is there one step for every batch, downhill, on the loss of that batch?",
     )
+    return trained
+
+
+def _finite(check: Check, seen: RankOutcome, weights: Mapping[str, Array], call: str) -> dict[str, Array]:
+    """The weights that came back from a training; ends the check where one is not a finite number."""
+    trained = expected.state(seen, "trained", weights)
+    if trained is None:
+        check.fail(
+            f"{call}: the model's weights are no longer finite numbers.",
+            "Does the optimizer use the lr that train is given?",
+        )
     return trained
 
 
@@ -272,6 +281,37 @@ def _between(value: float | None, least: float, most: float) -> bool:
 def _told(seen: RankOutcome, name: str) -> str:
     value = number(seen.values.get(name))
     return f"{value:.4g}" if value is not None else _worded(seen.values.get(f"{name}_kind"))
+
+
+def _goes_to_the_end(check: Check, patterns: Patterns, shape: Shape, weights: Mapping[str, Array]) -> None:
+    """Many small batches: train and evaluate leave none out."""
+    n = MANY_BATCHES * SMALL_BATCH
+    train = patterns.draw(n)
+    # All that is wrong comes last: whoever ends early sees less of it.
+    test = patterns.draw(n, tail=4 * SMALL_BATCH)
+    outcome = check.run(
+        "train_and_evaluate",
+        values=options(shape, batch_size=SMALL_BATCH),
+        arrays={**train.arrays("train"), **test.arrays("test"), **expected.as_inputs(weights)},
+    )
+    seen, points = outcome.ranks[0], check.points / 2
+    learned = sum(call.size for call in calls_of(check, seen, "train", "train").calls)
+    check.expect(
+        learned >= n,
+        f"train on {n} pictures in {MANY_BATCHES} batches: the model was called with {learned} of them.",
+        "Every epoch is one pass over the whole loader. Was a `break` left in?",
+        points=points,
+    )
+    trained = _finite(check, seen, weights, f"train on {n} pictures")
+    least, most = expected.right_answers(expected.logits_of(shape, trained, test.images), test.labels)
+    value = number(seen.values.get("accuracy"))
+    check.expect(
+        _between(value, least / n, most / n),
+        f"evaluate on {n} pictures in {MANY_BATCHES} batches returned {_told(seen, 'accuracy')}; counted by hand, "
+        f"{least if least == most else f'{least} to {most}'} of {n} are right.",
+        "Count over all batches of the loader. Was a `break` left in?",
+        points=points,
+    )
 
 
 def _parts_kept_apart(check: Check, tree: Mapping[str, bytes]) -> RankOutcome | None:
