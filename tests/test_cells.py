@@ -108,6 +108,16 @@ def test_the_judge_overrides_the_tagged_cell(lab: Lab) -> None:
     assert (ran(seen)["parameters_cell"], ran(seen)["unknown"]) == (2, ["more"])
 
 
+def test_what_the_tagged_cell_makes_of_its_constants_is_made_of_the_given_ones(lab: Lab) -> None:
+    cells = (
+        code("from __future__ import annotations"),
+        tagged("epochs = 90\nlr: float = 0.1\nargs = dict(epochs=epochs, lr=lr)"),
+        code("seen = f'{args} {__annotations__}'"),
+    )
+    seen = lab.seen(*cells, parameters={"epochs": 1})
+    assert seen["seen"] == "{'epochs': 1, 'lr': 0.1} {'lr': 'float'}"
+
+
 def test_without_the_tag_nothing_is_overridden(lab: Lab) -> None:
     seen = lab.seen(code("epochs = 90"), code("seen = epochs"), parameters={"epochs": 1})
     assert seen["seen"] == 90
@@ -166,6 +176,26 @@ def test_a_script_written_by_nbconvert_finds_the_shell(box: Box) -> None:
     """
     (rank,) = run(box, source, call="script").ranks
     assert (rank.error, rank.output) == (None, "5\n")
+
+
+@pytest.mark.parametrize(
+    "asks",
+    [
+        "if get_ipython() is None:",
+        "if not get_ipython():",
+        "if __name__ == '__main__' and None == get_ipython():",
+        "if not (__name__ == '__main__' and get_ipython()):",
+        "if get_ipython():\n            pass\n        else:",
+    ],
+)
+def test_a_script_that_asks_whether_it_is_in_jupyter_is_not(box: Box, asks: str) -> None:
+    source = f"""
+        from IPython import get_ipython
+        {asks}
+            print('plain')
+    """
+    (rank,) = run(box, source, call="script").ranks
+    assert (rank.error, rank.output) == (None, "plain\n")
 
 
 def test_functions_of_a_notebook_find_display(lab: Lab) -> None:

@@ -46,12 +46,14 @@ WORDS: dict[str, Sequence[str]] = {
     "job_gpu_without_vendor": ["`gpu` is no resource", "`nvidia.com/gpu: 1`"],
     "job_gpus_fewer_than_processes": ["1 GPU for 2 processes", "`nvidia.com/gpu: 2`"],
     "job_gpus_requested_only": ["no limit", "under `limits`"],
+    "job_gpus_beside_containers": ["beside `containers`", "into the container"],
     "job_half_a_gpu": ["0.5; expected a whole number"],
     "job_indentation": ["line 39", "no field `Worker` in `spec`", "indentation"],
     "job_indented_with_a_tab": ["line 10", "a tab"],
     "job_key_twice": ["line 50", "`image` is there twice, first in line 49"],
     "job_master_uncounted": ["does not say `replicas`", "wants to see it written"],
     "job_name_in_capitals": ['"DDP_Train"', "host name"],
+    "job_nodes_are_processes": ["--nnodes=$WORLD_SIZE", "PET_NNODES"],
     "job_no_image": ["has no `image`", "line 48"],
     "job_no_replica_specs": ["lacks `pytorchReplicaSpecs`"],
     "job_nproc_is_all": ['`nprocPerNode` is "all"', "auto, gpu or cpu"],
@@ -335,6 +337,26 @@ def test_arguments_belong_to_the_command() -> None:
     claim = judged(job(changes, changes)).claim
     assert claim is not None
     assert claim.worlds == {4}
+
+
+@pytest.mark.parametrize(
+    ("command", "args"),
+    [
+        (["sh", "-c"], ['torchrun --nnodes=2 --nproc-per-node="$NPROC" --node-rank=$RANK x.py']),
+        (["bash", "-c"], ["torchrun --nproc-per-node=${NPROC} x.py"]),
+        (["torchrun", "--nproc-per-node=$(NPROC)", "x.py"], []),
+    ],
+)
+def test_variables_of_the_container_are_put_in(command: list[str], args: list[str]) -> None:
+    env: list[Json] = [
+        {"name": "RANK_OF", "valueFrom": {}},
+        {"name": "NPROC", "value": "2"},
+        {"name": "R", "value": "9"},
+    ]
+    changes: dict[str, Json] = {"command": [*command], "args": [*args], "env": env}
+    seen = judged(job(changes, changes))
+    assert seen.claim is not None
+    assert (seen.claim.worlds, seen.problems) == ({4}, [])
 
 
 @pytest.mark.parametrize("name", ["launch/pytorchjob.yml", "pytorchjob.yaml", "launch/k8s.yaml"])

@@ -14,6 +14,7 @@ import inspect
 import math
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -439,6 +440,22 @@ class Training(Recorder):
         super().__init__()
         self.batches: list[dict[str, Any]] = []
         self._models: list[tuple[nn.Module, list[torch.Tensor]]] = []
+        self.has_begun = False
+
+    def begin_with(self, folder: str, forget: Callable[[], None] = lambda: None) -> None:
+        """Forget what was trained on before a file in `folder` is opened: a step that is tried on made-up images."""
+
+        def hook(event: str, arguments: tuple[Any, ...]) -> None:
+            if self.has_begun or event != "open" or not isinstance(arguments[0], str | bytes):
+                return
+            if os.path.abspath(os.fsdecode(arguments[0])).startswith(f"{folder}{os.sep}"):
+                self.has_begun = True
+                self.events[:] = [event for event in self.events if event[0] == "scheduler made"]
+                self.batches.clear()
+                self._models.clear()
+                forget()
+
+        sys.addaudithook(hook)
 
     def install(self) -> None:
         """As for one step, and the model's forward, the loss, and the scheduler's steps besides."""
@@ -570,6 +587,7 @@ def train(student: Student, inputs: Inputs) -> Observation:
     """Run the script or notebook to its end; the batches, the events and the log files it leaves."""
     training = Training()
     training.install()
+    training.begin_with(student.data)
     training.watch_scheduler(cast(float, inputs.values["factor"]))
     status, used = _run(student, inputs)
     # Before what Python does at its end: a log must not depend on it, a notebook's kernel stays alive.
@@ -610,10 +628,11 @@ def until_the_loss(student: Student, inputs: Inputs) -> Observation:
     training = Training()
     training.install()
     types: list[str] = []
+    training.begin_with(student.data, types.clear)
 
     def forward(module: nn.Module, images: torch.Tensor) -> None:
         types.extend(sorted({str(value.dtype) for value in module.parameters()}))
-        if inputs.values.get("stop") == "forward":
+        if training.has_begun and inputs.values.get("stop") == "forward":
             raise SeenEnough
 
     training.forward = forward  # type: ignore[method-assign]
@@ -621,7 +640,7 @@ def until_the_loss(student: Student, inputs: Inputs) -> Observation:
 
     def stop_at_loss(*event: Json) -> None:
         note(*event)
-        if event[0] == "loss":
+        if training.has_begun and event[0] == "loss":
             raise SeenEnough
 
     training.note = stop_at_loss  # type: ignore[method-assign]
@@ -643,6 +662,8 @@ class Search(Training):
         # How many images, whether they fit, and whether a backward followed.
         self.tried: list[list[Json]] = []
         self.most: float = math.inf
+        # Whether one of them went forward under autocast.
+        self.any_low = False
 
     def note(self, *event: Json) -> None:
         """Add an event; a backward belongs to the images that came last."""
@@ -657,6 +678,7 @@ class Search(Training):
         fits = len(images) <= self.fits
         if torch.is_grad_enabled() and len(self.tried) < MAX_EVENTS:
             self.tried.append([len(images), fits, False])
+            self.any_low |= any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda"))
         if not fits:
             raise torch.OutOfMemoryError(
                 f"CUDA out of memory. Tried to allocate {len(images) / 8:.2f} MiB. GPU 0 has a total capacity of "
@@ -668,37 +690,48 @@ def search(student: Student, inputs: Inputs) -> Observation:
     """Run the script with --find-batch-size where only so many images fit into memory at once.
 
     Before that, so that what it prints is not the last that is read, the template's `find_batch_size` answers for
-    each of `ends`: [largest, fits].
+    each of `ends`: [largest, fits]; and once more for the first with amp=False.
     """
     training = Search(cast(int, inputs.values["fits"]))
     with _device(inputs) as device:
         training.install()
-        ends = _ends(student, training, cast(list[list[int]], inputs.values["ends"]), device)
+        values = _ends(student, training, cast(list[list[int]], inputs.values["ends"]), device)
         status = _run(student, inputs)[0]
-    return Observation({"status": status, "tried": cast(Json, training.tried), "ends": ends})
+    return Observation({"status": status, "tried": cast(Json, training.tried), **values})
 
 
-def _ends(student: Student, training: Search, ends: list[list[int]], device: torch.device) -> Json:
-    """The sizes that the template's function finds, None for one that it ends without; None without the function."""
+def _ends(student: Student, training: Search, ends: list[list[int]], device: torch.device) -> dict[str, Json]:
+    """`ends`: the sizes that the template's function finds, None for one that it ends without; None without it.
+
+    `low`: whether it tried a step under autocast, asked for amp=False.
+    """
     _small_resnets()
     script = training.fits, training.tried, training.most
     found: list[Json] = []
+    low: Json = None
     try:
         find = _templates(student.load(MODULE), "find_batch_size", FIND_BATCH_SIZE)
         for largest, fits in ends if find is not None else ():
             training.fits, training.tried, training.most = fits, [], MAX_TRIALS
-            found.append(_found(student, find, device, largest))
+            found.append(_found(student, find, device, True, largest))
+        if find is not None:
+            largest, training.fits = ends[0]
+            training.tried, training.any_low = [], False
+            _found(student, find, device, False, largest)
+            low = training.any_low
     except Exception:
         # What cannot be imported is for other checks to say.
         student.phase = ""
     training.fits, training.tried, training.most = script
-    return found or None
+    return {"ends": found or None, "low": low}
 
 
-def _found(student: Student, find: Callable[..., object], device: torch.device, largest: int) -> Json:
+def _found(
+    student: Student, find: Callable[..., object], device: torch.device, amp: bool, largest: int
+) -> Json:
     try:
-        with student.calling(f"calling find_batch_size(..., largest={largest})"):
-            result = find("resnet18", torch.zeros(3, 32, 32), device, True, largest)
+        with student.calling(f"calling find_batch_size(..., amp={amp}, largest={largest})"):
+            result = find("resnet18", torch.zeros(3, 32, 32), device, amp, largest)
     except (Exception, SystemExit, SeenEnough):
         student.phase = ""
         return None

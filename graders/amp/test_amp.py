@@ -431,15 +431,7 @@ def test_overflow_skipped(check: Check) -> None:
         "Leave it to scaler.step(optimizer), which does nothing when a gradient is not finite. Replacing infinities by "
         "numbers and stepping all the same trains on noise.",
     )
-    scales = told(seen).get("scales")
-    factors = [number(value) for value in scales] if isinstance(scales, list) else []
-    check.expect(
-        len(factors) == 3 and factors[0] == scale and factors[1] == scale / 2,
-        f"{call}: the scale was {shown(factors[1] if len(factors) > 1 else None)} afterwards, expected {scale / 2:g}, half "
-        "of what it was.",
-        "scaler.step(optimizer) and scaler.update() also belong to a step that overflows: a step that is left out by "
-        "hand keeps a scale that overflows again.",
-    )
+    _scale_is_halved(check, seen, scale, call, points=0.0)
     check.expect(
         distance(case.moved(last), case.moved(right[2].weights)) < LOW,
         f"{call}, and then one whose gradient is not: that next step did not train as it should.",
@@ -448,11 +440,23 @@ def test_overflow_skipped(check: Check) -> None:
     _skipped_where_clipped(check, case, gpu=where == "on a GPU")
 
 
+def _scale_is_halved(check: Check, seen: RankOutcome, scale: float, call: str, *, points: float) -> None:
+    """By the second of three steps, the one that overflows, and not before."""
+    scales = told(seen).get("scales")
+    factors = [number(value) for value in scales] if isinstance(scales, list) else []
+    check.expect(
+        len(factors) == 3 and factors[0] == scale and factors[1] == scale / 2,
+        f"{call}: the scale was {shown(factors[1] if len(factors) > 1 else None)} afterwards, expected {scale / 2:g}, half "
+        "of what it was.",
+        "scaler.step(optimizer) and scaler.update() also belong to a step that overflows: a step that is left out by "
+        "hand keeps a scale that overflows again.",
+        points=points,
+    )
+
+
 def _skipped_where_clipped(check: Check, case: Case, *, gpu: bool) -> None:
     """The same with grad_clip, whose norm is infinite then."""
-    clipped = replace(
-        case.scenario, sizes=case.scenario.sizes[:2], grad_clip=float(check.rng.uniform(0.5, 2.0))
-    )
+    clipped = replace(case.scenario, grad_clip=float(check.rng.uniform(0.5, 2.0)))
     call = (
         f"train_step(..., amp=True, grad_clip={clipped.grad_clip:.3g}) on a batch whose gradient is infinite"
     )
@@ -460,18 +464,30 @@ def _skipped_where_clipped(check: Check, case: Case, *, gpu: bool) -> None:
     try:
         seen = case.run(clipped, gpu=gpu)
     except CheckEnded as ended:
-        if ended.verdict is not Verdict.CRASHED:
+        # A complaint of the scaler's comes as a failure, with a hint of its own.
+        if ended.verdict not in (Verdict.CRASHED, Verdict.FAILED):
             raise
         check.fail(
-            f"{call}: {ended.feedback.message} Without grad_clip the step is left out, as it should be.",
-            "scaler.step(optimizer) leaves the step out: clip with error_if_nonfinite=False, as is the default.",
+            f"{call}, and then on one whose gradient is not: {ended.feedback.message} Without grad_clip the step is "
+            "left out and the next one trains, as it should be.",
+            "scaler.step(optimizer) leaves the step out: clip with error_if_nonfinite=False, as is the default, and go on "
+            "to scaler.step(optimizer) and scaler.update() whatever the norm is.",
             points=half,
         )
-    before, after = (case.held(seen, step) for step in range(2))
+    before, after, last = (case.held(seen, step) for step in range(3))
     check.expect(
         all(np.array_equal(before[name], after[name]) for name in before),
         f"{call}: the weights changed. Without grad_clip they did not.",
         "scaler.unscale_(optimizer) notes that the gradient is infinite; it has to come before the clipping.",
+        points=half,
+    )
+    _scale_is_halved(check, seen, clipped.scale, call, points=half)
+    # How it is clipped is for clip_is_unscaled to judge.
+    check.expect(
+        all(np.isfinite(value).all() for value in last.values())
+        and not all(np.array_equal(last[name], after[name]) for name in after),
+        f"{call}, and then one whose gradient is not: that next step did not train. Without grad_clip it did.",
+        "A norm that is infinite once must not stay in what the next step uses.",
         points=half,
     )
 
@@ -910,6 +926,13 @@ def test_find_batch(check: Check) -> None:
         best in printed,
         f"{call} found {best}, and did not print it. Its last lines: {_tail(seen.output)}",
         "Whoever asks for the largest batch wants to read it: the template prints what find_batch_size returns.",
+        points=half,
+    )
+    check.expect(
+        seen.values.get("low") is not True,
+        "find_batch_size(..., amp=False, ...) tried steps under autocast, expected fp32: there, a batch takes more memory "
+        "than it found.",
+        "Hand amp on to the steps of the search: train_step(model, batch, criterion, optimizer, scaler, device, amp).",
         points=half,
     )
     # A search that ends a few images short, which is near enough, does so at the ends as well.

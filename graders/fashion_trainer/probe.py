@@ -26,6 +26,7 @@ MODULE = "fashion_trainer"
 PIXELS = 28 * 28
 MAX_ROWS = 5_000
 MAX_CALLS = 2_000
+MAX_TRAINED = 8
 Home = Callable[[Any], Any]
 
 
@@ -112,8 +113,8 @@ class Recorder:
         self.logits: list[Array] = []
         self.calls: list[dict[str, Json]] = []
         self._kept = 0
-        self._trained: nn.Module | None = None
-        self._weights: list[list[Array]] = []
+        # By id, since a student's model need not be hashable; with the model, whose id is another's once it is gone.
+        self._trained: dict[int, tuple[nn.Module, list[list[Array]]]] = {}
 
     def watch(self, model: nn.Module) -> None:
         """Record the calls of one model."""
@@ -147,18 +148,26 @@ class Recorder:
             cast(torch.Tensor, output).register_hook(lambda _: self._passed_back(call, module))
 
     def _passed_back(self, call: dict[str, Json], module: nn.Module) -> None:
-        """Note that backward came through a call, and keep the weights that the first two such calls were made with."""
+        """Note that backward came through a call, and keep the weights that a model's first two were made with."""
         call["trained"] = True
-        self._trained = self._trained or module
-        if module is self._trained and len(self._weights) < 2:
+        if id(module) not in self._trained and len(self._trained) < MAX_TRAINED:
+            self._trained[id(module)] = (module, [])
+        _, kept = self._trained.get(id(module), (module, []))
+        if len(kept) < 2:
             found = [plain_tensor(self._home(weight.detach())) for weight in module.parameters()]
-            self._weights.append([weight.copy() for weight in found if weight is not None])
+            kept.append([weight.copy() for weight in found if weight is not None])
 
     def first_step(self) -> float | None:
-        """The most that a weight moved from the first backward pass to the second; None where there were not two."""
-        if len(self._weights) < 2 or not self._weights[0]:
-            return None
-        return max(float(np.abs(after - before).max()) for before, after in zip(*self._weights, strict=True))
+        """The most that a weight moved from the first backward pass to the second; None where there were not two.
+
+        Of several models, the one that moved least: others may be there to show how it is done.
+        """
+        moved = [
+            max(float(np.abs(after - before).max()) for before, after in zip(*kept, strict=True))
+            for _, kept in self._trained.values()
+            if len(kept) == 2 and kept[0]
+        ]
+        return min(moved, default=None)
 
     def note_losses(self) -> None:
         """From now on note, at each call that a backward pass comes through, the loss that pass began at."""

@@ -9,7 +9,7 @@ kubernetes.io: extended resources are whole numbers and given as limits; what is
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 
 from graders.launch.commands import SHELLS, Start, modernise, start_of
@@ -61,8 +61,24 @@ class Pod:
     @property
     def start(self) -> Start | None:
         """What the container starts, where the manifest says it at all."""
-        words = [*texts(self._own("command")), *texts(self._own("args"))]
-        return start_of(words) if texts(self._own("command")) else None
+        command = texts(self._own("command"))
+        words = [self._expanded(word, command) for word in (*command, *texts(self._own("args")))]
+        return start_of(words) if command else None
+
+    def _expanded(self, word: str, command: Sequence[str]) -> str:
+        """A word with the container's own `env` put in: $(NAME) is Kubernetes' business, the rest is a shell's."""
+        forms = r"\$\((\w+)\)"
+        if command and PurePosixPath(command[0]).name in SHELLS:
+            forms += r"|\$\{(\w+)\}|\$(\w+)"
+        env = self._own("env")
+        entries = [each for each in env if isinstance(each, dict)] if isinstance(env, list) else []
+        values = {str(each.get("name")): each.get("value") for each in entries}
+
+        def put_in(found: re.Match[str]) -> str:
+            value = values.get(next(filter(None, found.groups())))
+            return value if isinstance(value, str) else found[0]
+
+        return re.sub(forms, put_in, word)
 
     @property
     def says_command(self) -> bool:
@@ -83,7 +99,7 @@ class Pod:
 
     def problems(self) -> list[Problem]:
         """What the webhook, the API server or the pods would stumble over."""
-        found = [*self._restart(), *self._images()]
+        found = [*self._restart(), *self._images(), *self._gpus_of_no_container()]
         for position, container in enumerate(self._containers):
             if isinstance(container, dict):
                 found += self._resources(position) + self._mounts(position)
@@ -168,6 +184,18 @@ class Pod:
             )
         return found
 
+    def _gpus_of_no_container(self) -> list[Problem]:
+        """A pod's own `resources` know cpu, memory and huge pages; what is older than they are ignores them."""
+        return [
+            self._problem(
+                ("resources", group, NVIDIA),
+                "`resources` of the pod, beside `containers`, give no container a GPU.",
+                f"Move `resources` into the container: `{NVIDIA}` is given to a container, under its `limits`.",
+            )
+            for group in ("limits", "requests")
+            if self._manifest.get(*self._pod, "resources", group, NVIDIA) is not None
+        ]
+
     def _resource(self, place: Place, key: str, value: Json) -> list[Problem]:
         if key == NVIDIA or _GPUS.fullmatch(key):
             text = str(value)
@@ -235,6 +263,7 @@ class Pod:
                 )
             )
         found += self._unexpanded(start, place)
+        found += self._nodes_are_pods(start, place, nproc)
         found += self._node_rank(start, place)
         if "standalone" in start.flags and total > 1:
             found.append(
@@ -266,6 +295,23 @@ class Pod:
                 place,
                 f"torchrun is given {shown(bare)} as it stands there, because no shell reads this command.",
                 "Leave the option out (torchrun reads the operator's variables), or start `sh -c 'torchrun ...'`.",
+            )
+        ]
+
+    def _nodes_are_pods(self, start: Start, place: Place, nproc: int | None) -> list[Problem]:
+        """WORLD_SIZE is the number of pods only where nprocPerNode leaves it at that."""
+        if (
+            nproc is None
+            or nproc < 2
+            or not re.fullmatch(r"\$[{(]?WORLD_SIZE[})]?", start.flags.get("nnodes", ""))
+        ):
+            return []
+        return [
+            self._problem(
+                place,
+                f"torchrun is given --nnodes=$WORLD_SIZE, and with nprocPerNode {nproc} the operator's WORLD_SIZE "
+                "counts processes, not pods: it would wait for more pods than there are.",
+                "Leave --nnodes out: torchrun reads the number of pods from PET_NNODES, which the operator sets.",
             )
         ]
 

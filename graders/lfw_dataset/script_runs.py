@@ -172,9 +172,14 @@ def readings(output: str, bars: object) -> list[Reading]:
 
 
 def _pairs(output: str) -> list[Reading]:
-    """Two numbers with decimals, one after the other, in whatever words."""
+    """Two numbers with decimals, one after the other, in whatever words; some write 0,31."""
+    text = output[-20000:]
+    return _pairs_in(text) or _pairs_in(re.sub(r"(?<=\d),(?=\d)", ".", text))
+
+
+def _pairs_in(text: str) -> list[Reading]:
     found = []
-    for digits, decimals, exponent, milli in _NUMBER.findall(output[-20000:]):
+    for digits, decimals, exponent, milli in _NUMBER.findall(text):
         unit = 1e-3 if milli else 1.0
         # Forged output may hold any exponent; a second is never 1e30 of anything.
         power = max(-30, min(30, int(exponent[1:]))) if 0 < len(exponent) < 9 else 0

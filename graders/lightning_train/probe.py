@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
@@ -103,6 +104,7 @@ class Recorder:
 
     def __init__(self, *, stop_before: int | None = None, stop_after: int | None = None) -> None:
         self.stop_before, self.stop_after = stop_before, stop_after
+        self.is_rehearsal = False
         self.in_step = False
         self.trainer: pl.Trainer | None = None
         self.model: pl.LightningModule | None = None
@@ -168,7 +170,9 @@ class Recorder:
 
     def _before(self, module: pl.LightningModule) -> None:
         self.parameter_types |= {str(p.dtype).removeprefix("torch.") for p in module.parameters()}
-        if self.stop_before is not None and len(self.counts["train"]) > self.stop_before:
+        if self.is_rehearsal or self.stop_before is None:
+            return
+        if len(self.counts["train"]) > self.stop_before:
             raise SeenEnough
 
     def _training(self, output: object, seen: Logits) -> None:
@@ -425,10 +429,25 @@ class Files:
         self.items: dict[str, list[Json]] = {"train": [], "val": []}
         self.downloads = 0
         self.trainer: pl.Trainer | None = None
+        self.is_open = False
+        self.when_opened: Callable[[], None] = lambda: None
+        self._note_opening()
         self._note_items()
         self._note_downloads()
         if offered is not None:
             _offer(offered)
+
+    def _note_opening(self) -> None:
+        original = datasets.FashionMNIST.__init__
+
+        @functools.wraps(original)
+        def noted(dataset: datasets.FashionMNIST, *args: Any, **kwargs: Any) -> None:
+            original(dataset, *args, **kwargs)
+            if not self.is_open:
+                self.is_open = True
+                self.when_opened()
+
+        datasets.FashionMNIST.__init__ = noted  # type: ignore[method-assign]
 
     def _note_items(self) -> None:
         original = datasets.FashionMNIST.__getitem__
@@ -610,11 +629,7 @@ def flags(student: Student, inputs: Inputs) -> Observation:
     Files(os.path.join(student.data, "fashion"))
     module = _module(student)
     build = student.get(module, "build_trainer")
-    with student.calling("calling build_trainer()"):
-        default = build()
-    if not isinstance(default, pl.Trainer):
-        student.phase = "calling build_trainer()"
-        raise StudentMistake(f"build_trainer() returned {kind(default)}, not a Trainer")
+    default = _built(student, build, "")
     values: dict[str, Json] = {
         "max_epochs": plain(default.max_epochs),
         "max_steps": plain(default.max_steps),
@@ -631,10 +646,8 @@ def flags(student: Student, inputs: Inputs) -> Observation:
     for name in ("limited", "dev"):
         overrides = cast(dict[str, Any], inputs.values[name])
         shown = ", ".join(f"{key}={value!r}" for key, value in overrides.items())
-        with student.calling(f"calling build_trainer({shown})"):
-            trainer = build(
-                accelerator="cpu", devices=1, logger=DummyLogger(), num_sanity_val_steps=0, **overrides
-            )
+        always = {"accelerator": "cpu", "devices": 1, "logger": DummyLogger(), "num_sanity_val_steps": 0}
+        trainer = _built(student, build, shown, **always, **overrides)
         values[f"{name}_precision"] = plain(trainer.precision)
         values[f"{name}_epochs"] = plain(trainer.max_epochs)
 
@@ -647,7 +660,18 @@ def flags(student: Student, inputs: Inputs) -> Observation:
 
         _in_some_shape(recorder, fit)
         values[f"{name}_batches"] = cast(Json, dict(recorder.counts))
+    again = _built(student, build, "")
+    values["again"] = [plain(again.max_epochs), plain(again.limit_train_batches)]
     return Observation(values)
+
+
+def _built(student: Student, build: Callable[..., object], shown: str, **overrides: Any) -> pl.Trainer:
+    with student.calling(f"calling build_trainer({shown})"):
+        trainer = build(**overrides)
+    if not isinstance(trainer, pl.Trainer):
+        student.phase = f"calling build_trainer({shown})"
+        raise StudentMistake(f"build_trainer({shown}) returned {kind(trainer)}, not a Trainer")
+    return trainer
 
 
 # The script
@@ -664,16 +688,16 @@ def script(student: Student, inputs: Inputs) -> Observation:
     _small_loaders()
     _plain_trainers()
     before = set(_files())
-    trainers = _note_fits(files, stop=values.get("at_fit") is True)
+    fits = _note_fits(files, stop=values.get("at_fit") is True, recorder=recorder)
     status: int | None = None
     try:
         status = student.run_script(f"{MODULE}.py", cast(list[str], values["arguments"]))
     except SeenEnough:
         student.phase = ""
     arrays: dict[str, Array | torch.Tensor] = {}
-    facts: dict[str, Json] = {"fits": len(trainers)}
-    if trainers:
-        trainer = recorder.trainer = trainers[-1]
+    facts: dict[str, Json] = {"fits": len(fits.trainers), "rehearsed": len(fits.rehearsed)}
+    if fits.trainers:
+        trainer = recorder.trainer = fits.trainers[-1]
         model = trainer.lightning_module if recorder.model is None else recorder.model
         facts |= _facts(trainer)
         if model is not None:
@@ -694,20 +718,46 @@ def script(student: Student, inputs: Inputs) -> Observation:
     )
 
 
-def _note_fits(files: Files, *, stop: bool) -> list[pl.Trainer]:
-    trainers: list[pl.Trainer] = []
+@dataclass(frozen=True)
+class Fits:
+    """The Trainers whose fit was called, and those of them that only rehearsed: on loaders of made-up pictures."""
+
+    trainers: list[pl.Trainer]
+    rehearsed: list[pl.Trainer]
+
+
+def _note_fits(files: Files, *, stop: bool, recorder: Recorder | None = None) -> Fits:
+    """Note them from now on. What was rehearsed is forgotten once the real pictures are opened."""
+    fits = Fits([], [])
     original = pl.Trainer.fit
 
     @functools.wraps(original)
-    def fit(self: pl.Trainer, *args: Any, **kwargs: Any) -> None:
-        trainers.append(self)
+    def fit(self: pl.Trainer, model: Any, train_dataloaders: Any = None, *args: Any, **kwargs: Any) -> None:
+        fits.trainers.append(self)
         files.trainer = self
-        if stop:
+        # Loaders are made of pictures that are there already; a data module may open them only now.
+        has_module = isinstance(train_dataloaders, pl.LightningDataModule)
+        rehearses = (
+            recorder is not None and not files.is_open and train_dataloaders is not None and not has_module
+        )
+        if stop and not rehearses:
             raise SeenEnough
-        original(self, *args, **kwargs)
+        if rehearses:
+            fits.rehearsed.append(self)
+        if recorder is not None:
+            recorder.is_rehearsal = rehearses
+        original(self, model, train_dataloaders, *args, **kwargs)
 
+    def forget() -> None:
+        if recorder is not None and fits.rehearsed:
+            recorder.start()
+            files.items = {"train": [], "val": []}
+            fits.trainers[:] = [trainer for trainer in fits.trainers if trainer not in fits.rehearsed]
+            fits.rehearsed.clear()
+
+    files.when_opened = forget
     pl.Trainer.fit = fit  # type: ignore[method-assign]
-    return trainers
+    return fits
 
 
 def _facts(trainer: pl.Trainer) -> dict[str, Json]:
@@ -743,7 +793,7 @@ def imported(student: Student, inputs: Inputs) -> Observation:
     _tolerate_gpu_calls(student)
     _small_loaders()
     files = Files(os.path.join(student.data, "fashion"))
-    trainers = _note_fits(files, stop=True)
+    fits = _note_fits(files, stop=True)
     with open(f"{MODULE}.py", encoding="utf-8", errors="replace") as file:
         if file.readline().startswith("# %% cell"):
             return Observation({"fits": 0})  # a notebook is run, never imported
@@ -751,4 +801,4 @@ def imported(student: Student, inputs: Inputs) -> Observation:
     # Only a training counts here; what else may happen on import is not asked.
     with suppress(SeenEnough, Exception, SystemExit):
         importlib.import_module(MODULE)
-    return Observation({"fits": len(trainers)})
+    return Observation({"fits": len(fits.trainers)})

@@ -582,6 +582,20 @@ def test_trainer_flags(check: Check) -> None:
         f"build_trainer(fast_dev_run=True).fit made {taken} training steps, expected 1.",
         "Hand the overrides on: pl.Trainer(**{**defaults, **overrides}).",
     )
+    again, first = seen.get("again"), [seen.get("max_epochs"), seen.get("limit")]
+    check.expect(
+        again == first,
+        f"build_trainer() made a Trainer with max_epochs and limit_train_batches {_both(first)}, and after a call with "
+        f"max_epochs={epochs}, limit_train_batches=1.0 another with {_both(again)}: what one call is given stays for the "
+        "next.",
+        "Leave the defaults as they are: pl.Trainer(**{**DEFAULTS, **overrides}) makes a new dict, DEFAULTS.update does "
+        "not.",
+        points=check.points / 2,
+    )
+
+
+def _both(values: Json) -> str:
+    return " and ".join(map(shown, values if isinstance(values, list) else [values]))
 
 
 def _defaults(check: Check, seen: Mapping[str, Json]) -> None:
@@ -845,7 +859,8 @@ def test_script(check: Check) -> None:
         )
     helped = run_script(check, ["--help"], n=(16, 8), at_fit=True).ranks[0]
     check.expect(
-        integer(helped.values.get("status")) == 0 and integer(helped.values.get("fits")) == 0,
+        integer(helped.values.get("status")) == 0
+        and integer(helped.values.get("fits")) == integer(helped.values.get("rehearsed")),
         "`lightning_train.py --help` does not print help and end.",
         "argparse answers --help by itself: parse the arguments before anything else is done.",
     )

@@ -159,7 +159,8 @@ def run_cells(
             start = time.perf_counter()
             try:
                 with calling(cell.number), _alarm(seconds_per_cell, cell.number):
-                    _execute(lines, cells[0].first_line - 2, cell, path, main)
+                    given = parameters if cell.is_parameters else {}
+                    _execute(lines, cells[0].first_line - 2, cell, path, main, given)
             except BaseException as error:
                 failed, failure = cell.number, error
             ran.append(CellRun(cell.number, time.perf_counter() - start, meter.printed))
@@ -167,6 +168,7 @@ def run_cells(
                 break
             if cell.is_parameters:
                 unknown -= main.__dict__.keys()
+                # Those that it does not define, too, as papermill does.
                 main.__dict__.update(parameters)
     return NotebookRun(
         main=main,
@@ -179,8 +181,14 @@ def run_cells(
     )
 
 
-def _execute(lines: Sequence[str], preamble: int, cell: Cell, path: str, main: ModuleType) -> None:
-    """Run one cell as Jupyter does; the value of an expression that ends it is shown."""
+def _execute(
+    lines: Sequence[str], preamble: int, cell: Cell, path: str, main: ModuleType, given: Mapping[str, Json]
+) -> None:
+    """Run one cell as Jupyter does; the value of an expression that ends it is shown.
+
+    What it sets is overwritten by what is `given` as soon as it is set: what the cell makes of its constants is
+    made of these, as if they had been edited in the cell.
+    """
     if cell.is_unfinished:
         place = (path, cell.first_line, None, None)
         raise SyntaxError("the cell ends inside a bracket or a string", place)
@@ -188,7 +196,10 @@ def _execute(lines: Sequence[str], preamble: int, cell: Cell, path: str, main: M
     text = [*lines[:preamble], *[""] * (cell.first_line - 1 - preamble), *cell.of(lines)]
     tree = ast.parse("\n".join(text), path)
     last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-    awaiting.evaluate(tree, path, main.__dict__)
+    futures, statements = tree.body[:preamble], tree.body[preamble:]
+    for body in [[one] for one in statements] if given else [statements]:
+        awaiting.evaluate(ast.Module([*futures, *body], []), path, main.__dict__)
+        main.__dict__.update({name: value for name, value in given.items() if name in main.__dict__})
     if isinstance(last, ast.Expr):
         value = awaiting.evaluate(ast.Expression(last.value), path, main.__dict__)
         if value is not None:

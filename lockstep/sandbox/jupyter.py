@@ -7,6 +7,7 @@ Magics have been made comments where the notebook was taken in (lockstep/magics.
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.machinery import ModuleSpec
@@ -17,17 +18,26 @@ from lockstep.sandbox.cells import read_cells
 
 # Cell magics that run the cell's own Python. `jupyter nbconvert --to script` writes them as calls.
 _WRAPPERS = frozenset("time timeit capture prun".split())
+# A script that asks where it runs, as in `if get_ipython() is None: main()`, and is to be told what Python would.
+_ASKS = re.compile(
+    r"get_ipython\(\) *(?:is|==|!=)|(?:==|!=) *get_ipython\(\)|\b(?:if|not|and|or) +get_ipython\(\) *(?:[:)]|and|or|$)",
+    re.M,
+)
 # Tells the notebook's own code from that of libraries.
 _MARK = "__notebook__"
 
 
 def furnish(namespace: dict[str, Any], source: str) -> bool:
     """Put the stand-ins where the code of `source` finds them, if it is a notebook's; say whether it is."""
-    if "get_ipython()" not in source and read_cells(source) is None:
+    is_notebook = read_cells(source) is not None
+    if "get_ipython()" not in source and not is_notebook:
         return False
-    namespace |= {_MARK: True, "display": display, "get_ipython": get_ipython}
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
+    namespace |= {"display": display, "get_ipython": get_ipython}
+    if not is_notebook and _ASKS.search(source):
+        return False
+    namespace[_MARK] = True
     return True
 
 
