@@ -732,21 +732,22 @@ def _note_fits(files: Files, *, stop: bool, recorder: Recorder | None = None) ->
     original = pl.Trainer.fit
 
     @functools.wraps(original)
-    def fit(self: pl.Trainer, model: Any, train_dataloaders: Any = None, *args: Any, **kwargs: Any) -> None:
+    def fit(self: pl.Trainer, *args: Any, **kwargs: Any) -> None:
         fits.trainers.append(self)
         files.trainer = self
+        # In today's spelling and in the old one, which the original knows.
+        named = kwargs.get("train_dataloaders", kwargs.get("train_dataloader"))
+        loaders = args[1] if len(args) > 1 else named
         # Loaders are made of pictures that are there already; a data module may open them only now.
-        has_module = isinstance(train_dataloaders, pl.LightningDataModule)
-        rehearses = (
-            recorder is not None and not files.is_open and train_dataloaders is not None and not has_module
-        )
+        has_module = isinstance(loaders, pl.LightningDataModule)
+        rehearses = recorder is not None and not files.is_open and loaders is not None and not has_module
         if stop and not rehearses:
             raise SeenEnough
         if rehearses:
             fits.rehearsed.append(self)
         if recorder is not None:
             recorder.is_rehearsal = rehearses
-        original(self, model, train_dataloaders, *args, **kwargs)
+        original(self, *args, **kwargs)
 
     def forget() -> None:
         if recorder is not None and fits.rehearsed:
