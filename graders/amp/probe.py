@@ -450,7 +450,7 @@ class Training(Recorder):
                 return
             if os.path.abspath(os.fsdecode(arguments[0])).startswith(f"{folder}{os.sep}"):
                 self.has_begun = True
-                self.events[:] = [event for event in self.events if event[0] == "scheduler made"]
+                self.events[:] = [noted for noted in self.events if noted[0] == "scheduler made"]
                 self.batches.clear()
                 self._models.clear()
                 forget()

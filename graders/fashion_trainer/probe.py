@@ -150,9 +150,9 @@ class Recorder:
     def _passed_back(self, call: dict[str, Json], module: nn.Module) -> None:
         """Note that backward came through a call, and keep the weights that a model's first two were made with."""
         call["trained"] = True
-        if id(module) not in self._trained and len(self._trained) < MAX_TRAINED:
-            self._trained[id(module)] = (module, [])
-        _, kept = self._trained.get(id(module), (module, []))
+        if id(module) not in self._trained and len(self._trained) == MAX_TRAINED:
+            return
+        _, kept = self._trained.setdefault(id(module), (module, []))
         if len(kept) < 2:
             found = [plain_tensor(self._home(weight.detach())) for weight in module.parameters()]
             kept.append([weight.copy() for weight in found if weight is not None])

@@ -247,7 +247,7 @@ def _accuracy(
             points=check.points / 2,
         )
     check.fail(
-        f"{call}; counted by hand, {least if least == most else f'{least} to {most}'} of {n} are right.",
+        f"{call}; {_by_hand(least, most, n)}",
         _accuracy_hint(value, logits, shape, trained, train, test),
     )
 
@@ -276,6 +276,10 @@ def _accuracy_hint(
 
 def _between(value: float | None, least: float, most: float) -> bool:
     return value is not None and least - ACCURACY_ROUNDING <= value <= most + ACCURACY_ROUNDING
+
+
+def _by_hand(least: int, most: int, n: int) -> str:
+    return f"counted by hand, {least if least == most else f'{least} to {most}'} of {n} are right."
 
 
 def _told(seen: RankOutcome, name: str) -> str:
@@ -307,8 +311,8 @@ def _goes_to_the_end(check: Check, patterns: Patterns, shape: Shape, weights: Ma
     value = number(seen.values.get("accuracy"))
     check.expect(
         _between(value, least / n, most / n),
-        f"evaluate on {n} pictures in {MANY_BATCHES} batches returned {_told(seen, 'accuracy')}; counted by hand, "
-        f"{least if least == most else f'{least} to {most}'} of {n} are right.",
+        f"evaluate on {n} pictures in {MANY_BATCHES} batches returned {_told(seen, 'accuracy')}; "
+        f"{_by_hand(least, most, n)}",
         "Count over all batches of the loader. Was a `break` left in?",
         points=points,
     )

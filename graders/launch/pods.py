@@ -9,7 +9,7 @@ kubernetes.io: extended resources are whole numbers and given as limits; what is
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from graders.launch.commands import SHELLS, Start, modernise, start_of
@@ -61,15 +61,11 @@ class Pod:
     @property
     def start(self) -> Start | None:
         """What the container starts, where the manifest says it at all."""
-        command = texts(self._own("command"))
-        words = [self._expanded(word, command) for word in (*command, *texts(self._own("args")))]
-        return start_of(words) if command else None
+        return start_of(self._words()) if self.says_command else None
 
-    def _expanded(self, word: str, command: Sequence[str]) -> str:
-        """A word with the container's own `env` put in: $(NAME) is Kubernetes' business, the rest is a shell's."""
-        forms = r"\$\((\w+)\)"
-        if command and PurePosixPath(command[0]).name in SHELLS:
-            forms += r"|\$\{(\w+)\}|\$(\w+)"
+    def _words(self) -> list[str]:
+        """Command and arguments with the container's own `env` put in: $(NAME) by Kubernetes, the rest by a shell."""
+        forms = r"\$\((\w+)\)" + (r"|\$\{(\w+)\}|\$(\w+)" if self._has_shell else "")
         env = self._own("env")
         entries = [each for each in env if isinstance(each, dict)] if isinstance(env, list) else []
         values = {str(each.get("name")): each.get("value") for each in entries}
@@ -78,7 +74,14 @@ class Pod:
             value = values.get(next(filter(None, found.groups())))
             return value if isinstance(value, str) else found[0]
 
-        return re.sub(forms, put_in, word)
+        words = [*texts(self._own("command")), *texts(self._own("args"))]
+        return [re.sub(forms, put_in, word) for word in words]
+
+    @property
+    def _has_shell(self) -> bool:
+        """Whether the command is a shell's, which puts variables in."""
+        command = texts(self._own("command"))
+        return bool(command) and PurePosixPath(command[0]).name in SHELLS
 
     @property
     def says_command(self) -> bool:
@@ -286,9 +289,8 @@ class Pod:
 
     def _unexpanded(self, start: Start, place: Place) -> list[Problem]:
         """Kubernetes puts a variable in only as $(NAME); everything else is a shell's business."""
-        first = texts(self._own("command"))[0]
         bare = next((value for value in start.flags.values() if re.search(r"\$[A-Za-z{]", value)), None)
-        if bare is None or PurePosixPath(first).name in SHELLS:
+        if bare is None or self._has_shell:
             return []
         return [
             self._problem(
@@ -300,11 +302,8 @@ class Pod:
 
     def _nodes_are_pods(self, start: Start, place: Place, nproc: int | None) -> list[Problem]:
         """WORLD_SIZE is the number of pods only where nprocPerNode leaves it at that."""
-        if (
-            nproc is None
-            or nproc < 2
-            or not re.fullmatch(r"\$[{(]?WORLD_SIZE[})]?", start.flags.get("nnodes", ""))
-        ):
+        is_world_size = re.fullmatch(r"\$[{(]?WORLD_SIZE[})]?", start.flags.get("nnodes", ""))
+        if nproc is None or nproc < 2 or not is_world_size:
             return []
         return [
             self._problem(
