@@ -555,6 +555,18 @@ def test_sdk_v1_is_told_that_its_support_ended() -> None:
         ("accelerate launch x.py", "other", None),
         ("./train.py", "python", "./train.py"),
         ("python -c 'import x'", "other", None),
+        ("stdbuf -oL torchrun x.py", "torchrun", "x.py"),
+        ("timeout -k 5 2h python x.py", "python", "x.py"),
+        ("numactl --cpunodebind=0 --membind=0 torchrun x.py", "torchrun", "x.py"),
+        ("env -u A B=1 bash -c 'torchrun x.py'", "torchrun", "x.py"),
+        ("conda run --no-capture-output -n pt python x.py", "python", "x.py"),
+        ("uv run python -m torch.distributed.run x.py", "torchrun", "x.py"),
+        ("if ! torchrun x.py; then exit 1; fi", "torchrun", "x.py"),
+        ("{ torchrun x.py; }", "torchrun", "x.py"),
+        ("torchrun --no-python nice -n 5 python x.py", "torchrun", "x.py"),
+        ("torchrun --no-python ./x", "torchrun", "./x"),
+        ("nice pip install x", None, None),
+        ("conda install torch", None, None),
         ("pip install x", None, None),
         ("python -m pip install x", None, None),
         ("python", None, None),
@@ -574,6 +586,21 @@ def test_any_command_is_read(text: str) -> None:
     commands.start_in(text)
     commands.start_of(["sh", "-c", text])
     commands.start_of(text.split(" "))
+
+
+@pytest.mark.parametrize(
+    ("word", "by"),
+    [
+        ("env", "torchrun"),
+        ("A=1", "torchrun"),
+        ("if", "torchrun"),
+        ("torchrun --no-python", "torchrun"),
+        ("bash -c", "other"),
+    ],
+)
+def test_words_that_start_each_other_by_the_thousand_are_read(word: str, by: str) -> None:
+    start = commands.start_of([*(word.split() * 5000), "torchrun", "x.py"])
+    assert start is not None and start.by == by
 
 
 # Agreement

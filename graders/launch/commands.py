@@ -10,13 +10,17 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
 from typing import Literal
 
 SHELLS = {"sh", "bash", "dash", "zsh", "ash"}
 _WITHOUT_VALUE = {"standalone", "module", "no_python", "run_path", "use_env", "virtual_local_rank"}
 _SHORT = {"-m": "module", "-r": "redirects", "-t": "tee"}
-_PREFIXES = {"exec", "time", "nohup", "sudo", "env", "nice", "ionice", "stdbuf"}
+# What runs the command behind its own options; and the words of a shell that may stand before a command.
+WRAPPERS = frozenset(
+    "catchsegv chrt conda dumb-init env exec ionice mamba micromamba ncu nice nohup nsys numactl pixi poetry setsid "
+    "stdbuf sudo taskset time timeout tini uv".split()
+)
+_WORDS_OF_A_SHELL = {"if", "then", "elif", "else", "while", "until", "do", "!", "{", "command", "eval"}
 _OTHERS = {
     "accelerate",
     "deepspeed",
@@ -58,19 +62,21 @@ def modernise(start: Start) -> str:
 
 def start_of(words: Sequence[str]) -> Start | None:
     """What a command, given as its words, starts; a shell with `-c` is looked into. None: nothing that trains."""
-    if words and PurePosixPath(words[0]).name in SHELLS:
-        options = [position for position, word in enumerate(words) if re.fullmatch(r"-[a-z]*c", word)]
-        if options:
-            return start_in(words[options[0] + 1]) if options[0] + 1 < len(words) else None
-    return _start(list(words))
+    at = 0
+    while at < len(words) and (words[at] in _WORDS_OF_A_SHELL or _ASSIGNMENT.fullmatch(words[at])):
+        at += 1
+    if at < len(words) and _name(words[at]) in WRAPPERS:
+        # Which of its options take a value does not matter: what it runs has a name that is known.
+        while at < len(words) and not _is_known(words[at]):
+            at += 1
+    return _start(list(words[at:])) if at < len(words) and _is_known(words[at]) else None
 
 
 def start_in(text: str) -> Start | None:
     """What a shell script starts: its last command that trains."""
     found = None
     for words in simple_commands(text):
-        inner = start_of(words) if words and PurePosixPath(words[0]).name in SHELLS else _start(words)
-        found = inner or found
+        found = start_of(words) or found
     return found
 
 
@@ -94,20 +100,28 @@ def simple_commands(text: str) -> Iterator[list[str]]:
         yield command
 
 
+def _name(word: str) -> str:
+    return word.rpartition("/")[2]
+
+
+def _is_known(word: str) -> bool:
+    """Whether a program of this name trains, or starts what does."""
+    name = _name(word)
+    known = name == "torchrun" or name in _OTHERS or name in SHELLS or name.endswith((".sh", ".py"))
+    return known or _PYTHON.fullmatch(name) is not None
+
+
 def _start(words: list[str]) -> Start | None:
-    while words and (words[0] in _PREFIXES or _ASSIGNMENT.fullmatch(words[0])):
-        words = words[1:]
-    if not words:
-        return None
-    name, rest = PurePosixPath(words[0]).name, words[1:]
+    name, rest = _name(words[0]), words[1:]
     if name == "torchrun":
         return _launched(rest, words, old=False)
     if _PYTHON.fullmatch(name):
         return _python(rest, words)
-    if name in _OTHERS or name in SHELLS or name.endswith((".sh", ".py")):
-        script = words[0] if name.endswith((".sh", ".py")) else None
-        return Start("python" if name.endswith(".py") else "other", script, words=tuple(words))
-    return None
+    options = [position for position, word in enumerate(rest) if re.fullmatch(r"-[a-z]*c", word)]
+    if name in SHELLS and options:
+        return start_in(rest[options[0] + 1]) if options[0] + 1 < len(rest) else None
+    script = words[0] if name.endswith((".sh", ".py")) else None
+    return Start("python" if name.endswith(".py") else "other", script, words=tuple(words))
 
 
 def _python(rest: list[str], words: list[str]) -> Start | None:
@@ -133,4 +147,6 @@ def _launched(rest: list[str], words: list[str], *, old: bool) -> Start:
         if name not in _WITHOUT_VALUE and not is_one and rest:
             value, rest = rest[0], rest[1:]
         flags[name] = value
-    return Start("torchrun", rest[0] if rest else None, flags, old, tuple(words))
+    of_python = (word for word in rest if "no_python" in flags and word.endswith(".py"))
+    script = next(of_python, rest[0] if rest else None)
+    return Start("torchrun", script, flags, old, tuple(words))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import io
+import itertools
 import json
 import marshal
 import os
@@ -40,7 +41,7 @@ NODE = "EMULATED_NODE"
 # Variables of a record that a judge may want to see: how a process learns its place without torchrun.
 PLACES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
 # What runs the command behind it, and stands in front of `python` behind --no-python.
-PREFIXES = ("env", "nice", "stdbuf", "time", "nohup")
+PREFIXES = ("env", "nice", "nohup", "numactl", "stdbuf", "taskset", "time", "timeout")
 
 # Few and small imports: a job on two nodes starts a dozen of these.
 STAND_IN = r"""#!{python} -IS
@@ -288,13 +289,13 @@ def told(words: Sequence[str], environment: Mapping[str, str], *, legacy: bool) 
 def _behind_python(command: list[str]) -> list[str]:
     """A command from the file of Python on; all of it where `python` is not what it starts."""
     words = list(command)
-    while words and (os.path.basename(words[0]) in PREFIXES or re.match(r"-|\w+=", words[0])):
-        del words[0]
-    if not words or not re.fullmatch(r"(.*/)?python[0-9.]*", words[0]):
+    is_python = re.compile(r"(.*/)?python[0-9.]*").fullmatch
+    if words and os.path.basename(words[0]) in PREFIXES:
+        # Which of its options take a value does not matter.
+        words = list(itertools.dropwhile(lambda word: not is_python(word), words))
+    if not words or not is_python(words[0]):
         return command
-    while words and not words[0].endswith(".py"):
-        del words[0]
-    return words or command
+    return list(itertools.dropwhile(lambda word: not word.endswith(".py"), words)) or command
 
 
 @contextlib.contextmanager
