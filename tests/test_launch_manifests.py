@@ -600,7 +600,8 @@ def test_any_command_is_read(text: str) -> None:
 )
 def test_words_that_start_each_other_by_the_thousand_are_read(word: str, by: str) -> None:
     start = commands.start_of([*(word.split() * 5000), "torchrun", "x.py"])
-    assert start is not None and start.by == by
+    assert start is not None
+    assert start.by == by
 
 
 # Agreement
