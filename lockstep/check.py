@@ -19,7 +19,7 @@ from lockstep.sandbox.box import Box
 from lockstep.sandbox.gpus import REAL_GPUS
 from lockstep.sandbox.limits import Limits
 from lockstep.sandbox.outcome import Outcome
-from lockstep.sandbox.spec import Pack, RankInputs, RunSpec
+from lockstep.sandbox.spec import Pack, RankInputs, RunSpec, laid_over
 from lockstep.submission import Submission
 from lockstep.verdict import Failed
 from lockstep.wire import Array, Json
@@ -213,8 +213,8 @@ class Check:
 
     def _with(self, files: Mapping[str, bytes] | None) -> Pack:
         submission = self._setting.submission
-        handed_out = dict(self._exercise.given)
-        return Pack({**handed_out, **submission.files, **(files or {})}, submission.executable)
+        handed_in = laid_over(dict(self._exercise.given), submission.files)
+        return Pack(laid_over(handed_in, files or {}), submission.executable)
 
     def _hardware(self) -> dict[str, str]:
         """Runs see no GPU: a check is about the CPU, or asks for GPUs (lockstep.sandbox.gpus)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from pathlib import Path
 from lockstep.template import is_given
 
 FILE = "exercise.toml"
+DEFAULT_SECONDS = 10.0
+"""Wall-clock limit of one run where an exercise names none."""
 
 
 class Server(IntEnum):
@@ -80,26 +83,53 @@ def load_exercise(folder: Path) -> Exercise:
     path = folder / FILE
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
-        default = float(data.get("limits", {}).get("seconds", 10.0))
-        checks = tuple(_check(entry, default) for entry in data["check"])
-        exercise = Exercise(
-            id=folder.name,
-            title=data["title"],
-            files=tuple(data["files"]),
-            checks=checks,
-            folder=folder,
-            warm=tuple(data.get("warm", ())),
-            given=tuple(_given(folder.parent.parent / "reference", name) for name in data.get("given", ())),
-            early=data.get("early") is True,
-        )
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise ExerciseError(f"{path}: {type(error).__name__}: {error}") from error
-    known = {check.id for check in checks}
-    for check in checks:
-        for need in check.needs:
-            if need not in known:
-                raise ExerciseError(f"{path}: {check.id} needs {need}, which is no check of this exercise")
-    return exercise
+        return _exercise(data, folder)
+    except (OSError, ValueError) as error:
+        raise ExerciseError(f"{path}: {error}") from error
+
+
+def _exercise(data: Mapping[str, object], folder: Path) -> Exercise:
+    _know(data, "exercise", {"title", "files", "check"}, {"limits", "given", "warm", "early"})
+    limits, entries = data.get("limits", {}), data["check"]
+    if not isinstance(limits, dict):
+        raise ValueError("limits is no table: write `[limits]`")
+    _know(limits, "[limits]", set(), {"seconds"})
+    if not isinstance(entries, list) or not entries or not all(isinstance(each, dict) for each in entries):
+        raise ValueError("check is no list of tables: write `[[check]]` above each")
+    seconds = _number(limits.get("seconds", DEFAULT_SECONDS), "[limits]", "seconds", above=0.0)
+    checks: list[CheckSpec] = []
+    for entry in entries:
+        check = _check(entry, seconds)
+        names = {known.id for known in checks}
+        if check.id in names:
+            raise ValueError(f"there are two checks {check.id}")
+        if wrong := [need for need in check.needs if need not in names]:
+            raise ValueError(
+                f"{check.id} needs {wrong[0]}, which is no check of this exercise that comes before it"
+            )
+        checks.append(check)
+    reference = folder.parent.parent / "reference"
+    return Exercise(
+        id=folder.name,
+        title=_text(data["title"], "exercise", "title"),
+        files=_texts(data["files"], "exercise", "files"),
+        checks=tuple(checks),
+        folder=folder,
+        warm=_texts(data.get("warm", []), "exercise", "warm"),
+        given=tuple(_given(reference, name) for name in _texts(data.get("given", []), "exercise", "given")),
+        early=data.get("early") is True,
+    )
+
+
+def _check(entry: Mapping[str, object], seconds: float) -> CheckSpec:
+    where = f"check {entry.get('id', '')}".strip()
+    _know(entry, where, {"id", "points"}, {"needs", "seconds"})
+    return CheckSpec(
+        id=_text(entry["id"], where, "id"),
+        points=_number(entry["points"], where, "points", least=0.0),
+        needs=_texts(entry.get("needs", []), where, "needs"),
+        seconds=_number(entry.get("seconds", seconds), where, "seconds", above=0.0),
+    )
 
 
 def _given(reference: Path, name: str) -> tuple[str, bytes]:
@@ -109,19 +139,36 @@ def _given(reference: Path, name: str) -> tuple[str, bytes]:
     return name, (reference / name).read_bytes()
 
 
-def _check(entry: Mapping[str, object], seconds: float) -> CheckSpec:
-    unknown = set(entry) - {"id", "points", "needs", "seconds"}
-    if unknown:
-        raise ValueError(f"unknown key {sorted(unknown)[0]!r} in a check")
-    needs = entry.get("needs", [])
-    if not isinstance(needs, list):
-        raise ValueError("needs is not a list")
-    return CheckSpec(
-        id=str(entry["id"]),
-        points=float(str(entry["points"])),
-        needs=tuple(str(need) for need in needs),
-        seconds=float(str(entry.get("seconds", seconds))),
-    )
+def _know(table: Mapping[str, object], where: str, needed: set[str], allowed: set[str]) -> None:
+    """Refuse a table that lacks a key, or has one that nobody reads: it is misspelt."""
+    for key in sorted(needed - table.keys()):
+        raise ValueError(f"{where}: the key {key} is missing")
+    for key in sorted(table.keys() - needed - allowed):
+        raise ValueError(
+            f"{where}: the key {key} is unknown; known are {', '.join(sorted(needed | allowed))}"
+        )
+
+
+def _number(
+    value: object, where: str, key: str, *, least: float = -math.inf, above: float = -math.inf
+) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{where}: {key} is no number")
+    if not (math.isfinite(value) and value >= least and value > above):
+        raise ValueError(f"{where}: {key} is {value}")
+    return float(value)
+
+
+def _text(value: object, where: str, key: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{where}: {key} is no text")
+    return value
+
+
+def _texts(value: object, where: str, key: str) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise ValueError(f"{where}: {key} is no list")
+    return tuple(_text(each, where, key) for each in value)
 
 
 def find_exercises(graders: Path) -> tuple[Exercise, ...]:

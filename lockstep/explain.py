@@ -17,6 +17,7 @@ from lockstep.sandbox.outcome import CodeFrame, Outcome, RankOutcome, Standing, 
 from lockstep.submission import Submission
 from lockstep.text import safe
 from lockstep.verdict import CheckEnded, Crashed, Failed, GraderFault, Hung, LimitExceeded
+from lockstep.wire import BROKEN
 
 _LIMIT_ERRNOS = {
     errno.ENOSPC: "disk",
@@ -230,6 +231,8 @@ def _size(size: int) -> str:
 def _ended(number: int, ranks: Sequence[RankOutcome]) -> Crashed:
     status = ranks[number].status or 0
     phase = _phase([ranks[number]])
+    if status == BROKEN and not _student_ran(ranks[number]):
+        raise GraderFault("the probe ended before it came to the student's code: is there such a function?")
     if status < 0:
         try:
             name = signal.Signals(-status).name
@@ -268,7 +271,9 @@ def _error(number: int, error: StudentError, ranks: Sequence[RankOutcome], limit
         text += f" (line {error.line})"
     elif place is not None:
         text += f" ({safe(str(place), 120)}, in {safe(place.function, 60)})"
-    when = "" if error.type == "StudentMistake" else f", {_while(error.phase)}"
+    after = not error.phase and _student_ran(ranks[number])
+    when = "after your functions had come back" if after else _while(error.phase)
+    when = "" if error.type == "StudentMistake" else f", {when}"
     ended = Crashed(f"{text}{when}.", _hint(error))
     ended.spoils = error.phase.startswith(IMPORTING)
     return ended

@@ -26,6 +26,8 @@ PREFIX = struct.Struct("<4sIQ")
 MAX_HEAD = 4 << 20
 MAX_BODY = 64 << 20
 MAX_FRAME = PREFIX.size + MAX_HEAD + MAX_BODY
+BROKEN = 70
+"""Exit status of a rank that has no frame to send, by a fault of what runs beside the student's code (EX_SOFTWARE)."""
 # safetensors accepts 300,000 empty tensors and takes seconds over them; 256 KiB of names is ample.
 MAX_TENSOR_INDEX = 256 << 10
 

@@ -12,6 +12,7 @@ from lockstep.sandbox.limits import Limits
 from lockstep.sandbox.outcome import CodeFrame, Outcome, RankOutcome, Standing, StudentError
 from lockstep.submission import Submission
 from lockstep.verdict import Crashed, Failed, GraderFault, Hung, LimitExceeded
+from lockstep.wire import BROKEN
 
 LIMITS = Limits(seconds=5)
 SUBMISSION = Submission(
@@ -89,6 +90,17 @@ def test_nothing_to_say() -> None:
 def test_a_broken_probe_is_the_graders_fault() -> None:
     with pytest.raises(GraderFault):
         problem(outcome(error("AttributeError", "x", "", frames=())), LIMITS, SUBMISSION)
+    with pytest.raises(GraderFault):
+        problem(outcome(RankOutcome(complete=False, status=BROKEN)), LIMITS, SUBMISSION)
+
+
+def test_a_probe_that_breaks_after_their_code_ran_may_have_been_broken_by_it() -> None:
+    broken = replace(error("KeyError", "'steps'", "", frames=()), events=PHASE)
+    found = problem(outcome(broken), LIMITS, SUBMISSION)
+    assert type(found) is Crashed
+    assert "after your functions had come back" in found.feedback.message
+    found = problem(outcome(RankOutcome(complete=False, status=BROKEN, events=PHASE)), LIMITS, SUBMISSION)
+    assert type(found) is Crashed
 
 
 def test_an_import_that_fails_spoils_the_exercise() -> None:

@@ -41,7 +41,9 @@ def test_what_was_not_handed_in_is_there(tmp_path: Path, box: Box, own: str | No
 def test_a_solution_is_never_given(tmp_path: Path, text: str | None) -> None:
     folder = tmp_path / "graders" / "tiny"
     folder.mkdir(parents=True)
-    (folder / "exercise.toml").write_text('title = "x"\nfiles = []\ngiven = ["x.py"]\ncheck = []\n')
+    (folder / "exercise.toml").write_text(
+        'title = "x"\nfiles = []\ngiven = ["x.py"]\n[[check]]\nid = "y"\npoints = 1\n'
+    )
     (tmp_path / "reference").mkdir()
     if text is not None:
         (tmp_path / "reference" / "x.py").write_text(text)

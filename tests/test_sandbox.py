@@ -625,6 +625,17 @@ def test_each_limit_has_its_verdict(box: Box, source: str, limits: Limits, words
     assert "in main()" in str(problem)
 
 
+def test_what_is_handed_in_takes_no_room_from_what_is_written(box: Box) -> None:
+    source = """
+        def main():
+            with open("big", "wb") as file:
+                file.write(bytes(20 << 20))
+        """
+    outcome = run(box, source, files={"notes.txt": "x" * (60 << 20)})
+    assert verdict(outcome, GENEROUS) is None
+    assert outcome.ranks[0].complete
+
+
 # How it ends
 
 

@@ -39,7 +39,8 @@ def put_data(job: Job) -> None:
 def sandboxed(job: Job) -> Place:
     """In the sandbox: folders in memory that are seen where this is called, and from there on."""
     limits = cast(dict[str, int], job.spec["limits"])
-    confine.tmpfs("/work", limits["disk"])
+    # What is laid there takes nothing from the student's own room.
+    confine.tmpfs("/work", limits["disk"] + os.fstat(job.files_fd).st_size)
     confine.tmpfs("/tmp", limits["disk"])
     confine.tmpfs("/run", 1 * MIB, inodes=64)
     confine.tmpfs("/dev/shm", limits["shared_memory"])

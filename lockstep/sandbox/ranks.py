@@ -102,7 +102,7 @@ def run_rank(job: RankJob, pipes: RankPipes) -> NoReturn:
             pause()
         end(0)
     finally:
-        os._exit(70)
+        os._exit(wire.BROKEN)
 
 
 def become_fresh(environment: Mapping[str, str], work: str, python: str, output: int | None) -> None:

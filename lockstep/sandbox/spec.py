@@ -9,6 +9,7 @@ import numpy as np
 
 from lockstep import wire
 from lockstep.exercise import Server
+from lockstep.members import parents_of
 from lockstep.sandbox.limits import Limits
 from lockstep.wire import Array, Json
 
@@ -36,6 +37,17 @@ class Pack:
         ]
         content = np.frombuffer(b"".join(self.files.values()), dtype=np.uint8)
         return wire.pack({"files": entries}, {"content": content})
+
+
+def laid_over(below: Mapping[str, bytes], above: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Both trees in one; what cannot lie beside a file of the one above, a file where it has a folder, is left out."""
+    folders = {folder for path in above for folder in parents_of(path)}
+    kept = {
+        path: data
+        for path, data in below.items()
+        if path not in folders and above.keys().isdisjoint(parents_of(path))
+    }
+    return {**kept, **above}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,75 @@
+"""What an exercise.toml must say, and what its author reads who misspelt something in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lockstep.exercise import DEFAULT_SECONDS, ExerciseError, load_exercise
+
+RIGHT = """\
+title = "The mean of a tensor"
+files = ["mean.py"]
+[limits]
+seconds = 4
+[[check]]
+id = "is_there"
+points = 0
+[[check]]
+id = "mean_of_values"
+points = 2
+seconds = 6.5
+needs = ["is_there"]
+"""
+
+
+def written(folder: Path, text: str) -> Path:
+    (folder / "exercise.toml").write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_what_it_says_is_read(tmp_path: Path) -> None:
+    exercise = load_exercise(written(tmp_path, RIGHT))
+    assert exercise.files == ("mean.py",)
+    assert [(check.id, check.points, check.seconds) for check in exercise.checks] == [
+        ("is_there", 0.0, 4.0),
+        ("mean_of_values", 2.0, 6.5),
+    ]
+    without = load_exercise(written(tmp_path, RIGHT.replace("[limits]\nseconds = 4\n", "")))
+    assert without.checks[0].seconds == DEFAULT_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("find", "replacement", "words"),
+    [
+        ("title =", "titel =", "exercise: the key title is missing"),
+        ("[limits]", "[limit]", "the key limit is unknown; known are check, early, files"),
+        ("seconds = 4", "second = 4", "[limits]: the key second is unknown; known are seconds"),
+        ("seconds = 4", "seconds = 0", "[limits]: seconds is 0"),
+        ("seconds = 6.5", "seconds = -1", "check mean_of_values: seconds is -1"),
+        ('["mean.py"]', '"mean.py"', "files is no list"),
+        ("points = 2", "point = 2", "check mean_of_values: the key points is missing"),
+        ("points = 2", 'points = "2"', "points is no number"),
+        ("points = 2", "points = true", "points is no number"),
+        ("points = 2", "points = -3", "points is -3"),
+        ("points = 2", "points = nan", "points is nan"),
+        ("points = 2", "points = inf", "points is inf"),
+        ('"mean_of_values"', '"is_there"', "there are two checks is_there"),
+        ('needs = ["is_there"]', 'needs = ["is_ther"]', "needs is_ther, which is no check"),
+        ('needs = ["is_there"]', 'needs = ["mean_of_values"]', "that comes before it"),
+        ('needs = ["is_there"]', 'need = ["is_there"]', "the key need is unknown"),
+        ("[limits]\nseconds = 4", "limits = 4", "limits is no table"),
+        ("[[check]]", "[check]", "exercise.toml"),
+    ],
+)
+def test_what_is_misspelt_is_named(tmp_path: Path, find: str, replacement: str, words: str) -> None:
+    with pytest.raises(ExerciseError) as caught:
+        load_exercise(written(tmp_path, RIGHT.replace(find, replacement)))
+    assert words in str(caught.value)
+    assert "exercise.toml" in str(caught.value)
+
+
+def test_a_folder_without_one_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ExerciseError, match=r"exercise\.toml"):
+        load_exercise(tmp_path)
