@@ -109,6 +109,7 @@ WRONG: list[tuple[str, str, Raw, str]] = [
     ("S04", "two batches", inference({1: (8, 16), 2: (8, 16)}), "3 batch sizes on 1 device (there are 2)"),
     ("S04", "unlike batches", inference({1: (8, 16, 32), 2: (16, 32, 64)}), "on every number of devices (there are 2)"),
     ("S04", "the excuse of another", inference({1: (8, 16, 32)}, **lacking(batch_size=64)), "two or more devices"),
+    ("S04", "a dash for an excuse", ddp(1, not_available=[{"config": {"world_size": 2}, "reason": "-"}]), 'its reason is "-"'),
     ("S04", "one process", ddp(1), "two processes"),
     ("S04", "two processes only", ddp(2, 4), "one process"),
     ("S04", "fp32 only", amp("fp32"), "mixed precision"),

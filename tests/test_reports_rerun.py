@@ -14,7 +14,7 @@ import pytest
 from fixtures.reports import honest
 from fixtures.reports.rework import restate
 from lockstep.reports.document import Report, document
-from lockstep.reports.evidence import Holdup, Rerun, Source
+from lockstep.reports.evidence import Asked, Holdup, Rerun, Source
 from lockstep.reports.finding import Finding, Judgement
 from lockstep.reports.rerun import MANY, RATIO, RULES, SLACK, first_misfit
 from lockstep.reports.rule import Facts
@@ -265,9 +265,39 @@ def test_little_of_the_time_is_unusual_and_on_a_busy_machine_unknown() -> None:
     assert [(f.rule, f.judgement) for f in found(busy)] == [("X02", Judgement.NOT_VERIFIED)]
 
 
+def out_of_sight(machine: Machine, **other: Any) -> Rerun:
+    """The same with workers that are spawned: nothing of what they read is seen."""
+    main = tuple(each for each in machine.held if each.in_main)
+    return machine.rerun(**{"holdups": main, "unseen": "its workers are not forked", **other})
+
+
 def test_workers_that_cannot_be_seen_are_not_held_against_anybody() -> None:
-    rerun = measured().rerun(holdups=(), unseen="its workers are not forked")
+    rerun = out_of_sight(measured())
     assert [(f.rule, f.judgement) for f in found(rerun)] == [("X03", Judgement.NOT_VERIFIED)]
+    report = written(measured().runs)
+    nobody_says_who_read = tuple(replace(run, config={"batch_size": 2}) for run in report.runs)
+    said_less = replace(rerun, report=replace(report, runs=nobody_says_who_read), holdups=())
+    assert costing(said_less).isdisjoint({"X03", "X04"})
+
+
+def test_what_is_read_without_workers_is_counted_whatever_others_are_like() -> None:
+    assert costing(out_of_sight(measured(), holdups=())) == {"X03", "X04"}
+    assert costing(out_of_sight(measured(read=lambda seconds: seconds / 2))) == {"X04"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "costs"),
+    [
+        (Asked(), False),
+        (Asked(step=2), False),  # as many as in every step
+        (Asked(step=1), True),
+        (Asked(run=8), False),
+        (Asked(step=2, run=7), True),
+    ],
+)
+def test_a_report_of_more_than_there_was_is_about_something_else(asked: Asked, costs: bool) -> None:
+    for rerun in (measured().rerun(asked=asked), out_of_sight(measured(), asked=asked)):
+        assert costing(rerun) == ({"X03"} if costs else set())
 
 
 def test_batches_that_nobody_counts_leave_a_pass_what_it_was() -> None:

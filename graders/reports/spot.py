@@ -15,7 +15,7 @@ from graders.reports.handed_in import HandedIn, measured_by, parsed
 from lockstep.check import Check
 from lockstep.compare import integer, number
 from lockstep.reports.document import Report
-from lockstep.reports.evidence import Holdup, Rerun, Source
+from lockstep.reports.evidence import Asked, Holdup, Rerun, Source
 from lockstep.sandbox.limits import MIB, Limits
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.text import safe_line
@@ -35,11 +35,12 @@ READ_AS_CLOCKS = {"default_timer"} | {
 
 @dataclass(frozen=True)
 class Session:
-    """How a script is started, on which data, and for how long what is held up."""
+    """How a script is started, on which data, for how long what is held up, and how much there is to be measured."""
 
     arguments: Sequence[str]
     hold_up: str
     seconds: Sequence[float]
+    asked: Asked
     data: Mapping[str, Mapping[str, bytes]] = field(default_factory=dict)
     ranks: int | None = None
 
@@ -53,23 +54,28 @@ def _loader(rng: np.random.Generator) -> Session:
     size = int(rng.integers(2, 4))
     flags = ["-batch_size", str(size), "-num_workers", "0", "-get_timing", "-report", "reports/loader.json"]
     arguments = ["-path_to_folder", "/data/lfw/", *flags]
-    return Session(arguments, "batches", _seconds(rng, 0.005, 0.025), {"lfw": tree})
+    # Who tries other sizes of a batch, too, has at most all images in one.
+    return Session(arguments, "batches", _seconds(rng, 0.005, 0.025), Asked(step=len(tree)), {"lfw": tree})
 
 
 def _data_parallel(rng: np.random.Generator) -> Session:
-    counts = ["--batch-sizes", str(int(rng.integers(1, 7))), "--n-reps", str(int(rng.integers(4, 6)))]
+    size = int(rng.integers(1, 7))
+    counts = ["--batch-sizes", str(size), "--n-reps", str(int(rng.integers(4, 6)))]
     flags = ["--devices", "1", "--report", "reports/data_parallel.json"]
-    return Session([*counts, *flags], "calls", _seconds(rng, 0.008, 0.03))
+    return Session([*counts, *flags], "calls", _seconds(rng, 0.008, 0.03), Asked(step=size))
 
 
 def _ddp(rng: np.random.Generator) -> Session:
-    tree = cifar10.make_batches(rng, 8, 5)
-    flags = ["--epochs", "2", "--batch-size", "4", "--report", "reports/ddp.json"]
+    images, epochs = 8, 2
+    tree = cifar10.make_batches(rng, images, 5)
+    flags = ["--epochs", str(epochs), "--batch-size", "4", "--report", "reports/ddp.json"]
     # With torchrun's variables: that they are needed is another exercise's business.
     return Session(
         ["--training-data", "/data/cifar", *flags],
         "calls",
         _seconds(rng, 0.02, 0.1),
+        # A sampler may fill up the last batch, and a run may be all that the script does.
+        Asked(run=4 * images * epochs),
         {"cifar": tree},
         ranks=1,
     )
@@ -91,7 +97,8 @@ def why_not(check: Check, handed_in: HandedIn) -> str:
         return f"there is no {script}"
     if script in submission.notebooks:
         return f"{script.removesuffix('.py')}.ipynb is a notebook, without a command line"
-    own = measured_by(handed_in.report, submission) if handed_in.report is not None else None
+    report = handed_in.report
+    own = measured_by(report, submission, script) if report is not None else None
     if own is not None and own != script:
         return f"it comes from {safe_line(own, 60)}, and what arguments that takes is not known"
     return ""
@@ -142,6 +149,7 @@ def run_again(check: Check, handed_in: HandedIn) -> Rerun:
         form=f"the report that it wrote is no valid perf-report/1. {again if isinstance(again, str) else ''}",
         holdups=tuple(_holdups(seen.values.get("events"), session.seconds)),
         unseen=_unseen(seen, session.hold_up),
+        asked=session.asked,
         busy=_busy(),
         source=seen_in_source,
     )

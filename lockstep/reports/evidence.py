@@ -40,6 +40,16 @@ class Source:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """The most that there was to be measured, by what the run was given: a report of more is not about that run."""
+
+    step: int | None = None
+    """Samples of one step: a batch, or a call of the model."""
+    run: int | None = None
+    """Samples of all steps of one run."""
+
+
+@dataclass(frozen=True)
 class Rerun:
     """One run of the script that a report comes from.
 
@@ -61,6 +71,7 @@ class Rerun:
     holdups: tuple[Holdup, ...] = ()
     unseen: str = ""
     """Why not all that was done could be held up and counted; empty where it could."""
+    asked: Asked = Asked()
     busy: str = ""
     """In words, how busy the machine was; empty where it was not."""
     source: Source = Source()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -146,10 +147,16 @@ class Missing:
 
 def _coverage(report: Report, facts: Facts) -> Iterator[Finding]:
     for missing in _MISSING[report.kind](report):
-        excuse = next((entry for entry in report.not_available if missing.excuses(_config_of(entry))), None)
+        excuses = [entry for entry in report.not_available if missing.excuses(_config_of(entry))]
+        excuse = next((entry for entry in excuses if not _is_placeholder(str(entry["reason"]))), None)
         if excuse is None:
+            said = (
+                f", and its reason is {json.dumps(safe_line(str(excuses[0]['reason']), 20))}"
+                if excuses
+                else ""
+            )
             yield inconsistent(
-                f"The runs lack {missing.what}. What this machine cannot do belongs in not_available, with the reason."
+                f"The runs lack {missing.what}{said}. What this machine cannot do belongs in not_available, with the reason."
             )
             continue
         reason = safe_line(str(excuse["reason"]), 100)
@@ -304,7 +311,7 @@ def _artefacts(report: Report, facts: Facts) -> Iterator[Finding]:
 def _environment(report: Report, facts: Facts) -> Iterator[Finding]:
     for key in ("os", "python", "torch"):
         value = report.env[key]
-        if isinstance(value, str) and value.strip().lower() in _PLACEHOLDERS:
+        if isinstance(value, str) and _is_placeholder(value):
             yield advice(
                 f'env.{key} is "{safe_line(value, 20)}": note what it was, or nobody can repeat this.',
                 key=key,
@@ -330,6 +337,10 @@ def _environment(report: Report, facts: Facts) -> Iterator[Finding]:
                 key=key,
                 values=len(values),
             )
+
+
+def _is_placeholder(text: str) -> bool:
+    return text.strip().lower() in ("", *_PLACEHOLDERS)
 
 
 def _of(run: Run) -> str:
@@ -372,7 +383,8 @@ RULES: tuple[Rule, ...] = (
         id="S04",
         demands="The runs cover what the exercise asks for, or say why they cannot.",
         threshold=f"dataloader: {WORKER_COUNTS} numbers of workers; dp_inference: {BATCH_SIZES} batch sizes on one device "
-        "and on several, the same on each; ddp_scaling: one process and two; amp and lightning: fp32 and AMP",
+        "and on several, the same on each; ddp_scaling: one process and two; amp and lightning: fp32 and AMP; a reason is more "
+        "than a dash",
         why="A comparison needs both sides. What a machine lacks is accepted with a reason, and then not verified.",
         honest="Machines without a second GPU: not_available, with a reason.",
         examine=_coverage,

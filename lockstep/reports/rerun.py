@@ -7,6 +7,7 @@ lie, however long it all took. Absolute times are never compared with the report
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
@@ -77,12 +78,12 @@ def _x02(report: Report, facts: Facts) -> Iterator[Finding]:
 
 def _x03(report: Report, facts: Facts) -> Iterator[Finding]:
     for rerun, written in _written(facts):
+        yield from _more_than_there_was(rerun, written)
         if rerun.unseen:
-            yield not_verified(f"{rerun.command}: {rerun.unseen}, so that nothing could be counted.")
-            continue
-        runs = sorted(written.runs, key=lambda run: run.t_end)
-        claimed, counted = sum(run.samples for run in runs), sum(held.items for held in rerun.holdups)
-        steps, seen = sum(run.steps for run in runs), len(rerun.holdups)
+            yield not_verified(f"{rerun.command}: {rerun.unseen}, so that not all could be counted.")
+        runs, held = _seen(rerun, written)
+        claimed, counted = sum(run.samples for run in runs), sum(each.items for each in held)
+        steps, seen = sum(run.steps for run in runs), len(held)
         what = "read" if report.kind == "dataloader" else "put through a model"
         times = "batches were read" if report.kind == "dataloader" else "calls of a model were made"
         if counted < claimed or seen < steps:
@@ -95,6 +96,34 @@ def _x03(report: Report, facts: Facts) -> Iterator[Finding]:
             )
         elif report.kind == "dataloader":
             yield from _told_in_part(rerun, runs)
+
+
+def _seen(rerun: Rerun, written: Report) -> tuple[list[Run], list[Holdup]]:
+    """The runs, in the order of their ends, whose work could be held up and counted, and how it was."""
+    runs = sorted(written.runs, key=lambda run: run.t_end)
+    if not rerun.unseen:
+        return runs, list(rerun.holdups)
+    # Workers that are out of sight leave what is read without any where it was; a run says so, or is left alone.
+    alone = [run for run in runs if written.kind == "dataloader" and run.config.get("num_workers") == 0]
+    return alone, [held for held in rerun.holdups if held.in_main]
+
+
+def _more_than_there_was(rerun: Rerun, written: Report) -> Iterator[Finding]:
+    asked = rerun.asked
+    for run in written.runs:
+        most = min(
+            math.inf if asked.step is None else asked.step * run.steps,
+            math.inf if asked.run is None else asked.run,
+        )
+        if run.samples > most:
+            yield inconsistent(
+                f"{rerun.command} reported {run.samples} samples in {run.steps} steps (rep {run.rep}), and its flags and its "
+                f"data allow {most:.0f} at the most. The report has to say what was done in that run: count the samples of "
+                "each batch as it comes, and take sizes from the flags.",
+                claimed=run.samples,
+                most=most,
+            )
+            return
 
 
 def _told_in_part(rerun: Rerun, runs: Sequence[Run]) -> Iterator[Finding]:
@@ -117,13 +146,14 @@ def _told_in_part(rerun: Rerun, runs: Sequence[Run]) -> Iterator[Finding]:
 
 def _x04(report: Report, facts: Facts) -> Iterator[Finding]:
     for rerun, written in _written(facts):
-        if rerun.unseen:
-            continue
         main = [held for held in rerun.holdups if held.in_main]
-        runs = [run for run in written.runs if not _workers(run)]
+        seen = written.runs if not rerun.unseen else _seen(rerun, written)[0]
+        runs = [run for run in seen if not _workers(run)]
         wrong = first_misfit(runs, main, rerun.start, rerun.end)
         if wrong is not None:
             yield _misfit(rerun, report.kind, wrong, main)
+            continue
+        if rerun.unseen:
             continue
         busy = sum(held.done - held.start for held in rerun.holdups if not held.in_main)
         given = sum(run.seconds * _workers(run) for run in written.runs if _workers(run))
@@ -284,9 +314,10 @@ RULES: tuple[Rule, ...] = (
         id="X03",
         demands="As much was read, or put through a model, as the report counts.",
         threshold="Counted items and calls are not fewer than samples and steps; more are fine: warm-ups, evaluations. A "
-        "run of a loader without workers has at least the samples of the emptiest batches in a row it may have read.",
+        "run of a loader without workers has at least the samples of the emptiest batches in a row it may have read. No "
+        "run has more than the flags and the data allow.",
         why="Counted by hooks that were there before the script.",
-        honest="Workers that are spawned, not forked, are not seen: not verified.",
+        honest="Workers that are spawned, not forked, are not seen: only what is read without workers is counted then.",
         examine=_x03,
         kinds=KINDS,
     ),
