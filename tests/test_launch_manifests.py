@@ -75,18 +75,24 @@ WORDS: dict[str, Sequence[str]] = {
     "azure_count_in_words": ['"two"', "counts machines"],
     "azure_distribution_in_one_word": ["expected a mapping", "indented further"],
     "azure_environment_unregistered": ['"pytorch-2.8"', "azureml:NAME@latest"],
+    "azure_image_empty": ['`environment.image` is ""', "names none"],
     "azure_indentation": ["line 20", "indentation"],
+    "azure_input_nowhere": ["a uri_folder without a `path`", "azureml:NAME@latest"],
     "azure_input_undefined": ["inputs.training_data", "Add `training_data:`"],
+    "azure_looks_for_a_gpu": ["starts no training"],
     "azure_machines_alone": ["2 machines", "train alone"],
     "azure_mistyped_count": ["`instance_cout` in `resources`", "Did you mean `instance_count`?"],
+    "azure_no_address": ["--master-addr, which is then 127.0.0.1", "does not read them"],
     "azure_no_command": ["`command` is missing"],
     "azure_no_environment": ["`environment` is missing"],
     "azure_old_count": ["process_count_per_node", "Did you mean `process_count_per_instance`?"],
     "azure_placeholder": ["<your-cluster>"],
     "azure_run_configuration": ["SDK v1", "command job of v2"],
+    "azure_script_elsewhere": ["train_ddp.py", "no such file in the folder", "Did you mean `"],
     "azure_sdk_no_script": ["has no `script`"],
     "azure_sdk_submits_nothing": ["submits nothing", "Experiment(...).submit"],
     "azure_sdk_trains_nothing": ["starts no training"],
+    "azure_serves_files": ["starts no training"],
     "azure_torchrun_in_each_process": ["a torchrun that starts processes of its own", "$NODE_RANK"],
     "azure_trains_nothing": ["starts no training"],
     "azure_unknown_framework": ['"ddp"; expected pytorch'],
@@ -407,6 +413,7 @@ def azure_job(**changes: Json) -> dict[str, Json]:
 
 TWO: Json = {"instance_count": 2}
 PER_NODE = "torchrun --nnodes 2 --nproc-per-node 2 --node-rank $NODE_RANK --master-addr $MASTER_ADDR x.py"
+HALF = "torchrun --nnodes 2 --nproc-per-node 2"
 AZURE_JOBS: list[tuple[dict[str, Json], int | None, str]] = [
     # changes, processes (None: not told), words of a problem
     ({}, 1, ""),
@@ -418,12 +425,26 @@ AZURE_JOBS: list[tuple[dict[str, Json], int | None, str]] = [
     ({"compute": ["azureml:gpu"]}, 1, "names no cluster"),
     ({"environment": {"image": "x"}}, 1, ""),
     ({"environment": {"conda_file": "x"}}, 1, "neither"),
+    ({"environment": {"image": None, "build": {"path": "docker"}}}, 1, ""),
+    ({"environment": {"image": " "}}, 1, "names none"),
+    ({"environment": {"image": "<image>", "conda_file": "x"}}, 1, "names none"),
     ({"environment": 3}, 1, "names none"),
     ({"command": ["python", "x.py"]}, None, "expected a command line"),
     ({"command": "bash run.sh"}, None, ""),
     ({"command": "export A=1; exec python -u x.py | tee log"}, 1, ""),
     ({"command": "python -m lfw"}, 1, ""),
     ({"command": "nvidia-smi"}, None, "starts no training"),
+    ({"command": "make train"}, None, ""),
+    ({"command": "wandb agent me/sweep/1"}, None, ""),
+    ({"command": "./train --epochs 3"}, None, ""),
+    ({"command": "$PYTHON x.py"}, None, ""),
+    ({"command": "bash run.sh -c 3"}, None, ""),
+    ({"command": "pip install . && bash -c 'exec \"$@\"' _ torchrun x.py"}, None, ""),
+    ({"command": "python -c 'from train import main; main()'"}, None, ""),
+    ({"command": "python -c '\nimport train\ntrain.main()\n'"}, None, ""),
+    ({"command": "python -c 'import numpy, torch; print(torch.ones(1))'"}, None, "starts no training"),
+    ({"command": "python -m json.tool x.json"}, None, "starts no training"),
+    ({"command": "python -m cProfile -o profile x.py"}, 1, ""),
     ({"distribution": {"type": "pytorch"}, "resources": TWO}, 2, ""),
     ({"distribution": {"type": "PyTorch", "process_count_per_instance": 4}, "resources": TWO}, 8, ""),
     ({"distribution": {"process_count_per_instance": 2}, "resources": TWO}, 4, "expected pytorch"),
@@ -434,6 +455,19 @@ AZURE_JOBS: list[tuple[dict[str, Json], int | None, str]] = [
     ({"command": PER_NODE, "distribution": {"type": "mpi"}, "resources": TWO}, 4, ""),
     ({"command": PER_NODE.replace("$NODE_RANK", "0"), "distribution": {"type": "pytorch"}, "resources": TWO}, 4, "every machine"),
     ({"command": PER_NODE.replace("$MASTER_ADDR", "localhost"), "distribution": {"type": "pytorch"}, "resources": TWO}, 4, "takes for itself"),
+    ({"command": f"if [ $NODE_RANK = 0 ]; then {PER_NODE.replace('$NODE_RANK', '0')}; else {PER_NODE.replace('$NODE_RANK', '1')}; fi", "resources": TWO}, 4, ""),
+    ({"command": f"{HALF} x.py", "resources": TWO}, 4, "--master-addr, which is then 127.0.0.1"),
+    ({"command": f"{HALF} x.py", "resources": TWO, "distribution": {"type": "pytorch"}}, 4, "--master-addr"),
+    ({"command": f"{HALF} --master-addr $MASTER_ADDR x.py", "resources": TWO}, 4, "--node-rank, which is then 0"),
+    ({"command": f"{HALF} --rdzv-endpoint $MASTER_ADDR:1 x.py", "resources": TWO}, 4, "--node-rank, which is then 0"),
+    ({"command": f"{HALF} --rdzv-backend c10d x.py", "resources": TWO}, 4, "--rdzv-endpoint, which is then localhost"),
+    ({"command": f"{HALF} --rdzv-backend c10d --master-addr $MASTER_ADDR x.py", "resources": TWO}, 4, "which is then localhost"),
+    ({"command": f"{HALF} --rdzv-backend c10d --rdzv-endpoint [::1]:29400 x.py", "resources": TWO}, 4, "takes for itself"),
+    ({"command": f"{HALF} --rdzv-backend c10d --rdzv-endpoint $MASTER_ADDR --master-addr localhost x.py", "resources": TWO}, 4, ""),
+    ({"command": f"{HALF} --rdzv-backend etcd x.py", "resources": TWO}, 4, ""),
+    ({"command": f"{HALF} $WHERE x.py", "resources": TWO}, 4, ""),
+    ({"command": f"export PET_MASTER_ADDR=$MASTER_ADDR PET_NODE_RANK=$NODE_RANK; {HALF} x.py", "resources": TWO}, 4, ""),
+    ({"command": f"{HALF} --node-rank $NODE_RANK x.py", "environment_variables": {"PET_MASTER_ADDR": "first"}, "resources": TWO}, 4, ""),
     ({"command": "torchrun --standalone --nproc-per-node 4 x.py"}, 4, ""),
     ({"command": "torchrun --standalone --nproc-per-node gpu x.py"}, None, ""),
     ({"resources": TWO}, 2, "no `distribution`"),
@@ -442,7 +476,10 @@ AZURE_JOBS: list[tuple[dict[str, Json], int | None, str]] = [
     ({"comand": "x"}, 1, "`comand`"),
     ({"course": "x"}, 1, ""),
     ({"$schema": "https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json"}, None, "commandJob.schema.json"),
-    ({"command": "python x.py --data ${{inputs.data}}", "inputs": {"data": {"type": "uri_folder"}}}, 1, ""),
+    ({"command": "python x.py --data ${{inputs.data}}", "inputs": {"data": {"type": "uri_folder", "path": "x"}}}, 1, ""),
+    ({"inputs": {"data": {"type": "uri_file"}}}, 1, "`inputs.data` is a uri_file without"),
+    ({"inputs": {"data": {"type": "MLTable", "path": ""}}}, 1, "`inputs.data` is a mltable without"),
+    ({"inputs": {"data": {"mode": "ro_mount"}, "lr": {"type": "number"}}}, 1, ""),
     ({"command": "python x.py --data ${{inputs.data}}", "inputs": {"dta": 1}}, 1, "`inputs.data`"),
     ({"inputs": {"data": {"type": "URI_Folder", "path": "azureml:x@latest"}, "epochs": 3}}, 1, ""),
     ({"inputs": {"lr": {"type": "number", "default": 0.1}, "run": {"value": "x"}, "none": None}}, 1, ""),
@@ -471,6 +508,44 @@ def test_code_that_is_not_where_it_is_looked_for_is_told() -> None:
     (note,) = azure(here, **{"ddp_train.py": b""}).notes
     assert "launch/ddp_train.py is not there" in note
     assert azure(here).notes == []  # the script was not handed in: nothing to say
+
+
+@pytest.mark.parametrize(
+    ("command", "files", "words"),
+    [
+        ("python hello.py", ["ddp_train.py"], "no such file"),
+        (
+            "pip install -r requirements.txt && torchrun --standalone ./hello.py | tee log",
+            ["x.py"],
+            "no such file",
+        ),
+        ("python fashion_trainer.py", ["x.py"], ""),
+        ("python hello.py", ["x.py", "hello.ipynb"], ""),
+        ("python hello.py", ["x.py", "src/hello.py"], ""),
+        ("python hello.py", ["launch/x.py", "README.md"], "was not handed in"),
+        ("python -m hello", ["x.py"], ""),
+        ("python /opt/hello.py", ["x.py"], ""),
+        ("python $DIR/hello.py", ["x.py"], ""),
+        ("python ../hello.py", ["x.py"], ""),
+        ("cd src && python hello.py", ["x.py"], ""),
+        ("git clone https://example.org/me && python me/hello.py", ["x.py"], ""),
+        ("curl https://example.org/me.tar | tar x; python hello.py", ["x.py"], ""),
+        ("echo 'import x' > hello.py; python hello.py", ["x.py"], ""),
+        ("python x.py && python hello.py", ["x.py"], ""),
+        ("bash -c 'tar xf a; python hello.py'", ["x.py"], ""),
+    ],
+)
+def test_a_script_that_nobody_handed_in(command: str, files: list[str], words: str) -> None:
+    seen = azure(json.dumps(azure_job(command=command, code="..")), **dict.fromkeys(files, b""))
+    assert (seen.problems == []) == (words != "no such file"), seen.problems
+    assert words in " ".join([*seen.notes, *(problem.message for problem in seen.problems)])
+    assert any("handed in" in note for note in seen.notes) == (words == "was not handed in")
+
+
+def test_a_script_elsewhere_than_in_code_is_not_looked_for() -> None:
+    for code in ("../src", "../../all", "/data", "azureml:code:1", None):
+        seen = azure(json.dumps(azure_job(command="python hello.py", code=code)), **{"x.py": b""})
+        assert seen.problems == []
 
 
 def call(of: str, *args: Json, **kwargs: Json) -> Json:
@@ -555,6 +630,24 @@ def test_sdk_v1_is_told_that_its_support_ended() -> None:
         ("accelerate launch x.py", "other", None),
         ("./train.py", "python", "./train.py"),
         ("python -c 'import x'", "other", None),
+        ("python -c 'import torch; print(torch.cuda.is_available())'", None, None),
+        ("python -c 'import torch.distributed'", "other", None),
+        ("torchrun x.py; python -c 'print(1)'", "torchrun", "x.py"),
+        ("python -um torch.distributed.run x.py", "torchrun", "x.py"),
+        ("python3 -mtorch.distributed.run x.py", "torchrun", "x.py"),
+        ("python $(which torchrun) --nnodes 2 x.py", "torchrun", "x.py"),
+        ("`command -v torchrun` x.py", "torchrun", "x.py"),
+        ("python -m accelerate.commands.launch x.py", "other", "accelerate.commands.launch"),
+        ("python -m test", "python", "test"),
+        ("python -m http.server", None, None),
+        ("bash run.sh -c 3", "other", None),
+        ("bash -ceuo pipefail 'torchrun x.py'", "torchrun", "x.py"),
+        ("bash -c 'exec \"$@\"' _ torchrun x.py", "other", None),
+        ("python x.py; ./upload", "python", "x.py"),
+        ("./train", "other", None),
+        ("/bin/ls", None, None),
+        ("poetry run train", "other", None),
+        ("pipenv run torchrun x.py", "torchrun", "x.py"),
         ("stdbuf -oL torchrun x.py", "torchrun", "x.py"),
         ("timeout -k 5 2h python x.py", "python", "x.py"),
         ("numactl --cpunodebind=0 --membind=0 torchrun x.py", "torchrun", "x.py"),
