@@ -37,7 +37,12 @@ WORDS: dict[str, Sequence[str]] = {
     "job_all_comments": ["holds nothing but comments", "`#` is for people"],
     "job_batch_job": ['`kind` is "Job"', "no RANK, no MASTER_ADDR"],
     "job_beta_version": ["kubeflow.org/v1beta2", "old pytorch-operator"],
+    "job_bare_image": [
+        '"pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime" starts no training',
+        "image of your own",
+    ],
     "job_command_in_one_text": ["takes a list", 'command: ["python"'],
+    "job_command_with_blanks": ["blanks and all", "every word on its own"],
     "job_container_unnamed": ['no container is named `pytorch`, but "trainer"', "line 48"],
     "job_elastic_and_nproc": ["both there", "deprecated"],
     "job_env_as_number": ["env[0].value", 'quotes around it, "1"'],
@@ -48,10 +53,13 @@ WORDS: dict[str, Sequence[str]] = {
     "job_gpus_requested_only": ["no limit", "under `limits`"],
     "job_gpus_beside_containers": ["beside `containers`", "into the container"],
     "job_half_a_gpu": ["0.5; expected a whole number"],
+    "job_image_address": ["which is an address", "Leave `https://` out"],
     "job_indentation": ["line 39", "no field `Worker` in `spec`", "indentation"],
     "job_indented_with_a_tab": ["line 10", "a tab"],
     "job_key_twice": ["line 50", "`image` is there twice, first in line 49"],
     "job_master_uncounted": ["does not say `replicas`", "wants to see it written"],
+    "job_meets_itself": ["localhost:29400", "finds itself alone", "PET_MASTER_ADDR"],
+    "job_memory_in_gb": ['`memory` is "16GB"', "Did you mean `16Gi`?"],
     "job_name_in_capitals": ['"DDP_Train"', "host name"],
     "job_nodes_are_processes": ["--nnodes=$WORLD_SIZE", "PET_NNODES"],
     "job_no_image": ["has no `image`", "line 48"],
@@ -61,10 +69,13 @@ WORDS: dict[str, Sequence[str]] = {
     "job_placeholder": ["names no image", "real image"],
     "job_python_counted_twice": ["starts `python` once", "4 processes", "torchrun ddp_train.py"],
     "job_replicas_in_quotes": ['is the text "1"', "Take the quotes away"],
+    "job_request_above_limit": ['a request of "64Gi" for `memory`', 'limit of "16Gi"'],
     "job_restarts_sometimes": ['"Sometimes"', "ExitCode", "Write OnFailure"],
     "job_sidecar_as_boolean": ["the boolean false", 'quotes around it, "false"'],
     "job_sidecar_on": ['expected the text "false"', "Istio's proxy"],
+    "job_sleeps": ['starts "sleep infinity"', "starts no training"],
     "job_standalone": ["group of its own", "operator's variables"],
+    "job_suspended": ["`suspend` is true", "Leave `suspend` out"],
     "job_tfjob": ['`kind` is "TFJob"', "for a PyTorchJob only"],
     "job_trainjob": ["Trainer v2", "trainer.kubeflow.org"],
     "job_two_masters": ["replicas: 2; expected replicas: 1", "More pods are Workers"],
@@ -75,18 +86,24 @@ WORDS: dict[str, Sequence[str]] = {
     "azure_count_in_words": ['"two"', "counts machines"],
     "azure_distribution_in_one_word": ["expected a mapping", "indented further"],
     "azure_environment_unregistered": ['"pytorch-2.8"', "azureml:NAME@latest"],
+    "azure_image_empty": ['`environment.image` is ""', "names none"],
     "azure_indentation": ["line 20", "indentation"],
+    "azure_input_nowhere": ["a uri_folder without a `path`", "azureml:NAME@latest"],
     "azure_input_undefined": ["inputs.training_data", "Add `training_data:`"],
+    "azure_looks_for_a_gpu": ["starts no training"],
     "azure_machines_alone": ["2 machines", "train alone"],
     "azure_mistyped_count": ["`instance_cout` in `resources`", "Did you mean `instance_count`?"],
+    "azure_no_address": ["--master-addr, which is then 127.0.0.1", "does not read them"],
     "azure_no_command": ["`command` is missing"],
     "azure_no_environment": ["`environment` is missing"],
     "azure_old_count": ["process_count_per_node", "Did you mean `process_count_per_instance`?"],
     "azure_placeholder": ["<your-cluster>"],
     "azure_run_configuration": ["SDK v1", "command job of v2"],
+    "azure_script_elsewhere": ["train_ddp.py", "no such file in the folder", "Did you mean `"],
     "azure_sdk_no_script": ["has no `script`"],
     "azure_sdk_submits_nothing": ["submits nothing", "Experiment(...).submit"],
     "azure_sdk_trains_nothing": ["starts no training"],
+    "azure_serves_files": ["starts no training"],
     "azure_torchrun_in_each_process": ["a torchrun that starts processes of its own", "$NODE_RANK"],
     "azure_trains_nothing": ["starts no training"],
     "azure_unknown_framework": ['"ddp"; expected pytorch'],
@@ -314,6 +331,36 @@ STARTS: list[tuple[list[str], Mapping[str, Json], set[int], str]] = [
     (["sh", "-c", "cd /code\nexport A=b\nexec torchrun --nproc-per-node 2 \\\n x.py > log 2>&1"], {}, {4}, ""),
     (["bash", "-lc", "pip install tqdm && OMP_NUM_THREADS=1 python3 -u x.py"], {}, {2}, ""),
     (["torchrun", "--standalone", "--nproc-per-node=1", "x.py"], {}, {2}, "group of its own"),
+    (["torchrun", "--nproc-per-node=1", "--master-addr=localhost", "x.py"], {}, {2}, "finds itself alone"),
+    (["torchrun", "--nproc-per-node=1", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:9", "x.py"], {}, {2}, "itself"),
+    (["torchrun", "--nproc-per-node=1", "--rdzv-backend=c10d", "--master-addr=localhost", "x.py"], {}, {2}, ""),
+    (["torchrun", "--nproc-per-node=1", "--master-addr=$(MASTER_ADDR)", "x.py"], {}, {2}, ""),
+    (["torchrun", "--nproc-per-node=1", "--rdzv-endpoint=ddp-master-0:29400", "x.py"], {}, {2}, ""),
+    (["sh", "-c", "if [ $RANK = 0 ]; then torchrun --node-rank=0 --nproc-per-node=1 x.py; else torchrun --node-rank=1 "
+      "--nproc-per-node=1 x.py; fi"], {}, {2}, ""),
+    (["python", "-m", "accelerate.commands.launch", "x.py"], {"nprocPerNode": "2"}, {2, 3, 4}, ""),
+    (["coverage", "run", "x.py"], {}, {2}, ""),
+    (["./train"], {}, {2}, ""),
+    (["train", "--epochs", "3"], {}, {2}, ""),
+    (["tini", "--", "train"], {}, {2}, ""),
+    (["bash", "start.sh", "-c", "3"], {}, {2}, ""),
+    (["sh", "-c", "sleep 5 && exec ./train"], {}, {2}, ""),
+    (["sh", "-c", "sleep 5; exec $CMD"], {}, {2}, ""),
+    (["sh", "-c", ". ./train"], {}, {2}, ""),
+    (["sh", "-c", "echo \"$(train)\""], {}, {2}, ""),
+    (["sh", "-c", "cat x.py | python"], {}, {2}, ""),
+    (["python", "-c", "from train import main; main()"], {}, {2}, ""),
+    (["sleep", "infinity"], {}, {2}, "starts no training"),
+    (["/usr/bin/tail", "-f", "/dev/null"], {}, {2}, "starts no training"),
+    (["nvidia-smi"], {}, {2}, "starts no training"),
+    (["sh", "-c", "nvidia-smi && ls 2>&1; while true; do sleep 30; done"], {}, {2}, "starts no training"),
+    (["bash"], {}, {2}, "starts no training"),
+    (["bash", "-l"], {}, {2}, "starts no training"),
+    (["python"], {}, {2}, "starts no training"),
+    (["python", "-m", "http.server"], {}, {2}, "starts no training"),
+    (["python", "-c", "import torch; print(torch.cuda.is_available())"], {}, {2}, "starts no training"),
+    (["torchrun x.py"], {}, {2}, "blanks and all"),
+    (["/bin/sh -c", "torchrun x.py"], {}, {2}, "blanks and all"),
 ]  # fmt: skip
 
 
@@ -357,6 +404,119 @@ def test_variables_of_the_container_are_put_in(command: list[str], args: list[st
     seen = judged(job(changes, changes))
     assert seen.claim is not None
     assert (seen.claim.worlds, seen.problems) == ({4}, [])
+
+
+def test_the_master_alone_may_be_told_to_meet_at_its_own_address() -> None:
+    def command(host: str) -> dict[str, Json]:
+        words = (
+            f"torchrun --nnodes=2 --nproc-per-node=2 --rdzv-backend=c10d --rdzv-endpoint={host}:29400 x.py"
+        )
+        return {"command": [*words.split()]}
+
+    assert judged(job(command("localhost"), command("ddp-master-0"))).problems == []
+    (problem,) = judged(job(command("ddp-master-0"), command("localhost"))).problems
+    assert "finds itself alone" in problem.message
+    shared = job(command("localhost"), command("localhost"))
+    shared["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["hostNetwork"] = True
+    assert judged(shared).problems == []
+
+
+@pytest.mark.parametrize(
+    ("image", "words"),
+    [
+        ("me/ddp", ""),
+        ("localhost:5000/me/ddp:V1", ""),
+        ("GHCR.io/me/ddp:latest", ""),
+        ("me/ddp@sha256:4355a46b19d348dc2f57c046f8ef63d4538ebb936000f3c9ee954a27460dd865", ""),
+        ("me/python:3.11", ""),
+        ("python:3.11", "starts no training by itself"),
+        ("docker.io/library/ubuntu", "starts no training by itself"),
+        ("docker.io/pytorch/pytorch:latest", "starts no training by itself"),
+        ("nvcr.io/nvidia/pytorch:25.01-py3", "starts no training by itself"),
+        ("https://ghcr.io/me/ddp:1", "is an address"),
+        ("docker://me/ddp:1", "is an address"),
+        ("Me/ddp:1", "no capitals"),
+        ("ghcr.io/Me/ddp:1", "no capitals"),
+        ("localhost:5000/Ddp", "no capitals"),
+    ],
+)
+def test_images(image: str, words: str) -> None:
+    problems = judged(job(worker={"image": image})).problems
+    assert (problems == []) == (words == ""), problems
+    assert words in " ".join(problem.message for problem in problems)
+
+
+def test_arguments_alone_are_for_what_an_image_starts() -> None:
+    assert judged(job(worker={"image": "python:3.11", "args": ["python", "x.py"]})).problems == []
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["16Gi", "0.5", 0.5, 4, "500m", "1e3", "1E3", "+1", "1.", ".5", "2E", "1k", 1e22, "0", "1e-99999"],
+)
+def test_quantities(value: Json) -> None:
+    assert judged(job(worker={"resources": {"limits": {"memory": value}}})).problems == []
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"),
+    [
+        ("16GB", "`16Gi`"),
+        ("16 Gi", "`16Gi`"),
+        ("16gb", "`16Gi`"),
+        ("1K", "`1Ki`"),
+        ("four", "500m"),
+        ("", "500m"),
+        ("-1", "500m"),
+        (-1, "500m"),
+        ("1e", "500m"),
+        ("1,5", "500m"),
+        ("9" * 9000, "500m"),
+    ],
+)
+def test_what_is_no_quantity(value: Json, hint: str) -> None:
+    (problem,) = judged(job(worker={"resources": {"limits": {"memory": value}}})).problems
+    assert "no quantity" in problem.message
+    assert hint in problem.hint
+
+
+@pytest.mark.parametrize("value", [".inf", ".nan", "9" * 9000])
+def test_numbers_that_are_no_quantity(value: str) -> None:
+    answered(reading(REFERENCE.replace("nvidia.com/gpu: 2", f"memory: {value}")))
+
+
+@pytest.mark.parametrize(
+    ("key", "request_", "limit", "right"),
+    [
+        ("cpu", "500m", 1, True),
+        ("cpu", 1, "1000m", True),
+        ("cpu", "2", "1500m", False),
+        ("memory", "16G", "16Gi", True),
+        ("memory", "16Gi", "16G", False),
+        ("memory", "64Gi", None, True),
+        ("memory", "64Gi", "x", True),
+    ],
+)
+def test_requests_are_at_most_the_limit(key: str, request_: Json, limit: Json, right: bool) -> None:
+    limits = {} if limit is None else {key: limit}
+    problems = judged(job(worker={"resources": {"limits": limits, "requests": {key: request_}}})).problems
+    assert ("above its limit" not in " ".join(problem.message for problem in problems)) == right
+
+
+@pytest.mark.parametrize(
+    ("policy", "labels", "right"),
+    [
+        ({"suspend": False}, {}, True),
+        ({"suspend": True}, {}, False),
+        ({"suspend": True}, {"app": "ddp"}, False),
+        ({"suspend": True}, {"kueue.x-k8s.io/queue-name": "lab"}, True),
+        ({"suspend": True, "managedBy": "kueue.x-k8s.io/multikueue"}, {}, True),
+    ],
+)
+def test_who_waits_has_a_queue(policy: Mapping[str, Json], labels: Json, right: bool) -> None:
+    value = job(runPolicy={**policy})
+    value["metadata"]["labels"] = labels
+    assert (judged(value).problems == []) == right
 
 
 @pytest.mark.parametrize("name", ["launch/pytorchjob.yml", "pytorchjob.yaml", "launch/k8s.yaml"])
@@ -407,6 +567,7 @@ def azure_job(**changes: Json) -> dict[str, Json]:
 
 TWO: Json = {"instance_count": 2}
 PER_NODE = "torchrun --nnodes 2 --nproc-per-node 2 --node-rank $NODE_RANK --master-addr $MASTER_ADDR x.py"
+HALF = "torchrun --nnodes 2 --nproc-per-node 2"
 AZURE_JOBS: list[tuple[dict[str, Json], int | None, str]] = [
     # changes, processes (None: not told), words of a problem
     ({}, 1, ""),
@@ -418,12 +579,26 @@ AZURE_JOBS: list[tuple[dict[str, Json], int | None, str]] = [
     ({"compute": ["azureml:gpu"]}, 1, "names no cluster"),
     ({"environment": {"image": "x"}}, 1, ""),
     ({"environment": {"conda_file": "x"}}, 1, "neither"),
+    ({"environment": {"image": None, "build": {"path": "docker"}}}, 1, ""),
+    ({"environment": {"image": " "}}, 1, "names none"),
+    ({"environment": {"image": "<image>", "conda_file": "x"}}, 1, "names none"),
     ({"environment": 3}, 1, "names none"),
     ({"command": ["python", "x.py"]}, None, "expected a command line"),
     ({"command": "bash run.sh"}, None, ""),
     ({"command": "export A=1; exec python -u x.py | tee log"}, 1, ""),
     ({"command": "python -m lfw"}, 1, ""),
     ({"command": "nvidia-smi"}, None, "starts no training"),
+    ({"command": "make train"}, None, ""),
+    ({"command": "wandb agent me/sweep/1"}, None, ""),
+    ({"command": "./train --epochs 3"}, None, ""),
+    ({"command": "$PYTHON x.py"}, None, ""),
+    ({"command": "bash run.sh -c 3"}, None, ""),
+    ({"command": "pip install . && bash -c 'exec \"$@\"' _ torchrun x.py"}, None, ""),
+    ({"command": "python -c 'from train import main; main()'"}, None, ""),
+    ({"command": "python -c '\nimport train\ntrain.main()\n'"}, None, ""),
+    ({"command": "python -c 'import numpy, torch; print(torch.ones(1))'"}, None, "starts no training"),
+    ({"command": "python -m json.tool x.json"}, None, "starts no training"),
+    ({"command": "python -m cProfile -o profile x.py"}, 1, ""),
     ({"distribution": {"type": "pytorch"}, "resources": TWO}, 2, ""),
     ({"distribution": {"type": "PyTorch", "process_count_per_instance": 4}, "resources": TWO}, 8, ""),
     ({"distribution": {"process_count_per_instance": 2}, "resources": TWO}, 4, "expected pytorch"),
@@ -434,6 +609,19 @@ AZURE_JOBS: list[tuple[dict[str, Json], int | None, str]] = [
     ({"command": PER_NODE, "distribution": {"type": "mpi"}, "resources": TWO}, 4, ""),
     ({"command": PER_NODE.replace("$NODE_RANK", "0"), "distribution": {"type": "pytorch"}, "resources": TWO}, 4, "every machine"),
     ({"command": PER_NODE.replace("$MASTER_ADDR", "localhost"), "distribution": {"type": "pytorch"}, "resources": TWO}, 4, "takes for itself"),
+    ({"command": f"if [ $NODE_RANK = 0 ]; then {PER_NODE.replace('$NODE_RANK', '0')}; else {PER_NODE.replace('$NODE_RANK', '1')}; fi", "resources": TWO}, 4, ""),
+    ({"command": f"{HALF} x.py", "resources": TWO}, 4, "--master-addr, which is then 127.0.0.1"),
+    ({"command": f"{HALF} x.py", "resources": TWO, "distribution": {"type": "pytorch"}}, 4, "--master-addr"),
+    ({"command": f"{HALF} --master-addr $MASTER_ADDR x.py", "resources": TWO}, 4, "--node-rank, which is then 0"),
+    ({"command": f"{HALF} --rdzv-endpoint $MASTER_ADDR:1 x.py", "resources": TWO}, 4, "--node-rank, which is then 0"),
+    ({"command": f"{HALF} --rdzv-backend c10d x.py", "resources": TWO}, 4, "--rdzv-endpoint, which is then localhost"),
+    ({"command": f"{HALF} --rdzv-backend c10d --master-addr $MASTER_ADDR x.py", "resources": TWO}, 4, "which is then localhost"),
+    ({"command": f"{HALF} --rdzv-backend c10d --rdzv-endpoint [::1]:29400 x.py", "resources": TWO}, 4, "takes for itself"),
+    ({"command": f"{HALF} --rdzv-backend c10d --rdzv-endpoint $MASTER_ADDR --master-addr localhost x.py", "resources": TWO}, 4, ""),
+    ({"command": f"{HALF} --rdzv-backend etcd x.py", "resources": TWO}, 4, ""),
+    ({"command": f"{HALF} $WHERE x.py", "resources": TWO}, 4, ""),
+    ({"command": f"export PET_MASTER_ADDR=$MASTER_ADDR PET_NODE_RANK=$NODE_RANK; {HALF} x.py", "resources": TWO}, 4, ""),
+    ({"command": f"{HALF} --node-rank $NODE_RANK x.py", "environment_variables": {"PET_MASTER_ADDR": "first"}, "resources": TWO}, 4, ""),
     ({"command": "torchrun --standalone --nproc-per-node 4 x.py"}, 4, ""),
     ({"command": "torchrun --standalone --nproc-per-node gpu x.py"}, None, ""),
     ({"resources": TWO}, 2, "no `distribution`"),
@@ -442,7 +630,10 @@ AZURE_JOBS: list[tuple[dict[str, Json], int | None, str]] = [
     ({"comand": "x"}, 1, "`comand`"),
     ({"course": "x"}, 1, ""),
     ({"$schema": "https://azuremlschemas.azureedge.net/latest/pipelineJob.schema.json"}, None, "commandJob.schema.json"),
-    ({"command": "python x.py --data ${{inputs.data}}", "inputs": {"data": {"type": "uri_folder"}}}, 1, ""),
+    ({"command": "python x.py --data ${{inputs.data}}", "inputs": {"data": {"type": "uri_folder", "path": "x"}}}, 1, ""),
+    ({"inputs": {"data": {"type": "uri_file"}}}, 1, "`inputs.data` is a uri_file without"),
+    ({"inputs": {"data": {"type": "MLTable", "path": ""}}}, 1, "`inputs.data` is a mltable without"),
+    ({"inputs": {"data": {"mode": "ro_mount"}, "lr": {"type": "number"}}}, 1, ""),
     ({"command": "python x.py --data ${{inputs.data}}", "inputs": {"dta": 1}}, 1, "`inputs.data`"),
     ({"inputs": {"data": {"type": "URI_Folder", "path": "azureml:x@latest"}, "epochs": 3}}, 1, ""),
     ({"inputs": {"lr": {"type": "number", "default": 0.1}, "run": {"value": "x"}, "none": None}}, 1, ""),
@@ -471,6 +662,44 @@ def test_code_that_is_not_where_it_is_looked_for_is_told() -> None:
     (note,) = azure(here, **{"ddp_train.py": b""}).notes
     assert "launch/ddp_train.py is not there" in note
     assert azure(here).notes == []  # the script was not handed in: nothing to say
+
+
+@pytest.mark.parametrize(
+    ("command", "files", "words"),
+    [
+        ("python hello.py", ["ddp_train.py"], "no such file"),
+        (
+            "pip install -r requirements.txt && torchrun --standalone ./hello.py | tee log",
+            ["x.py"],
+            "no such file",
+        ),
+        ("python fashion_trainer.py", ["x.py"], ""),
+        ("python hello.py", ["x.py", "hello.ipynb"], ""),
+        ("python hello.py", ["x.py", "src/hello.py"], ""),
+        ("python hello.py", ["launch/x.py", "README.md"], "was not handed in"),
+        ("python -m hello", ["x.py"], ""),
+        ("python /opt/hello.py", ["x.py"], ""),
+        ("python $DIR/hello.py", ["x.py"], ""),
+        ("python ../hello.py", ["x.py"], ""),
+        ("cd src && python hello.py", ["x.py"], ""),
+        ("git clone https://example.org/me && python me/hello.py", ["x.py"], ""),
+        ("curl https://example.org/me.tar | tar x; python hello.py", ["x.py"], ""),
+        ("echo 'import x' > hello.py; python hello.py", ["x.py"], ""),
+        ("python x.py && python hello.py", ["x.py"], ""),
+        ("bash -c 'tar xf a; python hello.py'", ["x.py"], ""),
+    ],
+)
+def test_a_script_that_nobody_handed_in(command: str, files: list[str], words: str) -> None:
+    seen = azure(json.dumps(azure_job(command=command, code="..")), **dict.fromkeys(files, b""))
+    assert (seen.problems == []) == (words != "no such file"), seen.problems
+    assert words in " ".join([*seen.notes, *(problem.message for problem in seen.problems)])
+    assert any("handed in" in note for note in seen.notes) == (words == "was not handed in")
+
+
+def test_a_script_elsewhere_than_in_code_is_not_looked_for() -> None:
+    for code in ("../src", "../../all", "/data", "azureml:code:1", None):
+        seen = azure(json.dumps(azure_job(command="python hello.py", code=code)), **{"x.py": b""})
+        assert seen.problems == []
 
 
 def call(of: str, *args: Json, **kwargs: Json) -> Json:
@@ -555,6 +784,24 @@ def test_sdk_v1_is_told_that_its_support_ended() -> None:
         ("accelerate launch x.py", "other", None),
         ("./train.py", "python", "./train.py"),
         ("python -c 'import x'", "other", None),
+        ("python -c 'import torch; print(torch.cuda.is_available())'", None, None),
+        ("python -c 'import torch.distributed'", "other", None),
+        ("torchrun x.py; python -c 'print(1)'", "torchrun", "x.py"),
+        ("python -um torch.distributed.run x.py", "torchrun", "x.py"),
+        ("python3 -mtorch.distributed.run x.py", "torchrun", "x.py"),
+        ("python $(which torchrun) --nnodes 2 x.py", "torchrun", "x.py"),
+        ("`command -v torchrun` x.py", "torchrun", "x.py"),
+        ("python -m accelerate.commands.launch x.py", "other", "accelerate.commands.launch"),
+        ("python -m test", "python", "test"),
+        ("python -m http.server", None, None),
+        ("bash run.sh -c 3", "other", None),
+        ("bash -ceuo pipefail 'torchrun x.py'", "torchrun", "x.py"),
+        ("bash -c 'exec \"$@\"' _ torchrun x.py", "other", None),
+        ("python x.py; ./upload", "python", "x.py"),
+        ("./train", "other", None),
+        ("/bin/ls", None, None),
+        ("poetry run train", "other", None),
+        ("pipenv run torchrun x.py", "torchrun", "x.py"),
         ("stdbuf -oL torchrun x.py", "torchrun", "x.py"),
         ("timeout -k 5 2h python x.py", "python", "x.py"),
         ("numactl --cpunodebind=0 --membind=0 torchrun x.py", "torchrun", "x.py"),

@@ -4,7 +4,10 @@ Sources: learn.microsoft.com: "CLI (v2) command job YAML schema" (keys, defaults
 (`distribution: pytorch` starts the command process_count_per_instance times on each machine and sets RANK, LOCAL_RANK,
 WORLD_SIZE, MASTER_ADDR, MASTER_PORT, NODE_RANK), "Azure Machine Learning SDK v1" (deprecated 2025-03-31, support ended
 2026-06-30).
-The types of inputs and that their case does not matter: azure-ai-ml 1.35.2, `_schema/job/input_output_entry.py`.
+The types of inputs and that their case does not matter: azure-ai-ml 1.35.2, `_schema/job/input_output_entry.py`; that
+each needs a path: `operations/_job_operations.py`, `_resolve_job_input`.
+What torchrun takes for an address and a number when nobody says them: torch 2.8, `distributed/run.py`; that it reads
+PET_MASTER_ADDR and not MASTER_ADDR: `distributed/argparse_util.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from graders.launch.commands import Start, modernise, start_in
+from graders.launch.commands import Start, meets_itself, modernise, start_in, starts_only
 from graders.launch.manifests import (
     MANY,
     PLACEHOLDER,
@@ -54,7 +57,12 @@ KINDS = ("pytorch", "mpi", "tensorflow", "ray")
 INPUT_TYPES = ("uri_folder", "uri_file", "mltable", "custom_model", "mlflow_model", "triton_model")
 LITERALS = ("string", "integer", "number", "boolean")
 """Types of inputs in a component's file, whose values a job gives without a type."""
+OWN_SCRIPTS = (
+    "amp_train data_parallel ddp_train fashion_trainer lfw_dataset lightning_train perf_report scaling train_noddp"
+).split()
+"""The course's, which whoever hands in a part of it need not hand in."""
 SUPPORT_ENDED = "2026-06-30"
+_TOGETHER = "--node-rank $NODE_RANK --master-addr $MASTER_ADDR --master-port $MASTER_PORT"
 _INPUT = re.compile(r"\$\{\{\s*inputs\.(\w{1,60})")
 
 
@@ -203,12 +211,24 @@ def _command(manifest: Manifest, reading: Reading) -> Start | None:
 
 
 def _inputs(manifest: Manifest, reading: Reading) -> None:
-    """Types of inputs that Azure does not know: it refuses the job."""
+    """Types of inputs that Azure does not know, and data that lies nowhere: it refuses the job."""
     inputs = manifest.get("inputs")
     for name in inputs if isinstance(inputs, dict) else {}:
         place: Place = ("inputs", name, "type")
-        kind = manifest.get(*place)
-        if not isinstance(kind, str) or "${{" in kind or kind.lower() in INPUT_TYPES + LITERALS:
+        kind, path = manifest.get(*place), manifest.get("inputs", name, "path")
+        if not isinstance(kind, str) or "${{" in kind or kind.lower() in LITERALS:
+            continue
+        if kind.lower() in INPUT_TYPES:
+            if path is None or path == "":
+                reading.problems.append(
+                    manifest.problem(
+                        ("inputs", name),
+                        f"`inputs.{safe_line(name, 40)}` is a {kind.lower()} without a `path`, which Azure refuses.",
+                        "Say where the data lies: `path: azureml:NAME@latest` for data that is registered, an address, "
+                        "or a folder beside this file.",
+                    )
+                )
+                break
             continue
         known = f"Azure knows {', '.join(INPUT_TYPES[:-1])} and {INPUT_TYPES[-1]}."
         reading.problems.append(
@@ -234,10 +254,22 @@ def _environment(manifest: Manifest, reading: Reading) -> None:
             reading.problems.append(
                 manifest.problem(place, "`environment` names neither an `image` nor a `build`.", hint)
             )
+        elif not environment.get("build") and not _may_be_an_image(environment.get("image")):
+            seen = shown(environment.get("image"))
+            reading.problems.append(
+                manifest.problem((*place, "image"), f"`environment.image` is {seen}, which names none.", hint)
+            )
     elif not _names(environment):
         reading.problems.append(
             manifest.problem(place, f"`environment` is {shown(environment)}, which names none.", hint)
         )
+
+
+def _may_be_an_image(value: Json) -> bool:
+    """Whether something names an image; what a script got from its SDK is no text."""
+    return value is not None and (
+        not isinstance(value, str) or (value.strip() != "" and not PLACEHOLDER.search(value))
+    )
 
 
 def _names(value: Json, words: tuple[str, ...] = ()) -> bool:
@@ -329,29 +361,62 @@ def _distribution(
 
 def _meeting(manifest: Manifest, reading: Reading, start: Start, instances: int) -> None:
     """Whether torchruns on several machines can meet."""
-    where = start.flags.get("master_addr", "") or start.flags.get("rdzv_endpoint", "")
-    nodes = start.number("nnodes")
-    place: Place = ("command",)
-    if "standalone" in start.flags or ("nnodes" in start.flags and nodes == 1) or "nnodes" not in start.flags:
+    nodes, place = start.number("nnodes"), ("command",)
+    # Torchrun reads each option from a variable as well, and the command may set one.
+    variables = manifest.get("environment_variables")
+    told = f"{manifest.get('command')} {' '.join(variables) if isinstance(variables, dict) else ''}"
+
+    def said(option: str) -> bool:
+        return start.is_open or option in start.flags or f"PET_{option.upper()}" in told
+
+    by_default = "" if "PET_RDZV_BACKEND" in told or start.is_open else "static"
+    backend = start.flags.get("rdzv_backend", by_default) or by_default
+    where = start.flags.get("rdzv_endpoint", "")
+    if backend == "static":
+        where = where or start.flags.get("master_addr", "")
+    if "standalone" in start.flags or nodes == 1 or not said("nnodes"):
         reading.problems.append(
             manifest.problem(
                 place, f"each of the {instances} machines starts a torchrun of one node, so that they train alone.",
-                f"Write --nnodes {instances} --node-rank $NODE_RANK --master-addr $MASTER_ADDR --master-port "
-                "$MASTER_PORT.",
+                f"Write --nnodes {instances} {_TOGETHER}.",
             )
         )  # fmt: skip
-    elif where.split(":")[0] in ("localhost", "127.0.0.1"):
+    elif meets_itself(where):
         reading.problems.append(
             manifest.problem(
                 place, f"the machines are to meet at {safe_line(where, 40)}, which each takes for itself.",
                 "Azure puts the first machine's address into $MASTER_ADDR.",
             )
         )  # fmt: skip
-    elif start.number("node_rank") is not None and start.flags.get("rdzv_backend", "static") == "static":
+    elif start.number("node_rank") is not None and backend == "static":
         reading.problems.append(
             manifest.problem(
                 place, f"every machine starts with --node-rank {start.number('node_rank')}.",
                 "Azure puts the machine's number into $NODE_RANK.",
+            )
+        )  # fmt: skip
+    elif backend == "static" and not (said("master_addr") or said("rdzv_endpoint")):
+        reading.problems.append(
+            manifest.problem(
+                place, "torchrun is told no --master-addr, which is then 127.0.0.1: each of the "
+                f"{instances} machines waits for the others at its own address.",
+                f"Azure sets MASTER_ADDR and NODE_RANK, but torchrun does not read them: write {_TOGETHER}.",
+            )
+        )  # fmt: skip
+    elif backend == "static" and not said("node_rank"):
+        reading.problems.append(
+            manifest.problem(
+                place, "torchrun is told no --node-rank, which is then 0 on each of the "
+                f"{instances} machines: nodes that share a number never meet.",
+                "Azure sets NODE_RANK, but torchrun does not read it: write --node-rank $NODE_RANK.",
+            )
+        )  # fmt: skip
+    elif backend == "c10d" and not said("rdzv_endpoint"):
+        reading.problems.append(
+            manifest.problem(
+                place, "torchrun is told no --rdzv-endpoint, which is then localhost: each of the "
+                f"{instances} machines waits for the others at its own address.",
+                "With c10d --master-addr does not count: write --rdzv-endpoint $MASTER_ADDR:$MASTER_PORT.",
             )
         )  # fmt: skip
 
@@ -381,6 +446,36 @@ def _code(manifest: Manifest, reading: Reading, start: Start, files: Mapping[str
         reading.notes.append(
             f"`code` is relative to this file: {safe_line(path, 60)} is not there, {safe_line(script, 40)} lies above."
         )
+    elif ".." not in folder and _is_missing(start, str(manifest.get("command")), files):
+        # Who hands in the launch files alone may have the script.
+        around = "/".join(folder)
+        beside = (file for file in files if file.rpartition("/")[0] == around and file.endswith(".py"))
+        there = sorted(file for file in beside if file != reading.file)
+        if not there:
+            reading.notes.append(f"{safe_line(path, 60)}, which the command starts, was not handed in.")
+            return
+        reading.problems.append(
+            manifest.problem(
+                ("command",), f"the command starts {safe_line(script, 60)}, and there is no such file in the folder "
+                f"that `code` names, where {safe_line(there[0], 60)} lies.",
+                like(PurePosixPath(script).name, {PurePosixPath(file).name for file in files})
+                or "Start your script by its name: `python ddp_train.py ...`.",
+            )
+        )  # fmt: skip
+
+
+def _is_missing(start: Start, command: str, files: Mapping[str, bytes]) -> bool:
+    """Whether a script is nowhere in the submission, and does not come to be before it is started."""
+    script = PurePosixPath(start.script or "")
+    known = {PurePosixPath(path).stem for path in files if path.endswith((".py", ".ipynb"))}
+    return (
+        start.by in ("python", "torchrun")
+        and script.suffix == ".py"
+        and not re.search(r"[$~]|^/|\.\./", str(script))
+        and script.stem not in known.union(OWN_SCRIPTS)
+        and command.count(script.name) == 1
+        and starts_only(command, start)
+    )
 
 
 def _claim(

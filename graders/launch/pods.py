@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from graders.launch.commands import SHELLS, Start, modernise, start_of
+from graders.launch.commands import SHELLS, Start, meets_itself, modernise, start_of, starts_nothing
 from graders.launch.manifests import (
     NVIDIA,
     PLACEHOLDER,
@@ -24,12 +24,21 @@ from graders.launch.manifests import (
     texts,
     whole,
 )
+from graders.launch.quantities import quantity, similar
+from lockstep.text import safe_line
 from lockstep.wire import Json
 from lockstep.yamlfile import Place
 
 REPLICAS: Place = ("spec", "pytorchReplicaSpecs")
 RESTART_POLICIES = ("Always", "OnFailure", "Never", "ExitCode")
 _IMAGE = re.compile(r"[^\s<>{}$]+")
+# Images of which everybody knows what they start by themselves: a shell, an interpreter, nothing of one's own.
+BARE_IMAGES = frozenset(
+    "alpine busybox centos condaforge/miniforge3 continuumio/anaconda3 continuumio/miniconda3 debian fedora "
+    "mambaorg/micromamba nvcr.io/nvidia/cuda nvcr.io/nvidia/pytorch nvidia/cuda python pytorch/pytorch "
+    "tensorflow/tensorflow ubuntu".split()
+)
+_DOCKER_HUB = re.compile(r"^(?:(?:index\.|registry-1\.)?docker\.io/)?(?:library/)?")
 _GPUS = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+/(?:gpu|mig-[a-z0-9.]+|i915|gpu\.shared)")
 
 
@@ -165,7 +174,33 @@ class Pod:
                         "Put the name of a real image there, as in `registry/name:tag`.",
                     )
                 )
+            elif isinstance(image, str):
+                found += self._image_name(place, image)
         return found
+
+    def _image_name(self, place: Place, image: str) -> list[Problem]:
+        """An address of a web page, and capitals: no registry is asked for such an image."""
+        scheme, _, rest = image.rpartition("://")
+        if scheme:
+            return [
+                self._problem(
+                    place,
+                    f"`image` is {shown(image)}, which is an address; the name of an image is expected.",
+                    f"Leave `{safe_line(scheme, 20)}://` out: `registry/name:tag`, or `name:tag` for Docker Hub. What "
+                    "`docker pull` takes is right.",
+                )
+            ]
+        host, _, path = rest.partition("/")
+        name = _repository(path if path and re.search(r"[.:]", host) else rest)
+        if name == name.lower():
+            return []
+        return [
+            self._problem(
+                place,
+                f"`image` is {shown(image)}; there are no capitals in the name of an image.",
+                f"Write `{safe_line(name.lower(), 60)}`; behind the `:` of the tag capitals are fine.",
+            )
+        ]
 
     def _resources(self, position: int) -> list[Problem]:
         found = []
@@ -185,6 +220,25 @@ class Pod:
                     f"GPUs cannot be shared: write `{NVIDIA}` under `limits`, and leave the request out.",
                 )
             )
+        return found + self._more_than_the_limit(around)
+
+    def _more_than_the_limit(self, around: Place) -> list[Problem]:
+        """Requests above their limits, which the API server refuses; what no quantity is has been told."""
+        found = []
+        requests = self._manifest.get(*self._pod, *around, "requests")
+        for key, value in requests.items() if isinstance(requests, dict) else ():
+            limit = self._manifest.get(*self._pod, *around, "limits", key)
+            asked, most = quantity(value), quantity(limit)
+            if key != NVIDIA and asked is not None and most is not None and asked > most:
+                found.append(
+                    self._problem(
+                        (*around, "requests", key),
+                        f"a request of {shown(value)} for `{key[:40]}` is above its limit of {shown(limit)}, which "
+                        "Kubernetes refuses.",
+                        "A request is what a container gets for certain, the limit the most that it may take: raise "
+                        "the limit, or ask for less.",
+                    )
+                )
         return found
 
     def _gpus_of_no_container(self) -> list[Problem]:
@@ -219,7 +273,22 @@ class Pod:
                     f"GPUs are a resource of NVIDIA's plugin and carry its name: `{NVIDIA}: 1`.",
                 )
             ]
-        return []
+        if value is None or isinstance(value, bool | dict | list):
+            return []  # the schema says so
+        amount = quantity(value)
+        if amount is not None and amount >= 0:
+            return []
+        meant = similar(str(value)[:40])
+        hint = "Write a number with or without a suffix: 4 or 500m processors, 16Gi or 16G of memory."
+        return [
+            self._problem(
+                place,
+                f"`{key[:40]}` is {shown(value)}, which is no quantity to Kubernetes: it refuses the file.",
+                f"Did you mean `{meant}`? Suffixes are k, M, G of 1000 and Ki, Mi, Gi of 1024."
+                if meant
+                else hint,
+            )
+        ]
 
     def _mounts(self, position: int) -> list[Problem]:
         """Volumes of a container that the pod does not have: the API server refuses such a pod."""
@@ -239,9 +308,11 @@ class Pod:
     def _command(self) -> list[Problem]:
         """What each pod starts has to fit what the operator tells it."""
         start, found = self.start, []
+        place: Place = ("containers", self._position, "command")
+        if idle := self._starts_nothing(place):
+            return [idle]
         if start is None:
             return []
-        place: Place = ("containers", self._position, "command")
         nproc = nproc_of(self._manifest)
         total = sum(Pod(self._manifest, role).count for role in roles(self._manifest))
         if start.by == "python" and nproc is not None and nproc > 1:
@@ -265,6 +336,7 @@ class Pod:
                     "Write its name between torchrun's own options and the script's: `torchrun ddp_train.py ...`.",
                 )
             )
+        found += self._meets_itself(start, place, total)
         found += self._unexpanded(start, place)
         found += self._nodes_are_pods(start, place, nproc)
         found += self._node_rank(start, place)
@@ -286,6 +358,49 @@ class Pod:
                 )
             )
         return found
+
+    def _starts_nothing(self, place: Place) -> Problem | None:
+        """A command that nothing can execute, or that is known to train nothing; of most it cannot be known."""
+        words, image = self._words(), self._own("image")
+        if self.says_command and re.search(r"\s", words[0]):
+            return self._problem(
+                place,
+                f"the first word of `command` is {shown(words[0])}: a program of exactly this name is looked for, "
+                "blanks and all, and there is none.",
+                'Write every word on its own, command: ["torchrun", "ddp_train.py"], or let a shell take the text '
+                'apart: command: ["sh", "-c", "..."].',
+            )
+        if self.says_command and starts_nothing(words):
+            return self._problem(
+                place,
+                f"the container starts {shown(' '.join(words))}, which starts no training.",
+                "A manifest runs without anybody at a keyboard: name what trains, command: "
+                '["torchrun", "ddp_train.py"].',
+            )
+        if isinstance(image, str) and not words and _DOCKER_HUB.sub("", _repository(image)) in BARE_IMAGES:
+            return self._problem(
+                ("containers", self._position),
+                f"there is neither `command` nor `args`, and {shown(image)} starts no training by itself.",
+                'Say what it is to start: command: ["torchrun", "ddp_train.py"]. Only an image of your own can know.',
+            )
+        return None
+
+    def _meets_itself(self, start: Start, place: Place, total: int) -> list[Problem]:
+        """An address that each pod takes for itself. The Master may: it is where the others are to go."""
+        where = start.flags.get("rdzv_endpoint", "")
+        if start.flags.get("rdzv_backend", "static") in ("static", ""):
+            where = where or start.flags.get("master_addr", "")
+        shares_host = self._manifest.get(*self._pod, "hostNetwork") is True
+        if self.role == "Master" or total < 2 or shares_host or not meets_itself(where):
+            return []
+        return [
+            self._problem(
+                place,
+                f"torchrun is told to meet the others at {safe_line(where, 40)}, where each pod finds itself alone.",
+                "Leave the address out, and the backend with it: torchrun reads the Master's from the operator's "
+                "PET_MASTER_ADDR.",
+            )
+        ]
 
     def _unexpanded(self, start: Start, place: Place) -> list[Problem]:
         """Kubernetes puts a variable in only as $(NAME); everything else is a shell's business."""
@@ -335,6 +450,13 @@ class Pod:
                 hint,
             )
         ]
+
+
+def _repository(image: str) -> str:
+    """The name of an image without its tag and its digest."""
+    name = image.partition("@")[0]
+    before, slash, last = name.rpartition("/")
+    return before + slash + last.partition(":")[0]
 
 
 def _names(entries: Json) -> set[str]:

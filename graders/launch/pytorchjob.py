@@ -114,6 +114,7 @@ def look_at(manifest: Manifest, reading: Reading) -> None:
     reading.problems += [*_version(manifest), *_name(manifest), *schema_problems(manifest, PYTORCHJOB)]
     _replicas(manifest, reading)
     _elastic(manifest, reading)
+    _suspended(manifest, reading)
     if outdated := [key for key in OUTDATED if manifest.get("spec", key) is not None]:
         reading.notes.append(
             f"`{outdated[0]}` moved from `spec` to `spec.runPolicy`; where it stands it has no effect."
@@ -231,6 +232,23 @@ def _elastic(manifest: Manifest, reading: Reading) -> None:
                 (*place, "minReplicas"),
                 f"`minReplicas` is {low} and `maxReplicas` {high}.",
                 "The least has to be at most the most.",
+            )
+        )
+
+
+def _suspended(manifest: Manifest, reading: Reading) -> None:
+    """A job that waits for somebody to wake it: right where a queue does, which is named in its metadata."""
+    place: Place = ("spec", "runPolicy", "suspend")
+    metadata = [manifest.get("metadata", group) for group in ("labels", "annotations")]
+    names = [name for group in metadata if isinstance(group, dict) for name in group]
+    queued = any("queue" in name.lower() for name in names) or manifest.get("spec", "runPolicy", "managedBy")
+    if manifest.get(*place) is True and not queued:
+        reading.problems.append(
+            manifest.problem(
+                place,
+                "`suspend` is true: the operator starts no pod of this job until somebody sets it to false.",
+                "Leave `suspend` out. A queue such as Kueue sets it by itself, for jobs with its label "
+                "`kueue.x-k8s.io/queue-name`.",
             )
         )
 
