@@ -11,12 +11,13 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 import numpy as np
 
 from fixtures import cinic10
+from fixtures.pictures import CLASSES
 from fixtures.tree import Tree
 from graders.amp import curves, expected
 from graders.amp.curves import Problem, Series
@@ -33,6 +34,8 @@ from lockstep.wire import Array, Json
 LOW, LOW_LOSS = 0.05, 0.02
 FULL, FULL_LOSS = 1e-4, 1e-5
 EVALUATED_BY = 9
+# Of ten: two epochs that leave out their last two images see eight of them at least, two batches of four hardly seven.
+LEAST_CLASSES = 7
 LOW_TYPES = {"torch.bfloat16": 7, "torch.float16": 10}
 
 # What GradScaler itself says when its calls are in the wrong order, and what is then missing.
@@ -1111,6 +1114,25 @@ def test_wandb(check: Check) -> None:
         "Call run.finish() at the end.",
     )
     _curves(check, call, "W&B", series, batches)
+    # Where the other log has it wrong as well, lr_logged says so.
+    written = curves.tensorboard(log_files(seen, "event"))[0]
+    found = curves.rates(series, batches) if curves.rates(written, batches) is None else None
+    if found is not None:
+        check.fail(f"{call} in the W&B log: {found.message}.", found.hint, points=check.points / 2)
+    if seen.values.get("notebook") is not True:
+        _can_be_disabled(check)
+
+
+def _can_be_disabled(check: Check) -> None:
+    """Whether `--wandb` reaches W&B: without a mode it asks for a login wherever WANDB_MODE is not set."""
+    outcome = script(check, "train", train=8)
+    trained(check, outcome, "amp_train.py --wandb disabled")
+    check.expect(
+        not log_files(outcome.ranks[0], "wandb"),
+        "amp_train.py --wandb disabled left an offline run all the same: the flag does not reach W&B.",
+        "wandb.init(..., mode=args.wandb). Without a mode it asks for a login on any machine where nobody has logged in.",
+        points=check.points / 2,
+    )
 
 
 def test_lr_logged(check: Check) -> None:
@@ -1166,11 +1188,21 @@ def test_eval_no_grad(check: Check) -> None:
     )
     first = next(place for place, (_, derived) in enumerate(made) if not derived)
     after = [event for event, derived in made[first:] if derived]
+    resumed = [event for (_, before), (event, derived) in pairwise(made) if derived and not before]
+    hint = "model.train() right after every validation, or before every batch: evaluate() has called model.eval()."
     check.expect(
         not after or any(event[3:4] == [True] for event in after),
         f"{call}: after the first validation the model was trained on in evaluation mode: dropout is off then, and batch "
         "norm learns nothing more.",
-        "model.train() at the beginning of every epoch, not once before the first: evaluate() has called model.eval().",
+        hint,
+        points=check.points / 2,
+    )
+    wrong = sum(event[3:4] == [False] for event in resumed)
+    check.expect(
+        wrong < 2,
+        f"{call} validates within an epoch, and {wrong} of {len(resumed)} times the model was trained on in evaluation mode "
+        "afterwards: dropout is off then, and batch norm learns nothing more, until the epoch ends.",
+        hint,
         points=check.points / 2,
     )
 
@@ -1208,6 +1240,14 @@ def test_notebook(check: Check) -> None:
         f"{call} was given a folder in which more than half of the images are of one class, and trained on labels of which "
         f"the most frequent is {share:.0%}.",
         "Train on the images in --training-data DIR (DIR/train/CLASS/*.png), not on others or on random ones.",
+    )
+    known = 0 if labels is None else len(np.unique(labels))
+    check.expect(
+        known >= LEAST_CLASSES,
+        f"{call} was given images of {len(CLASSES)} classes and trained on {known} of them.",
+        "Take every batch of the loader: `for images, labels in loader`. next(iter(loader)) starts anew each time, and one "
+        "batch again and again is a try-out.",
+        points=check.points / 2,
     )
     if seen.values.get("tagged") is False:
         check.note("No cell has the tag `parameters`; the one that holds the constants was taken for it.")
