@@ -25,7 +25,7 @@ said, says = os.pipe()
 box = subprocess.Popen(
     [bubblewrap.find(), "--die-with-parent", "--unshare-all", "--unshare-user", "--ro-bind", "/", "/",
      "--userns-block-fd", str(never), "--info-fd", str(says), "true"],
-    pass_fds=(never, unwritten, says), env={**forgotten.mark(), **dict(word.split("=", 1) for word in sys.argv[1:])},
+    pass_fds=(never, unwritten, says), env={**forgotten.mark("a box"), **dict(word.split("=", 1) for word in sys.argv[1:])},
 )
 os.close(says)
 print(box.pid, os.read(said, 100).decode().split(":")[1].split(",")[0], flush=True)
@@ -75,6 +75,17 @@ def test_the_box_of_a_lockstep_that_lives_goes_on() -> None:
         assert not has_ended(second)
 
 
+def test_a_box_that_is_closed_before_it_started_is_ended_and_no_other() -> None:
+    with half_started() as (owner, first, second):
+        signal.pidfd_send_signal(first, signal.SIGKILL)
+        assert has_ended(first, 60)
+        forgotten.remove_box("another box")
+        assert not has_ended(second)
+        forgotten.remove_box("a box")
+        assert has_ended(second)
+        assert owner.poll() is None
+
+
 @pytest.mark.parametrize(
     "owner",
     [
@@ -84,14 +95,14 @@ def test_the_box_of_a_lockstep_that_lives_goes_on() -> None:
     ],
 )
 def test_a_box_of_which_we_cannot_know_goes_on(owner: str) -> None:
-    with half_started(f"{forgotten.MARK}={owner}") as (_, _, second):
+    with half_started(f"{forgotten.OWNER}={owner}") as (_, _, second):
         forgotten.remove()
         assert not has_ended(second)
 
 
 def test_another_process_with_the_number_of_the_owner_is_not_the_owner() -> None:
-    numbering, pid, begun = forgotten.mark()[forgotten.MARK].split()
-    with half_started(f"{forgotten.MARK}={numbering} {pid} {int(begun) - 1}") as (_, _, second):
+    numbering, pid, begun = forgotten.mark("a box")[forgotten.OWNER].split()
+    with half_started(f"{forgotten.OWNER}={numbering} {pid} {int(begun) - 1}") as (_, _, second):
         forgotten.remove()
         assert has_ended(second)
 
@@ -99,4 +110,4 @@ def test_another_process_with_the_number_of_the_owner_is_not_the_owner() -> None
 def test_nothing_in_a_box_carries_the_mark() -> None:
     told = bubblewrap.command(["true"], {}, {}, {}, None)
     assert "--clearenv" in told
-    assert forgotten.MARK not in " ".join(told)
+    assert forgotten.OWNER not in " ".join(told)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import subprocess
 import sys
@@ -80,6 +81,7 @@ class Box:
         if self.isolated:
             forgotten.remove()
             parent, _ = backend.find()
+        self._name = secrets.token_hex(16)
         self._groups = backend.Groups(parent)
         self._workspace = None if self.isolated else tempfile.mkdtemp(prefix="lockstep-")
         self._filter = seccomp.filter_program() if self.isolated else None
@@ -159,7 +161,7 @@ class Box:
             return subprocess.Popen(
                 bubblewrap.command(server, visible, etc, environment, self._lease, devices),
                 pass_fds=(*controls, *etc.values()),
-                env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **forgotten.mark()},
+                env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **forgotten.mark(self._name)},
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -179,6 +181,9 @@ class Box:
             self.settle()
         if self.isolated or not all(server.ready for server in self._servers):
             self._process.kill()
+        if self.isolated and not self._servers[0].ready:
+            self._process.wait()
+            forgotten.remove_box(self._name)
         # Everything in the box dies after that process, not with it: a user id may be lent again, and memory
         # counted on, only when the last one has let go of its end. Without namespaces the servers end by themselves.
         for server in self._servers:
