@@ -96,6 +96,8 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "slurm_each_names_itself": ("Each node names itself",),
     "slurm_ranks_of_the_job": ("RANK are 0", "SLURM_PROCID"),
     "slurm_nothing_but_python": ("with python",),
+    "slurm_one_after_the_other": ("on node 1 only once the one on node 0 has ended", "`&`", "`wait`"),
+    "slurm_ends_before_training": ("comes to its end", "Slurm stops", "`wait`"),
     "pbs_directive_below_command": ("qsub does not read line 5",),
     "pbs_bad_walltime": ("walltime=1h",),
     "pbs_no_gpus": ("no GPU", "ngpus=2"),
@@ -184,6 +186,34 @@ def test_a_script_that_cheats_or_misbehaves_gets_a_verdict(name: str, tmp_path: 
     (check,) = by_id(tmp_path, box, "single_node").values()
     assert check.verdict in expect.CAUGHT, check
     assert check.points == 0
+
+
+SLURM_TOP = "#!/bin/bash\n#SBATCH --nodes=2 --ntasks-per-node=1 --gres=gpu:2 --time=60\n"
+LOOP = """hosts=($(scontrol show hostnames "$SLURM_JOB_NODELIST"))
+for i in 0 1; do
+    srun -N1 -n1 -w "${hosts[i]}" torchrun --nnodes 2 --nproc-per-node 2 --node-rank $i --master-addr "${hosts[0]}" ddp_train.py &
+    BETWEEN
+done
+"""
+# Odd jobs that train all the same.
+JOBS = {
+    "slow to start the second": SLURM_TOP + LOOP.replace("BETWEEN", "python3 -c 'import time; time.sleep(1)'") + "wait",
+    "sleeps by the path of it": SLURM_TOP + LOOP.replace("BETWEEN", "/bin/sleep 1") + "wait",
+    "busy between the two": SLURM_TOP + LOOP.replace("BETWEEN", 'for k in $(seq 300); do : "$(:)"; done') + "wait",
+    "looks after both": SLURM_TOP
+    + LOOP.replace("BETWEEN", "pids+=($!)")
+    + 'while kill -0 "${pids[@]}" 2> /dev/null; do sleep 10; done',
+    "sleeps as long as it takes": SLURM_TOP + LOOP.replace("BETWEEN", ":") + "sleep 3500",
+    "the last one in front": SLURM_TOP + LOOP.replace("&\n    BETWEEN", "$([ $i = 1 ] || echo '&')").replace("srun", "eval srun"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_an_odd_job_that_trains_passes(name: str, tmp_path: Path, box: Box) -> None:
+    (tmp_path / "launch").mkdir()
+    (tmp_path / "launch" / "train.slurm").write_text(JOBS[name])
+    (check,) = by_id(tmp_path, box, "cluster_header").values()
+    assert check.verdict is Verdict.PASSED, check
 
 
 # Headers

@@ -88,11 +88,11 @@ def body_fault(check: Check, path: str, header: Header) -> Fault | None:
     lab = Lab.draw(check.rng, header.nodes)
     environment = batch(lab, header)
     own = path.rpartition("/")[0]
-    ways = [[single_run(path, "", environment)]]
+    ways = [[{**single_run(path, "", environment), "job": True}]]
     if own:
         # Submitted from the folder of the launch files.
         moved = {name: f"@WORK/{own}" if value == "@WORK" else value for name, value in environment.items()}
-        ways.append([single_run(path, own, moved)])
+        ways.append([{**single_run(path, own, moved), "job": True}])
     return choose(
         check, lab, ways, lambda runs: job_fault(path, header, runs, lab, check.submission.files)
     ).fault
@@ -118,7 +118,38 @@ def job_fault(
     for node, start in team.items():
         if fault := script_fault(f"{path} on node {node}", start, files):
             return fault
-    return meeting_fault(path, team, lab.hosts) if header.nodes > 1 else None
+    fault = meeting_fault(path, team, lab.hosts) if header.nodes > 1 else None
+    return fault or _one_by_one(path, header, team) or _left_behind(path, header, runs, team)
+
+
+def _one_by_one(path: str, header: Header, team: Mapping[int, Start]) -> Fault | None:
+    """Nodes that have to meet, each of which is started when the one before has ended."""
+    late = [node for node, start in team.items() if start.late]
+    if not late:
+        return None
+    first = next((node for node in team if node not in late), 0)
+    return Fault(
+        Stage.MEETING,
+        f"{path} starts torchrun on node {late[0]} only once the one on node {first} has ended, and that one waits "
+        f"for all {header.nodes} nodes.",
+        "Start them side by side: an `&` behind each command of the loop and one `wait` behind the loop"
+        + (", or one srun for all nodes." if header.scheduler is SLURM else "."),
+    )
+
+
+def _left_behind(
+    path: str, header: Header, runs: Sequence[NodeRun], team: Mapping[int, Start]
+) -> Fault | None:
+    """A job's file that ends while torchrun runs in the background. What LSF does with that depends on its settings."""
+    ended_well = all(run.status == 0 and "not found" not in run.output for run in runs)
+    if header.scheduler is LSF or not ended_well or not any(start.left for start in team.values()):
+        return None
+    return Fault(
+        Stage.MEETING,
+        f"{path} comes to its end while torchrun still runs in the background: with the file the job ends, and "
+        f"{header.scheduler.name} stops whatever is left of it.",
+        "Write `wait` as the last line, or take the `&` away.",
+    )
 
 
 def _several(path: str, header: Header, node: int, starts: Sequence[Start]) -> Fault:
