@@ -42,8 +42,8 @@ AFTERWARDS = 1.5
 MOMENT, WHILE, UNCLEAR = 3, 25, 3.0
 # Which of the emulated nodes a process runs on.
 NODE = "EMULATED_NODE"
-# Variables of a record that a judge may want to see: how a process learns its place without torchrun.
-PLACES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+# Variables of a record that a judge may want to see: how a process learns its place without torchrun, and its GPUs.
+PLACES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES")
 # What runs the command behind it, and stands in front of `python` behind --no-python.
 PREFIXES = ("env", "nice", "nohup", "numactl", "stdbuf", "taskset", "time", "timeout")
 
@@ -177,11 +177,13 @@ class Bench:
     """The stand-ins of one run and what they were started with. `real` carries torchrun's commands out.
 
     `holds`: the script is a job's, and torchruns are kept waiting until it is clear what it does beside them. Of those
-    in `gone` each was let go though it was without the others; `resting` counts how often nothing happened.
+    in `gone` each was let go though it was without the others; `silent` counts how often nobody asked, `resting` how
+    often nobody worked either.
     """
 
     cluster: Cluster
     tools: str
+    home: str
     work: str
     numbers: list[int] | None = None
     records: list[dict[str, Json]] = field(default_factory=list)
@@ -193,6 +195,7 @@ class Bench:
     held: list[Held] = field(default_factory=list)
     gone: list[Request] = field(default_factory=list)
     resting: int = 0
+    silent: int = 0
     unclear: Limit | None = None
     slept: bool = False
     ended: bool = False
@@ -258,13 +261,17 @@ class Bench:
         own = (os.getppid(), os.getpid())
         rests = not heard and all(_rests(pid) for pid in members(os.getppid()) if pid not in own)
         self.resting = self.resting + 1 if rests else 0
+        self.silent = 0 if heard else self.silent + 1
         complete = len({held.request.node for held in self.held}) >= len(self.cluster.hosts)
         if self.ended:
             for held in self.held:
                 held.record["left"] = not self.slept
         elif not complete and self.resting >= WHILE:
             self.gone = [held.request for held in self.held]
-        elif not (complete and (self.slept or self.resting >= MOMENT)) and not self.unclear.is_reached():
+        elif complete and (self.slept or self.resting >= MOMENT or self.silent >= WHILE):
+            # Whatever it does, it goes on.
+            pass
+        elif not self.unclear.is_reached():
             return
         self.holds = False
         for held in self.held:
@@ -431,6 +438,8 @@ def _start(bench: Bench, request: Request, program: str, words: list[str], *, le
 
 
 def _below(bench: Bench, folder: str) -> str:
+    if folder == bench.home:
+        return "~"
     inside = folder == bench.work or folder.startswith(bench.work + os.sep)
     return os.path.relpath(folder, bench.work) if inside else folder
 
@@ -787,6 +796,7 @@ def _listening(bench: Bench, seconds: float) -> Iterator[socket.socket]:
     listener.bind(path)
     listener.listen(64)
     os.mkdir(os.path.join(bench.tools, "bin"))
+    os.mkdir(bench.home)
     text = STAND_IN.format(python=os.path.realpath("/proc/self/exe"), socket=path)
     for name in HANDLERS:
         target = os.path.join(bench.tools, "bin", name)
@@ -893,7 +903,7 @@ def _begin(bench: Bench, run: Mapping[str, Any], student: Student) -> Script:
         },
         **cast(dict[str, str], bench.on_node(node)),
     }
-    folder = os.path.join(student.work, cast(str, run["folder"]))
+    folder = bench.home if run.get("at_home") else os.path.join(student.work, cast(str, run["folder"]))
     script = os.path.relpath(os.path.join(student.work, cast(str, run["script"])), folder)
     process = subprocess.Popen(
         [_interpreter(os.path.join(folder, script)), script, *cast(list[str], run["arguments"])],
@@ -969,9 +979,11 @@ def _hear(bench: Bench, end: socket.socket, said: dict[str, Json]) -> None:
 
 def _bench(student: Student, inputs: Inputs, numbers: list[int] | None = None) -> Bench:
     cluster = cast(dict[str, Any], inputs.values["cluster"])
+    tools = tempfile.mkdtemp(prefix="nodes-")
     return Bench(
         Cluster(cluster["hosts"], cluster["gpus"], cluster["slots"]),
-        tempfile.mkdtemp(prefix="nodes-"),
+        tools,
+        os.path.join(os.path.realpath(tools), "home"),
         os.path.realpath(student.work),
         numbers,
     )
