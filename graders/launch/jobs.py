@@ -107,7 +107,10 @@ def body_fault(check: Check, path: str, header: Header) -> Fault | None:
     fault = choose(
         check, lab, ways, lambda runs: job_fault(path, header, runs, lab, check.submission.files)
     ).fault
-    if fault and how["at_home"] and b"PBS_O_WORKDIR" not in tree(check)[path]:
+    lost = (
+        fault and fault.stage in (Stage.NOTHING, Stage.SCRIPT) and b"PBS_O_WORKDIR" not in tree(check)[path]
+    )
+    if fault and lost and how["at_home"]:
         return replace(
             fault,
             hint='PBS starts a job in the home folder: begin with cd "$PBS_O_WORKDIR", where qsub was called. '
