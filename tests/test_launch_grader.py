@@ -40,6 +40,8 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "single_other_script": ("train_ddp.py", "no such file"),
     "single_lost_its_script": ("folder launch", 'cd "$(dirname "$0")/.."'),
     "single_options_behind_script": ("--standalone behind ddp_train.py",),
+    "single_one_gpu_for_two": ("CUDA_VISIBLE_DEVICES=0", "1 GPU:", "LOCAL_RANK 1"),
+    "single_script_of_one_process": ("train_noddp.py", "no process group"),
     "single_leaves_early": ("ran to its end", "Does it leave"),
     "single_unknown_option": ("unrecognized arguments: --gpus-per-node",),
     "single_no_processes": ("--nproc-per-node 0",),
@@ -74,6 +76,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "multi_accelerate": ("accelerate",),
     "multi_started_twice": ("2 times on one node",),
     "multi_unset_variable": ("Nothing sets HEAD_NODE",),
+    "multi_backend_nccl": ("--rdzv-backend nccl", "registered", "init_process_group"),
     "multi_different_backends": ("c10d and static",),
     "runs_nobody_is_host": ("0 of 4 processes", "waiting for one another"),
     "runs_local_rank_hidden": ("LOCAL_RANK", "0 and 1 on each node"),
@@ -96,7 +99,15 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "slurm_each_names_itself": ("Each node names itself",),
     "slurm_ranks_of_the_job": ("RANK are 0", "SLURM_PROCID"),
     "slurm_nothing_but_python": ("with python",),
+    "slurm_unasked_variable": ("SLURM_GPUS_PER_NODE only for a job that asks", "--gpus-per-node"),
+    "slurm_cpus_unasked": ("SLURM_CPUS_PER_TASK only for a job that asks",),
+    "slurm_gpus_by_an_empty_variable": ("no countable number", "SLURM_GPUS_PER_NODE only where"),
+    "slurm_meets_at_the_login_node": ("login:29500", "No node of the job"),
+    "slurm_test_only": ("--test-only", "starts no job"),
+    "slurm_one_after_the_other": ("on node 1 only once the one on node 0 has ended", "`&`", "`wait`"),
+    "slurm_ends_before_training": ("comes to its end", "Slurm stops", "`wait`"),
     "pbs_directive_below_command": ("qsub does not read line 5",),
+    "pbs_no_cd": ("in the folder of the user's home", 'cd "$PBS_O_WORKDIR"'),
     "pbs_bad_walltime": ("walltime=1h",),
     "pbs_no_gpus": ("no GPU", "ngpus=2"),
     "pbs_first_node_only": ("1 of 2 nodes", "pbsdsh"),
@@ -186,6 +197,38 @@ def test_a_script_that_cheats_or_misbehaves_gets_a_verdict(name: str, tmp_path: 
     assert check.points == 0
 
 
+SLURM_TOP = "#!/bin/bash\n#SBATCH --nodes=2 --ntasks-per-node=1 --gres=gpu:2 --time=60\n"
+LOOP = """hosts=($(scontrol show hostnames "$SLURM_JOB_NODELIST"))
+for i in 0 1; do
+    srun -N1 -n1 -w "${hosts[i]}" torchrun --nnodes 2 --nproc-per-node 2 --node-rank $i --master-addr "${hosts[0]}" ddp_train.py &
+    BETWEEN
+done
+"""
+# Odd jobs that train all the same.
+JOBS = {
+    "slow to start the second": SLURM_TOP + LOOP.replace("BETWEEN", "python3 -c 'import time; time.sleep(1)'") + "wait",
+    "sleeps by the path of it": SLURM_TOP + LOOP.replace("BETWEEN", "/bin/sleep 1") + "wait",
+    "busy between the two": SLURM_TOP + LOOP.replace("BETWEEN", 'for k in $(seq 300); do : "$(:)"; done') + "wait",
+    "looks after both": SLURM_TOP
+    + LOOP.replace("BETWEEN", "pids+=($!)")
+    + 'while kill -0 "${pids[@]}" 2> /dev/null; do sleep 10; done',
+    "sleeps as long as it takes": SLURM_TOP + LOOP.replace("BETWEEN", ":") + "sleep 3500",
+    "asked by the options of sbatch": SLURM_TOP
+    + "# sbatch --cpus-per-task=4 -G 4 train.slurm\nset -u; echo $SLURM_CPUS_PER_TASK $SLURM_GPUS $SLURM_GPUS_ON_NODE\n"
+    + LOOP.replace("BETWEEN", ":")
+    + "wait",
+    "the last one in front": SLURM_TOP + LOOP.replace("&\n    BETWEEN", "$([ $i = 1 ] || echo '&')").replace("srun", "eval srun"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_an_odd_job_that_trains_passes(name: str, tmp_path: Path, box: Box) -> None:
+    (tmp_path / "launch").mkdir()
+    (tmp_path / "launch" / "train.slurm").write_text(JOBS[name])
+    (check,) = by_id(tmp_path, box, "cluster_header").values()
+    assert check.verdict is Verdict.PASSED, check
+
+
 # Headers
 
 
@@ -240,6 +283,8 @@ def test_what_a_header_asks_for(scheduler: Scheduler, lines: str, asked: tuple[o
         (SLURM, "--time", "without its value"),
         (SLURM, "--hold=1", "takes no value"),
         (SLURM, "-z", "no option `-z`"),
+        (SLURM, "--help", "starts no job"),
+        (SLURM, "-QVN2", "with `--version`"),
         (SLURM, "-- --nodes=2", "behind `--`"),
         (SLURM, "--comment='it", "not closed"),
         (SLURM, "--nodes=4-2", "no range"),

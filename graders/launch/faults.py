@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -17,6 +17,15 @@ CONTINUATION = (
 # Behind the script these are the script's; none of the course's scripts has an option of such a name.
 OWN_OPTION = re.compile(
     r"--(nnodes|nproc[-_]per[-_]node|standalone|rdzv[-_]\w+|node[-_]rank|master[-_](addr|port))\b"
+)
+# Those of torch.distributed.elastic's own; a hand-in that registers another does so under one of these words.
+BACKENDS = ("static", "c10d", "etcd", "etcd-v2")
+REGISTERS = re.compile(rb"torchrun\.handlers|rendezvous_handler_registry")
+# What a script that belongs to a group of processes has in it, by itself or in what does it for it.
+GROUP = re.compile(
+    rb"(?i:distributed|process_group|all_reduce|nccl|gloo|\bddp\b|lightning|accelerate|deepspeed|horovod|fabric|"
+    rb"transformers|ignite|composer|colossal|fairscale|megatron|mpi4py|\bray\b)|RANK\b|\bWORLD_SIZE\b|"
+    rb"importlib|__import__|runpy|subprocess|\bexec\b"
 )
 START_WITH_TORCHRUN = (
     "torchrun --nproc-per-node 2 ... ddp_train.py starts the processes and tells them apart."
@@ -44,7 +53,7 @@ class Fault:
     hint: str
 
 
-def single_fault(path: str, way: Sequence[NodeRun], host: str, files: Iterable[str]) -> Fault | None:
+def single_fault(path: str, way: Sequence[NodeRun], host: str, files: Mapping[str, bytes]) -> Fault | None:
     """What keeps a script from training on the one node that it runs on."""
     call = f"`bash {path}`"
     starts = by_node(way)
@@ -63,6 +72,8 @@ def single_fault(path: str, way: Sequence[NodeRun], host: str, files: Iterable[s
         )
     if fault := _processes_fault(call, start) or script_fault(call, start, files):
         return fault
+    if fault := devices_fault(call, start):
+        return fault
     endpoint = start.endpoint
     if not endpoint.is_local and endpoint.host not in (host, "10.0.0.1"):
         return Fault(
@@ -80,7 +91,7 @@ def single_fault(path: str, way: Sequence[NodeRun], host: str, files: Iterable[s
 
 
 def multi_fault(
-    path: str, way: Sequence[NodeRun], hosts: Sequence[str], files: Iterable[str]
+    path: str, way: Sequence[NodeRun], hosts: Sequence[str], files: Mapping[str, bytes]
 ) -> Fault | None:
     """What keeps two nodes that both run a script from training together, two processes on each."""
     call = f"`bash {path}`"
@@ -117,7 +128,8 @@ def multi_fault(
                 "--nproc-per-node counts the processes of one node, not of all: write --nproc-per-node 2.",
             )
     for node, start in team.items():
-        if fault := script_fault(f"{call} on node {node}", start, files):
+        where = f"{call} on node {node}"
+        if fault := script_fault(where, start, files) or devices_fault(where, start):
             return fault
     return meeting_fault(call, team, hosts)
 
@@ -235,7 +247,7 @@ def _each(values: Mapping[int, object], verb: str = "meets at ") -> str:
     return f"{', '.join(told[:-1])} and {told[-1]}" if len(told) > 1 else told[0]
 
 
-def script_fault(call: str, start: Start, files: Iterable[str]) -> Fault | None:
+def script_fault(call: str, start: Start, files: Mapping[str, bytes]) -> Fault | None:
     """Whether what torchrun starts is a training script that lies where torchrun looks for it."""
     known = {file.rpartition("/")[2] for file in files if file.endswith(".py")} | {TRAINING}
     if start.script_name not in known:
@@ -261,12 +273,71 @@ def script_fault(call: str, start: Start, files: Iterable[str]) -> Fault | None:
             Stage.SCRIPT,
             f"{call} starts torchrun in the folder {_folder(start)} with {start.script}, and there is no such file "
             "from there.",
-            'Change to the folder of the script first: cd "$(dirname "$0")/.." leads from launch/ to the folder above.',
+            "A job of PBS and a command over ssh begin in the home folder: change to the folder of the script first."
+            if start.folder == "~"
+            else 'Change to the folder of the script first: cd "$(dirname "$0")/.." leads from launch/ to the folder '
+            "above.",
+        )
+    if start.backend not in BACKENDS and not any(map(REGISTERS.search, files.values())):
+        return Fault(
+            Stage.MEETING,
+            f"{call} gives torchrun --rdzv-backend {start.backend}: no rendezvous backend of that name is registered.",
+            "It says how nodes find one another: c10d, or static. What they then send data with, nccl or gloo, the "
+            "training script tells init_process_group.",
+        )
+    if start.script_name != TRAINING and _stays_alone(start.script_name, files):
+        return Fault(
+            Stage.SCRIPT,
+            f"{call} starts {start.script_name}, which knows of no process group: every process trains a "
+            "model of its own.",
+            f"Start {TRAINING}, or what else calls torch.distributed.",
         )
     return None
 
 
+def _stays_alone(name: str, files: Mapping[str, bytes]) -> bool:
+    """Whether neither a script nor what it imports of what was handed in has anything of a process group in it."""
+    own = [content for path, content in files.items() if path.rpartition("/")[2] == name]
+    others = {
+        path.rpartition("/")[2].removesuffix(".py").encode()
+        for path, content in files.items()
+        if path.endswith(".py") and GROUP.search(content)
+    }
+    imported = {
+        word
+        for content in own
+        for line in content.splitlines()
+        if line.lstrip().startswith((b"import ", b"from "))
+        for word in re.findall(rb"\w+", line)
+    }
+    return bool(own) and not any(map(GROUP.search, own)) and not others & imported
+
+
+def devices_fault(call: str, start: Start) -> Fault | None:
+    """Whether CUDA_VISIBLE_DEVICES leaves a GPU to each process of a node.
+
+    Empty it hides all, for a training on CPUs. With --nproc-per-node gpu torchrun counts those that it leaves.
+    """
+    devices = start.places.get("CUDA_VISIBLE_DEVICES", "").replace(" ", "").split(",")
+    count = start.nproc or 0
+    on_cpus = any(re.search("cpu|gloo", word) for word in start.arguments)
+    if (
+        len(devices) >= count
+        or on_cpus
+        or not all(re.fullmatch(r"\d+|(GPU|MIG)-\S+", name) for name in devices)
+    ):
+        return None
+    return Fault(
+        Stage.NUMBERS,
+        f"{call} starts {count} processes, and CUDA_VISIBLE_DEVICES={','.join(devices)[:80]} leaves them "
+        f"{len(devices)} GPU{plural(len(devices))}: there is none for LOCAL_RANK {len(devices)}.",
+        "List one GPU for each process, CUDA_VISIBLE_DEVICES=0,1 for two, or do not set it.",
+    )
+
+
 def _folder(start: Start) -> str:
+    if start.folder == "~":
+        return "of the user's home"
     return "that was handed in" if start.folder in ("", ".") else start.folder
 
 
@@ -398,6 +469,10 @@ def last_lines(run: NodeRun) -> str:
 
 
 _UNSET = "Nothing sets {0}. A node is given NODE_RANK, MASTER_ADDR and MASTER_PORT."
+_UNASKED = (
+    "Slurm sets SLURM_{0} only for a job that asks with the option of that name, such as --gpus-per-node or "
+    "--cpus-per-task. SLURM_GPUS_ON_NODE and SLURM_CPUS_ON_NODE are there in every job."
+)
 # What bash prints, and what it usually means; {0} is the word in brackets.
 _SHELL_HINTS: Sequence[tuple[str, str]] = (
     (
@@ -405,6 +480,7 @@ _SHELL_HINTS: Sequence[tuple[str, str]] = (
         "The file has the line ends of Windows: save it with LF, for example with `sed -i 's/\\r$//' FILE`.",
     ),
     (r"--?[\w-]+\S*: command not found", CONTINUATION),
+    (r"SLURM_(GPUS|GPUS_PER_NODE|GPUS_PER_TASK|CPUS_PER_TASK|NTASKS_PER_NODE): unbound variable", _UNASKED),
     (r"(\w+): unbound variable", _UNSET),
     (r"(\w+): parameter (?:null or )?not set", _UNSET),
     (

@@ -10,7 +10,7 @@ import difflib
 import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 LARGEST = 10_000
 
@@ -46,7 +46,8 @@ class Header:
     """What a job asks for; None where it does not say. `nodes` is 1 where a scheduler would take that.
 
     `unread` are directives below the first command, which is `command`. `problems` are sentences about
-    directives that the scheduler would refuse, `remarks` about what it takes otherwise than it looks.
+    directives that the scheduler would refuse, `remarks` about what it takes otherwise than it looks. `options` are
+    those given, by name, of Slurm also those that a comment would call sbatch with; of PBS by letter.
     """
 
     scheduler: Scheduler
@@ -60,6 +61,7 @@ class Header:
     walltime: str | None = None
     problems: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 def scheduler_of(path: str, text: str) -> Scheduler | None:
@@ -110,7 +112,16 @@ def read_header(scheduler: Scheduler, text: str) -> Header:
                 f"line {line.number}, `{line.text[:80]}`, has a quotation mark that is not closed"
             )
     read = _READERS[scheduler.name](header, words)
-    return replace(read, problems=(*problems, *read.problems))
+    options = {**(_said_of_sbatch(text) if scheduler is SLURM else {}), **read.options}
+    return replace(read, problems=(*problems, *read.problems), options=options)
+
+
+def _said_of_sbatch(text: str) -> dict[str, str]:
+    """Options in a comment such as `# sbatch --cpus-per-task 8 train.slurm`, which whoever follows it would give."""
+    said = (line.partition("sbatch ")[2] for line in text.splitlines() if line.lstrip().startswith("#"))
+    words = [word.partition("=")[0] for rest in said for word in rest.split() if word.startswith("-")]
+    names = (_slurm_name(word[2:]) if word[1:2] == "-" else SLURM_SHORT.get(word[1:2]) for word in words)
+    return {name: "" for name in names if name}
 
 
 def _integer(text: str) -> int | None:
@@ -146,6 +157,9 @@ SLURM_FLAGS = (
     "contiguous help hold ignore-pbs no-requeue overcommit oversubscribe parsable quiet reboot requeue spread-job "
     "stepmgr test-only usage use-min-nodes verbose version wait"
 ).split()
+# With one of these sbatch starts no job. Of letters -V and -h.
+SLURM_NO_JOB = {"help", "test-only", "usage", "version"}
+SLURM_NO_JOB_SHORT = {"V": "version", "h": "help"}
 # They take a value only behind `=`.
 SLURM_WITH_OR_WITHOUT = "exclusive get-user-env nice no-kill propagate".split()
 SLURM_TIME = re.compile(r"\d+(:\d+){0,2}|\d+-(\d+(:\d+){0,2})?")
@@ -229,6 +243,7 @@ def _slurm(header: Header, words: Sequence[str]) -> Header:
         walltime=_slurm_time(options, problems),
         problems=tuple(problems),
         remarks=tuple(remarks),
+        options=options,
     )
 
 
@@ -255,6 +270,9 @@ def _slurm_options(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
                 problems.append(f"`--{name}` takes no value, and `{word}` gives it one")
         elif word.startswith("-") and len(word) > 1:
             letters = word[1:].lstrip(SLURM_SHORT_FLAGS)
+            for letter in word[1 : len(word) - len(letters)]:
+                if letter in SLURM_NO_JOB_SHORT:
+                    found[SLURM_NO_JOB_SHORT[letter]] = ""
             if not letters:
                 continue
             name, equals, value = SLURM_SHORT.get(letters[0]), "", letters[1:]
@@ -271,6 +289,7 @@ def _slurm_options(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
             value = words[at]
             at += 1
         found[name] = value
+    problems += [f"with `--{name}` sbatch starts no job" for name in sorted(SLURM_NO_JOB & found.keys())]
     for name, (pattern, wanted) in SLURM_VALUES.items():
         if name in found and not pattern.fullmatch(found[name]):
             problems.append(f"`--{name}={found[name]}` should be {wanted}")
@@ -368,7 +387,8 @@ def _pbs(header: Header, words: Sequence[str]) -> Header:
     problems: list[str] = []
     remarks: list[str] = []
     resources: dict[str, str] = {}
-    for option, value in _short_options(words, PBS_WITH_WORD):
+    options = _short_options(words, PBS_WITH_WORD)
+    for option, value in options:
         if option == "l":
             for item in value.split(","):
                 name, _, amount = item.strip().partition("=")
@@ -394,6 +414,7 @@ def _pbs(header: Header, words: Sequence[str]) -> Header:
         walltime=walltime,
         problems=tuple(problems),
         remarks=tuple(remarks),
+        options=dict(options),
     )
 
 

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
-from graders.launch.faults import Fault, Stage, early_fault, meeting_fault, place_fault, plural, script_fault
+from graders.launch.faults import (
+    Fault,
+    Stage,
+    devices_fault,
+    early_fault,
+    meeting_fault,
+    place_fault,
+    plural,
+    script_fault,
+)
 from graders.launch.headers import LSF, PBS, SLURM, Header, read_header, scheduler_of
-from graders.launch.scripts import MOST_NODES, Lab, batch, choose, single_run, tree
+from graders.launch.scripts import LOGIN, MOST_NODES, Lab, batch, choose, single_run, tree
 from graders.launch.starts import Endpoint, NodeRun, Start, by_node
 from lockstep.check import Check
 
@@ -88,14 +98,33 @@ def body_fault(check: Check, path: str, header: Header) -> Fault | None:
     lab = Lab.draw(check.rng, header.nodes)
     environment = batch(lab, header)
     own = path.rpartition("/")[0]
-    ways = [[single_run(path, "", environment)]]
+    how = {"job": True, "at_home": _begins_at_home(header)}
+    ways = [[{**single_run(path, "", environment), **how}]]
     if own:
         # Submitted from the folder of the launch files.
         moved = {name: f"@WORK/{own}" if value == "@WORK" else value for name, value in environment.items()}
-        ways.append([single_run(path, own, moved)])
-    return choose(
+        ways.append([{**single_run(path, own, moved), **how}])
+    fault = choose(
         check, lab, ways, lambda runs: job_fault(path, header, runs, lab, check.submission.files)
     ).fault
+    lost = (
+        fault and fault.stage in (Stage.NOTHING, Stage.SCRIPT) and b"PBS_O_WORKDIR" not in tree(check)[path]
+    )
+    if fault and lost and how["at_home"]:
+        return replace(
+            fault,
+            hint='PBS starts a job in the home folder: begin with cd "$PBS_O_WORKDIR", where qsub was called. '
+            + fault.hint,
+        )
+    return fault
+
+
+def _begins_at_home(header: Header) -> bool:
+    """Whether the job starts in the home folder of its owner; Torque's -d and -w and PBS's sandbox name another."""
+    options = header.options
+    return (
+        header.scheduler is PBS and not {"d", "w"} & options.keys() and "sandbox" not in options.get("W", "")
+    )
 
 
 def job_fault(
@@ -116,9 +145,54 @@ def job_fault(
     if fault := _numbers(path, header, team):
         return fault
     for node, start in team.items():
-        if fault := script_fault(f"{path} on node {node}", start, files):
+        where = f"{path} on node {node}"
+        if fault := script_fault(where, start, files) or devices_fault(where, start):
             return fault
-    return meeting_fault(path, team, lab.hosts) if header.nodes > 1 else None
+    fault = meeting_fault(path, team, lab.hosts) if header.nodes > 1 else None
+    fault = fault or _login_fault(path, next(iter(team.values())))
+    return fault or _one_by_one(path, header, team) or _left_behind(path, header, runs, team)
+
+
+def _login_fault(path: str, start: Start) -> Fault | None:
+    """A meeting on the machine where the job was handed in."""
+    if start.endpoint.host != LOGIN:
+        return None
+    return Fault(
+        Stage.MEETING,
+        f"{path}: all meet at {start.endpoint}, the machine on which the job was handed in. No node of the "
+        "job waits there.",
+        "Take the first of the job's own nodes: they are in $SLURM_JOB_NODELIST, $PBS_NODEFILE or $LSB_HOSTS.",
+    )
+
+
+def _one_by_one(path: str, header: Header, team: Mapping[int, Start]) -> Fault | None:
+    """Nodes that have to meet, each of which is started when the one before has ended."""
+    late = [node for node, start in team.items() if start.late]
+    if not late:
+        return None
+    first = next((node for node in team if node not in late), 0)
+    return Fault(
+        Stage.MEETING,
+        f"{path} starts torchrun on node {late[0]} only once the one on node {first} has ended, and that one waits "
+        f"for all {header.nodes} nodes.",
+        "Start them side by side: an `&` behind each command of the loop and one `wait` behind the loop"
+        + (", or one srun for all nodes." if header.scheduler is SLURM else "."),
+    )
+
+
+def _left_behind(
+    path: str, header: Header, runs: Sequence[NodeRun], team: Mapping[int, Start]
+) -> Fault | None:
+    """A job's file that ends while torchrun runs in the background. What LSF does with that depends on its settings."""
+    ended_well = all(run.status == 0 and "not found" not in run.output for run in runs)
+    if header.scheduler is LSF or not ended_well or not any(start.left for start in team.values()):
+        return None
+    return Fault(
+        Stage.MEETING,
+        f"{path} comes to its end while torchrun still runs in the background: with the file the job ends, and "
+        f"{header.scheduler.name} stops whatever is left of it.",
+        "Write `wait` as the last line, or take the `&` away.",
+    )
 
 
 def _several(path: str, header: Header, node: int, starts: Sequence[Start]) -> Fault:
@@ -144,7 +218,12 @@ def _numbers(path: str, header: Header, team: Mapping[int, Start]) -> Fault | No
                 Stage.NUMBERS,
                 f"{path} asks for {gpus} GPU{plural(gpus)} on each node, but torchrun starts {told} there.",
                 "One process for each GPU: make --nproc-per-node and the number of GPUs asked for the same."
-                + (" Without --nproc-per-node torchrun starts one." if "nproc" not in start.command else ""),
+                + (" Without --nproc-per-node torchrun starts one." if "nproc" not in start.command else "")
+                + (
+                    " Is a variable empty? Slurm sets SLURM_GPUS_PER_NODE only where the header has --gpus-per-node."
+                    if count is None and header.scheduler is SLURM
+                    else ""
+                ),
             )
         if start.nodes[1] != header.nodes:
             asked = f"{header.nodes} node{plural(header.nodes)}"
@@ -209,7 +288,7 @@ def _without_torchrun(path: str, header: Header, starts: Sequence[Start]) -> Fau
     if len(addresses) > 1 or len(ports) > 1:
         return Fault(Stage.MEETING, f"{path} gives its processes different places to meet.", hint)
     place = Start("torchrun", 0, "", endpoint=Endpoint(min(addresses).lower(), min(ports)), backend="static")
-    return place_fault(path, place) if nodes > 1 else None
+    return (place_fault(path, place) if nodes > 1 else None) or _login_fault(path, place)
 
 
 def _listed(values: set[str]) -> str:

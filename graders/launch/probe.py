@@ -30,16 +30,20 @@ from typing import Any, cast
 from torch.distributed import run as torchrun
 
 from lockstep.sandbox.probing import Inputs, Observation, Student
+from lockstep.sandbox.processes import members, stat
 from lockstep.sandbox.starvation import LONGEST, Limit
 from lockstep.wire import Json
 
 MAX_RECORDS, MAX_TASKS, MAX_TEXT, MAX_OUTPUT = 48, 64, 500, 8192
 # Seconds for what a script left in the background to be heard of.
 AFTERWARDS = 1.5
+# A job's torchruns are answered once all nodes have one, or nothing else happens: so often in a row nobody asks and no
+# process of the job works. What is not clear after so many seconds stays unclear.
+MOMENT, WHILE, UNCLEAR = 3, 25, 3.0
 # Which of the emulated nodes a process runs on.
 NODE = "EMULATED_NODE"
-# Variables of a record that a judge may want to see: how a process learns its place without torchrun.
-PLACES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT")
+# Variables of a record that a judge may want to see: how a process learns its place without torchrun, and its GPUs.
+PLACES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES")
 # What runs the command behind it, and stands in front of `python` behind --no-python.
 PREFIXES = ("env", "nice", "nohup", "numactl", "stdbuf", "taskset", "time", "timeout")
 
@@ -159,12 +163,27 @@ class Cluster:
 Order = dict[str, Any]
 
 
+@dataclass(frozen=True)
+class Held:
+    """A torchrun of a job that has no answer yet, as the real one would still run."""
+
+    end: socket.socket
+    request: Request
+    record: dict[str, Json]
+
+
 @dataclass
 class Bench:
-    """The stand-ins of one run and what they were started with. `real` carries torchrun's commands out."""
+    """The stand-ins of one run and what they were started with. `real` carries torchrun's commands out.
+
+    `holds`: the script is a job's, and torchruns are kept waiting until it is clear what it does beside them. Of those
+    in `gone` each was let go though it was without the others; `silent` counts how often nobody asked, `resting` how
+    often nobody worked either.
+    """
 
     cluster: Cluster
     tools: str
+    home: str
     work: str
     numbers: list[int] | None = None
     records: list[dict[str, Json]] = field(default_factory=list)
@@ -172,6 +191,14 @@ class Bench:
     strangers: dict[str, int] = field(default_factory=dict)
     agents: list[int] = field(default_factory=list)
     afterwards: Limit | None = None
+    holds: bool = False
+    held: list[Held] = field(default_factory=list)
+    gone: list[Request] = field(default_factory=list)
+    resting: int = 0
+    silent: int = 0
+    unclear: Limit | None = None
+    slept: bool = False
+    ended: bool = False
 
     def order(self, request: Request) -> Order:
         """What a stand-in is to do."""
@@ -220,6 +247,46 @@ class Bench:
         self.afterwards = self.afterwards or Limit(AFTERWARDS, os.getppid())
         return self.afterwards.is_reached() or not any(_group_lives(s.process.pid) for s in scripts)
 
+    def attend(self, script: Script, heard: bool) -> None:
+        """Answer the torchruns that are held once it is clear what a job does beside them.
+
+        A job that has ended has left them behind. One that rests waits for them: if not all nodes have one, those that
+        come later come too late. What counts is the order of things, on a slow machine as on a fast one.
+        """
+        self.ended = script.status is not None
+        if not self.held:
+            return
+        self.unclear = self.unclear or Limit(UNCLEAR, os.getppid())
+        # Below the supervisor, which starts what `python` is here; it and this process are at work themselves.
+        own = (os.getppid(), os.getpid())
+        rests = not heard and all(_rests(pid) for pid in members(os.getppid()) if pid not in own)
+        self.resting = self.resting + 1 if rests else 0
+        self.silent = 0 if heard else self.silent + 1
+        complete = len({held.request.node for held in self.held}) >= len(self.cluster.hosts)
+        if self.ended:
+            for held in self.held:
+                held.record["left"] = not self.slept
+        elif not complete and self.resting >= WHILE:
+            self.gone = [held.request for held in self.held]
+        elif complete and (self.slept or self.resting >= MOMENT or self.silent >= WHILE):
+            # Whatever it does, it goes on.
+            pass
+        elif not self.unclear.is_reached():
+            return
+        self.holds = False
+        for held in self.held:
+            with contextlib.suppress(OSError):
+                held.end.send(marshal.dumps({}))
+        self.held.clear()
+
+    def is_late(self, request: Request) -> bool:
+        """Whether it asks only after those that waited for it have ended."""
+        return (
+            bool(self.gone)
+            and all(gone.node != request.node for gone in self.gone)
+            and not any(_lives(gone.pid) for gone in self.gone)
+        )
+
     def on_node(self, node: int) -> dict[str, str | None]:
         """What differs in the environment of a process on this node."""
         return {NODE: str(node), "HOSTNAME": self.cluster.hosts[node]}
@@ -231,6 +298,23 @@ def _lives(pid: int) -> bool:
             return file.read().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+def _rests(pid: int) -> bool:
+    """Whether a process waits in all threads, and not for the clock: for another process.
+
+    Where a thread waits the kernel keeps to itself for the warm Python, and maybe for all: then nobody can tell.
+    """
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/wchan") as file:
+                waits = not re.search("^0?$|sleep|select|poll", file.read())
+            state = next(iter(stat(int(thread))), "X")
+            if state != "Z" and not (state == "S" and waits):
+                return False
+    except OSError:
+        return False
+    return True
 
 
 def _group_lives(group: int) -> bool:
@@ -326,9 +410,11 @@ def _start(bench: Bench, request: Request, program: str, words: list[str], *, le
         facts=facts,
         there=there,
         folder=_text(_below(bench, request.folder)),
+        late=bench.is_late(request),
+        left=bench.ended and not bench.slept,
     )
     if bench.numbers is None or "problem" in facts:
-        return {"status": 2 if "problem" in facts else 0}
+        return {"status": 2} if "problem" in facts else {"hold": True}
     bench.agents.append(request.pid)
     options = words[: cast(int, facts["options"])]
     if legacy:
@@ -352,6 +438,8 @@ def _start(bench: Bench, request: Request, program: str, words: list[str], *, le
 
 
 def _below(bench: Bench, folder: str) -> str:
+    if folder == bench.home:
+        return "~"
     inside = folder == bench.work or folder.startswith(bench.work + os.sep)
     return os.path.relpath(folder, bench.work) if inside else folder
 
@@ -638,6 +726,12 @@ def _nothing(bench: Bench, request: Request) -> Order:
     return {}
 
 
+def _sleep(bench: Bench, request: Request) -> Order:
+    """It need not sleep here; a job that would lets those in the background do their work."""
+    bench.slept = True
+    return {}
+
+
 def _elsewhere(bench: Bench, request: Request) -> Order:
     """A folder that exists on another machine."""
     bench.note(request, "elsewhere", "cd", request.words[1:])
@@ -683,7 +777,8 @@ HANDLERS: dict[str, Handler] = {
         ("conda", "mamba", "uv", "poetry", "apptainer", "singularity", "numactl", "nsys"), _wrapper
     ),
     # A node that waits until another can be reached need not wait here.
-    **dict.fromkeys(("module", "ml", "sleep", "nc", "ncat", "ping"), _nothing),
+    "sleep": _sleep,
+    **dict.fromkeys(("module", "ml", "nc", "ncat", "ping"), _nothing),
     **dict.fromkeys(("pip", "pip3", "git", "wandb", "rsync", "scp", "curl", "wget"), _nothing),
     "lockstep-elsewhere": _elsewhere,
 }
@@ -701,6 +796,7 @@ def _listening(bench: Bench, seconds: float) -> Iterator[socket.socket]:
     listener.bind(path)
     listener.listen(64)
     os.mkdir(os.path.join(bench.tools, "bin"))
+    os.mkdir(bench.home)
     text = STAND_IN.format(python=os.path.realpath("/proc/self/exe"), socket=path)
     for name in HANDLERS:
         target = os.path.join(bench.tools, "bin", name)
@@ -763,7 +859,8 @@ def _run(bench: Bench, runs: Sequence[Mapping[str, Any]], student: Student, seco
             selector.register(script.process.stdout, selectors.EVENT_READ, script)
         limit = Limit(seconds, os.getppid())
         while not limit.is_reached() and not bench.is_through(scripts):
-            for key, _ in selector.select(timeout=0.02):
+            heard = selector.select(timeout=0.02)
+            for key, _ in heard:
                 if isinstance(key.data, Script):
                     _drain(key.data, selector)
                 elif key.data is _accept:
@@ -773,6 +870,7 @@ def _run(bench: Bench, runs: Sequence[Mapping[str, Any]], student: Student, seco
             for script in scripts:
                 if script.status is None and script.process.poll() is not None:
                     script.status = script.process.returncode
+            bench.attend(scripts[0], bool(heard))
         for script in scripts:
             _drain(script, selector)
             with contextlib.suppress(ProcessLookupError):
@@ -805,7 +903,7 @@ def _begin(bench: Bench, run: Mapping[str, Any], student: Student) -> Script:
         },
         **cast(dict[str, str], bench.on_node(node)),
     }
-    folder = os.path.join(student.work, cast(str, run["folder"]))
+    folder = bench.home if run.get("at_home") else os.path.join(student.work, cast(str, run["folder"]))
     script = os.path.relpath(os.path.join(student.work, cast(str, run["script"])), folder)
     process = subprocess.Popen(
         [_interpreter(os.path.join(folder, script)), script, *cast(list[str], run["arguments"])],
@@ -853,7 +951,11 @@ def _serve(bench: Bench, end: socket.socket, selector: selectors.BaseSelector) -
         message = end.recv(1 << 16)
         if message == b"stand-in":
             request = _peer(end)
-            end.send(marshal.dumps(bench.order(request) if request else {"status": 1}))
+            order = bench.order(request) if request else {"status": 1}
+            if request and bench.holds and order.get("hold") and not bench.ended:
+                bench.held.append(Held(end, request, bench.records[-1]))
+            else:
+                end.send(marshal.dumps(order))
             return
         said = json.loads(message) if message and bench.numbers is not None else None
         if isinstance(said, dict) and len(bench.workers) < MAX_RECORDS:
@@ -877,9 +979,11 @@ def _hear(bench: Bench, end: socket.socket, said: dict[str, Json]) -> None:
 
 def _bench(student: Student, inputs: Inputs, numbers: list[int] | None = None) -> Bench:
     cluster = cast(dict[str, Any], inputs.values["cluster"])
+    tools = tempfile.mkdtemp(prefix="nodes-")
     return Bench(
         Cluster(cluster["hosts"], cluster["gpus"], cluster["slots"]),
-        tempfile.mkdtemp(prefix="nodes-"),
+        tools,
+        os.path.join(os.path.realpath(tools), "home"),
         os.path.realpath(student.work),
         numbers,
     )
@@ -893,6 +997,7 @@ def record(student: Student, inputs: Inputs) -> Observation:
         for run in way:
             bench = _bench(student, inputs)
             bench.cluster.hosts[:] = run.get("hosts", bench.cluster.hosts)
+            bench.holds = bool(run.get("job"))
             with student.calling(f"running `bash {run['script']}`"):
                 (ended,) = _run(bench, [run], student, cast(float, inputs.values["seconds"]))
             nodes.append({**cast(dict[str, Json], ended), "records": cast(Json, bench.records)})

@@ -21,6 +21,8 @@ SINGLE, MULTI = "torchrun_single.sh", "torchrun_multi.sh"
 SCRIPT_SECONDS = 10.0
 GPUS = 2
 MOST_NODES = 16
+# Where a job was handed in, which is none of its nodes.
+LOGIN = "login"
 # A script may look for something that only exists where it will run.
 PLACEHOLDER = b'raise SystemExit("only the launch files are looked at here")\n'
 READS_ARGUMENTS = re.compile(r"\$\{?[1-9]\b|\bgetopts?\b|\bshift\b")
@@ -242,7 +244,10 @@ def _source(check: Check, path: str) -> str:
 def any_scheduler(lab: Lab, node: int) -> dict[str, str]:
     """The variables of every scheduler at once, one task on each node."""
     count = len(lab.hosts)
-    header = Header(SLURM, (), (), None, True, nodes=count, tasks_per_node=1, gpus_per_node=GPUS)
+    header = Header(
+        SLURM, (), (), None, True, nodes=count, tasks_per_node=1, gpus_per_node=GPUS,
+        options=dict.fromkeys(("cpus-per-task", "gpus", "gpus-per-node", "gpus-per-task", "ntasks-per-node"), ""),
+    )  # fmt: skip
     told = {**_slurm(lab, header, node), **_pbs(lab, header, node), **_lsf(lab, header)}
     more = {
         "NNODES": count,
@@ -262,7 +267,9 @@ def batch(lab: Lab, header: Header) -> dict[str, str]:
 
 
 def _slurm(lab: Lab, header: Header, node: int) -> dict[str, str]:
+    """What sbatch(1) promises under OUTPUT ENVIRONMENT VARIABLES; some only where their option is given."""
     nodes, per_node, gpus = str(len(lab.hosts)), header.tasks_per_node, header.gpus_per_node
+    asked = header.options.keys()
     letters = lab.hosts[0].rstrip("0123456789")
     numbers = ",".join(host.removeprefix(letters) for host in lab.hosts)
     hosts = f"{letters}[{numbers}]" if len(lab.hosts) > 1 else lab.hosts[0]
@@ -271,22 +278,32 @@ def _slurm(lab: Lab, header: Header, node: int) -> dict[str, str]:
         "SLURM_JOB_ID": str(lab.job), "SLURM_JOBID": str(lab.job), "SLURM_JOB_NAME": "job",
         "SLURM_JOB_NODELIST": hosts, "SLURM_NODELIST": hosts, "SLURM_JOB_NUM_NODES": nodes, "SLURM_NNODES": nodes,
         "SLURM_NODEID": str(node), "SLURM_PROCID": str(node), "SLURM_LOCALID": "0", "SLURM_CPUS_ON_NODE": "8",
-        "SLURM_SUBMIT_DIR": "@WORK", "SLURM_SUBMIT_HOST": "login", "SLURM_JOB_PARTITION": "gpu",
-        "SLURM_LAUNCH_NODE_IPADDR": "10.0.0.1", "SLURMD_NODENAME": lab.hosts[node], "SLURM_CPUS_PER_TASK": "8",
+        "SLURM_SUBMIT_DIR": "@WORK", "SLURM_SUBMIT_HOST": LOGIN, "SLURM_JOB_PARTITION": "gpu",
+        "SLURM_LAUNCH_NODE_IPADDR": "10.0.0.1", "SLURMD_NODENAME": lab.hosts[node],
         "SLURM_RESTART_COUNT": "0", "SLURM_TMPDIR": "/tmp",
+        "SLURM_TASKS_PER_NODE": _on_each(per_node or 1, lab), "SLURM_JOB_CPUS_PER_NODE": _on_each(8, lab),
     }  # fmt: skip
     if per_node:
-        told |= {"SLURM_NTASKS": tasks, "SLURM_NPROCS": tasks, "SLURM_NTASKS_PER_NODE": str(per_node)}
-        told["SLURM_TASKS_PER_NODE"] = f"{per_node}(x{nodes})" if len(lab.hosts) > 1 else str(per_node)
+        told |= {"SLURM_NTASKS": tasks, "SLURM_NPROCS": tasks}
+        told |= {"SLURM_NTASKS_PER_NODE": str(per_node)} if "ntasks-per-node" in asked else {}
+    if asked & {"cpus-per-task", "tres-per-task"}:
+        told["SLURM_CPUS_PER_TASK"] = "8"
     if gpus:
-        told |= {"SLURM_GPUS_ON_NODE": str(gpus), "SLURM_GPUS_PER_NODE": str(gpus)}
-        told |= {"SLURM_GPUS": str(gpus * len(lab.hosts)), "SLURM_JOB_GPUS": ",".join(map(str, range(gpus)))}
+        told |= {"SLURM_GPUS_ON_NODE": str(gpus), "SLURM_JOB_GPUS": ",".join(map(str, range(gpus)))}
+        told |= {"SLURM_GPUS_PER_NODE": str(gpus)} if "gpus-per-node" in asked else {}
+        told |= {"SLURM_GPUS": str(gpus * len(lab.hosts))} if "gpus" in asked else {}
+        if asked & {"gpus-per-task", "tres-per-task"}:
+            told["SLURM_GPUS_PER_TASK"] = str(max(1, gpus // (per_node or 1)))
     return told
+
+
+def _on_each(count: int, lab: Lab) -> str:
+    return f"{count}(x{len(lab.hosts)})" if len(lab.hosts) > 1 else str(count)
 
 
 def _pbs(lab: Lab, header: Header, node: int) -> dict[str, str]:
     return {
-        "PBS_JOBID": f"{lab.job}.server", "PBS_JOBNAME": "job", "PBS_O_WORKDIR": "@WORK", "PBS_O_HOST": "login",
+        "PBS_JOBID": f"{lab.job}.server", "PBS_JOBNAME": "job", "PBS_O_WORKDIR": "@WORK", "PBS_O_HOST": LOGIN,
         "PBS_NODEFILE": "/data/job/hosts", "PBS_NODENUM": str(node), "PBS_TASKNUM": str(node + 1),
         "PBS_NUM_NODES": str(len(lab.hosts)), "PBS_ENVIRONMENT": "PBS_BATCH", "NCPUS": "8", "PBS_QUEUE": "gpu",
         "PBS_JOBDIR": "@WORK", "PBS_NGPUS": str(header.gpus_per_node or 0),
@@ -296,7 +313,8 @@ def _pbs(lab: Lab, header: Header, node: int) -> dict[str, str]:
 def _lsf(lab: Lab, header: Header) -> dict[str, str]:
     slots = header.tasks_per_node or 1
     return {
-        "LSB_JOBID": str(lab.job), "LSB_JOBNAME": "job", "LS_SUBCWD": "@WORK", "LSB_SUBCWD": "@WORK",
+        "LSB_JOBID": str(lab.job), "LSB_SUB_HOST": LOGIN, "LSB_JOBNAME": "job",
+        "LS_SUBCWD": "@WORK", "LSB_SUBCWD": "@WORK",
         "LSB_HOSTS": " ".join(host for host in lab.hosts for _ in range(slots)),
         "LSB_MCPU_HOSTS": " ".join(f"{host} {slots}" for host in lab.hosts),
         "LSB_DJOB_HOSTFILE": "/data/job/hosts", "LSB_DJOB_NUMPROC": str(slots * len(lab.hosts)),

@@ -36,7 +36,8 @@ class Start:
 
     For torchrun, `problem` says why it refuses its command line; all else is then at its default. `nproc` is 0
     for "as many as there are GPUs". `there` says whether the script lies where torchrun would look for it.
-    `places` are the variables by which a process learns its place in the group without torchrun.
+    `places` are the variables by which a process learns its place in the group without torchrun. Of a job: `late` says
+    that it started only after another node's had ended, `left` that the job's file ended before it.
     """
 
     kind: str
@@ -56,6 +57,8 @@ class Start:
     arguments: tuple[str, ...] = ()
     there: bool = False
     folder: str = ""
+    late: bool = False
+    left: bool = False
 
     @property
     def command(self) -> str:
@@ -167,6 +170,8 @@ def _torchrun(facts: Mapping[str, Json], record: Mapping[str, Json], start: Star
         arguments=tuple(_text(word) for word in _list(facts.get("arguments"))),
         there=there,
         folder=folder,
+        late=record.get("late") is True,
+        left=record.get("left") is True,
     )  # fmt: skip
 
 
