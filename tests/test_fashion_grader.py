@@ -64,6 +64,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "no_report": {"no_cuda_needed": ["no JSON"]},
     "learning_rate_written_out": {"trains_on_cpu": ["a thousandth", "lr=lr"]},
     "trains_on_three_batches": {"trains_on_cpu": ["trained on 6 of them", "`break`"]},
+    "script_ignores_epochs": {"trains_on_cpu": ["each of them once", "args.epochs"]},
     "script_ignores_lr": {"trains_on_cpu": ["--lr 1e-7", "args.lr"]},
     "stays_in_train_mode": {"eval_mode": ["training mode", "model.eval()"]},
     "gradients_on": {"eval_mode": ["gradients were recorded", "torch.no_grad()"]},
