@@ -6,6 +6,7 @@ came back, or from the logits that were seen to leave the network.
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from collections.abc import Mapping
@@ -34,11 +35,17 @@ MANY_BATCHES, SMALL_BATCH = 205, 2
 # Half precision on a GPU is fine, and so are other ways to round an accuracy; the mistakes differ by more.
 CLOSE_LOGITS = {"rtol": 0.05, "atol": 0.05}
 ACCURACY_ROUNDING = 0.0051
+# So much of a script's test pictures is labelled wrongly.
+MISLABELLED = 0.75
+# What a report says may be the mean of batches, or of classes; one that nobody measured is seldom so close.
+ACCURACY_NEAR = 0.1
 # Of the first loss Adam leaves 1 %, plain SGD 20 %, the slowest optimizers 65 %: see the tests.
 LEAST_FALL = 0.8
 # A GPU is told to be missing in many words; all of them name CUDA.
 NEEDS_GPU = re.compile(r"cuda|nvidia", re.IGNORECASE)
 REPORT = "fashion.json"
+# What the given script reports besides: by chance one of them is some share of right answers.
+NOT_MEASURED_BY_COUNTING = ("epochs", "batch_size", "lr", "losses", "seconds")
 
 DEVICE_LINE = "return torch.device('cuda' if torch.cuda.is_available() else 'cpu')"
 GUARD_HINT = (
@@ -386,6 +393,12 @@ def _pictures(tree: Mapping[str, bytes], part: str) -> Array:
     return np.frombuffer(content, dtype=np.uint8, offset=16).reshape(-1, expected.PIXELS)
 
 
+def _labels(tree: Mapping[str, bytes], part: str) -> Array:
+    """The labels of an IDX file: 8 bytes of head, then one byte each."""
+    content = tree[f"{fashion_mnist.FOLDER}/{part}-labels-idx1-ubyte"]
+    return np.frombuffer(content, dtype=np.uint8, offset=8).astype(np.int64)
+
+
 # Devices
 
 
@@ -537,8 +550,8 @@ def _with_device_hint(ended: CheckEnded, where: str) -> CheckEnded:
 
 
 def test_no_cuda_needed(check: Check) -> None:
-    """On a machine without a GPU the file imports, get_device() says so, and the script runs."""
-    tree = fashion_mnist.make_idx(check.rng, 24, 12)
+    """On a machine without a GPU the file imports, get_device() says so, and the script runs and writes its report."""
+    tree = _mislabelled(fashion_mnist.make_idx(check.rng, 24, 12), check.rng)
     arguments = ["--data", "/data/fashion", "--epochs", "1", "--batch-size", "16", "--device", "auto"]
     arguments += ["--report", REPORT]
     try:
@@ -572,9 +585,16 @@ def test_no_cuda_needed(check: Check) -> None:
         f"`{shown_call}` ended without an error, but trained on no picture.",
         "With data in DIR/FashionMNIST/raw, as torchvision keeps it, the script has to train a FashionCNN.",
     )
+    report = _report(seen.values.get("report"))
     check.expect(
-        _is_json(seen.values.get("report")),
+        report is not None,
         f"`{shown_call}` trained, but left no JSON in {REPORT}.",
+        "Write losses and accuracy to the file that --report names, with json.dump.",
+        points=check.points / 2,
+    )
+    check.expect(
+        len(_numbers_in(report)) > 0,
+        f"`{shown_call}` trained, but there is no number in {REPORT}.",
         "Write losses and accuracy to the file that --report names, with json.dump.",
         points=check.points / 2,
     )
@@ -584,15 +604,92 @@ def test_no_cuda_needed(check: Check) -> None:
         "argparse answers --help by itself.",
         points=check.points / 2,
     )
+    if found is not None and isinstance(report, dict):
+        _accuracy_was_measured(check, shown_call, seen, found, report, tree)
 
 
-def _is_json(text: Json) -> bool:
+def _mislabelled(tree: Mapping[str, bytes], rng: np.random.Generator) -> dict[str, bytes]:
+    """The same data, most of its test pictures with a wrong label: nobody's accuracy on them is what is usual."""
+    name = f"{fashion_mnist.FOLDER}/t10k-labels-idx1-ubyte"
+    labels = _labels(tree, "t10k")
+    wrong = rng.permutation(len(labels)) < MISLABELLED * len(labels)
+    labels = np.where(wrong, (labels + rng.integers(1, 10, len(labels))) % 10, labels)
+    content = tree[name][:8] + labels.astype(np.uint8).tobytes()
+    return {**tree, name: content, f"{name}.gz": gzip.compress(content, mtime=0)}
+
+
+def _accuracy_was_measured(
+    check: Check,
+    shown_call: str,
+    seen: RankOutcome,
+    found: Calls,
+    report: dict[str, Json],
+    tree: Mapping[str, bytes],
+) -> None:
+    """The accuracy in a report is about what the network answered to the test pictures.
+
+    Nothing is said where it was called on anything else besides, such as a validation set or turned pictures, or more
+    than once on a picture, or in a way that is not seen.
+    """
+    accuracy = report.get("accuracy")
+    if not isinstance(accuracy, int | float) or not _numbers_in(accuracy):
+        return
+    told = float(accuracy)
+    judged, hint = found.only(trained=False), "Write down what evaluate(model, test_loader, device) returned."
+    # A model's `forward` that is called by name is seen by the calls of the layers in it.
+    if not judged.calls and integer(seen.values.get("other_calls")) == 0:
+        check.fail(
+            f"`{shown_call}` wrote an accuracy of {told:.4g} to {REPORT}, but called the model in training alone, "
+            "and on no test picture.",
+            hint,
+            points=check.points / 2,
+        )
+    pictures, labels = _pictures(tree, "t10k"), _labels(tree, "t10k")
+    which = expected.recognised(judged.rows, pictures)
+    if sorted(which.tolist()) != list(range(len(pictures))):
+        return
+    least, most = (right / len(labels) for right in expected.right_answers(judged.logits, labels[which]))
+    # In percent, or the number of right answers: what evaluate has to return is for trains_on_cpu to tell.
+    ways = (told, told / 100, told / len(labels)) if told > 1 else (told,)
+    near = any(least - ACCURACY_NEAR <= value <= most + ACCURACY_NEAR for value in ways)
+    # It may stand elsewhere, and `accuracy` be that of the training.
+    rest: Json = [value for name, value in report.items() if name not in NOT_MEASURED_BY_COUNTING]
+    near |= any(_between(value / unit, least, most) for value in _numbers_in(rest) for unit in (1, 100))
+    right = [round(share * len(labels)) for share in (least, most)]
+    check.expect(
+        near,
+        f"`{shown_call}` wrote an accuracy of {told:.4g} to {REPORT}; {_by_hand(right[0], right[1], len(labels))}",
+        hint,
+        points=check.points / 2,
+    )
+
+
+def _report(text: Json) -> dict[str, Json] | list[Json] | None:
+    """What a report says; None where it is no JSON, or neither an object nor a list."""
     if not isinstance(text, str):
-        return False
+        return None
     try:
-        return isinstance(json.loads(text), dict | list)
+        report = json.loads(text)
     except (ValueError, RecursionError):
-        return False
+        return None
+    return report if isinstance(report, dict | list) else None
+
+
+def _numbers_in(report: Json) -> list[float]:
+    """The finite numbers in a report, those in its texts as well."""
+    found: list[float] = []
+    left = [report]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            left += one.values()
+        elif isinstance(one, list):
+            left += one
+        elif isinstance(one, str):
+            found += map(float, re.findall(r"[0-9]{1,20}(?:\.[0-9]{1,20})?", one))
+        elif isinstance(one, int | float) and not isinstance(one, bool) and abs(one) < 1e300:
+            found.append(float(one))
+    return found
 
 
 def _tail(output: str) -> str:
