@@ -67,6 +67,8 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "accuracy_of_another_day": {"no_cuda_needed": ["0.9134", "counted by hand", "evaluate("]},
     "learning_rate_written_out": {"trains_on_cpu": ["a thousandth", "lr=lr"]},
     "trains_on_three_batches": {"trains_on_cpu": ["trained on 6 of them", "`break`"]},
+    "script_trains_on_fake_data": {"trains_on_cpu": ["opened no file of /data/fashion", "FakeData"]},
+    "script_trains_on_a_tenth": {"trains_on_cpu": ["on 4 of the 40 training pictures", "Subset"]},
     "script_ignores_epochs": {"trains_on_cpu": ["each of them once", "args.epochs"]},
     "script_ignores_lr": {"trains_on_cpu": ["--lr 1e-7", "args.lr"]},
     "stays_in_train_mode": {"eval_mode": ["training mode", "model.eval()"]},
@@ -128,6 +130,30 @@ def test_a_script_without_a_learning_rate_is_looked_at_nevertheless(tmp_path: Pa
         folder = changed(tmp_path, *without, *more)
         (exercise,) = graded(folder, EXERCISE, box, checks=["trains_on_cpu"]).exercises
         assert [check.points for check in exercise.checks if check.id == "trains_on_cpu"] == [points]
+
+
+LOADER = "    train_loader = DataLoader(train_data, args.batch_size, shuffle=True)\n"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        pytest.param(
+            (
+                LOADER,
+                "    train_data, validation = torch.utils.data.random_split(train_data, [0.5, 0.5])\n"
+                + LOADER.replace("True)", "True, drop_last=True)"),
+            ),
+            id="half for validation, no short batch",
+        ),
+        pytest.param(("[transforms.ToTensor(), ", "[transforms.RandomRotation((60, 120)), transforms.ToTensor(), "), id="turned"),
+    ],
+)  # fmt: skip
+def test_a_script_may_keep_half_of_its_pictures_and_turn_them(
+    edit: tuple[str, str], tmp_path: Path, box: Box
+) -> None:
+    (exercise,) = graded(changed(tmp_path, edit), EXERCISE, box, checks=["trains_on_cpu"]).exercises
+    assert [check.points for check in exercise.checks if check.id == "trains_on_cpu"] == [2.0]
 
 
 ACCURACY = '            "accuracy": accuracy,\n'

@@ -32,6 +32,8 @@ TINY_LR, MOST_MOVED = "1e-7", 5e-4
 BATCH_SIZE = 8
 # A `break` that was left in after debugging comes after ten batches, fifty, a hundred, two hundred.
 MANY_BATCHES, SMALL_BATCH = 205, 2
+# Of the training set some keep half for validation, and a short last batch is left out of the rest.
+LEAST_SHARE = 0.4
 # Half precision on a GPU is fine, and so are other ways to round an accuracy; the mistakes differ by more.
 CLOSE_LOGITS = {"rtol": 0.05, "atol": 0.05}
 ACCURACY_ROUNDING = 0.0051
@@ -371,16 +373,34 @@ def _parts_kept_apart(check: Check, tree: Mapping[str, bytes]) -> RankOutcome | 
         )
     if np.all(judged["t10k"] < 0):
         check.note("The script evaluates on no test picture.")
-    _trains_every_epoch(check, shown_call, learned["train"])
+    if len(learned["train"]):
+        _trains_on_the_set(check, shown_call, seen, learned["train"], len(parts["train"]))
     return seen if more else None
 
 
-def _trains_every_epoch(check: Check, shown_call: str, learned: Array) -> None:
-    """In two epochs some picture is trained on twice; augmented and mixed ones cannot be told, and are let be."""
-    if not len(learned) or np.any(learned < 0):
-        return
+def _trains_on_the_set(check: Check, shown_call: str, seen: RankOutcome, learned: Array, n: int) -> None:
+    """What is trained on comes from --data, is most of it, and some of it comes again in the second epoch.
+
+    `learned` are the numbers of the pictures. Augmented and mixed ones cannot be told, nor those of a normalisation of
+    one's own: where there are such, it is only asked whether any file of --data was opened.
+    """
     check.expect(
-        len(learned) > len(np.unique(learned)),
+        np.any(learned >= 0) or seen.values.get("opened") is not False,
+        f"`{shown_call}` trained on {len(learned)} pictures, but opened no file of /data/fashion.",
+        "Was a stand-in left in, such as FakeData? Train on datasets.FashionMNIST(args.data, train=True, ...).",
+        points=check.points / 2,
+    )
+    if np.any(learned < 0):
+        return
+    different = len(np.unique(learned))
+    check.expect(
+        different >= LEAST_SHARE * n,
+        f"`{shown_call}` trained on {different} of the {n} training pictures.",
+        "Was a Subset left in, to be quick? All of the set belongs in the loader but what is kept apart for validation.",
+        points=check.points / 2,
+    )
+    check.expect(
+        len(learned) > different,
         f"`{shown_call}` trained on {len(learned)} pictures, each of them once. Expected twice, once in each of the two epochs.",
         "Hand --epochs on: train(model, loader, device, args.epochs, args.lr).",
         points=check.points / 2,
