@@ -62,7 +62,14 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "no_device_option": {"no_cuda_needed": ["status 2", "--device"]},
     "losses_are_tensors": {"no_cuda_needed": ["JSON serializable", ".item()"]},
     "no_report": {"no_cuda_needed": ["no JSON"]},
+    "report_is_empty": {"no_cuda_needed": ["no number in fashion.json"]},
+    "accuracy_typed_in": {"no_cuda_needed": ["0.9134", "on no test picture", "evaluate("]},
+    "accuracy_of_another_day": {"no_cuda_needed": ["0.9134", "counted by hand", "evaluate("]},
     "learning_rate_written_out": {"trains_on_cpu": ["a thousandth", "lr=lr"]},
+    "trains_on_three_batches": {"trains_on_cpu": ["trained on 6 of them", "`break`"]},
+    "script_trains_on_fake_data": {"trains_on_cpu": ["opened no file of /data/fashion", "FakeData"]},
+    "script_trains_on_a_tenth": {"trains_on_cpu": ["on 4 of the 40 training pictures", "Subset"]},
+    "script_ignores_epochs": {"trains_on_cpu": ["each of them once", "args.epochs"]},
     "script_ignores_lr": {"trains_on_cpu": ["--lr 1e-7", "args.lr"]},
     "stays_in_train_mode": {"eval_mode": ["training mode", "model.eval()"]},
     "gradients_on": {"eval_mode": ["gradients were recorded", "torch.no_grad()"]},
@@ -123,6 +130,59 @@ def test_a_script_without_a_learning_rate_is_looked_at_nevertheless(tmp_path: Pa
         folder = changed(tmp_path, *without, *more)
         (exercise,) = graded(folder, EXERCISE, box, checks=["trains_on_cpu"]).exercises
         assert [check.points for check in exercise.checks if check.id == "trains_on_cpu"] == [points]
+
+
+LOADER = "    train_loader = DataLoader(train_data, args.batch_size, shuffle=True)\n"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        pytest.param(
+            (
+                LOADER,
+                "    train_data, validation = torch.utils.data.random_split(train_data, [0.5, 0.5])\n"
+                + LOADER.replace("True)", "True, drop_last=True)"),
+            ),
+            id="half for validation, no short batch",
+        ),
+        pytest.param(("[transforms.ToTensor(), ", "[transforms.RandomRotation((60, 120)), transforms.ToTensor(), "), id="turned"),
+    ],
+)  # fmt: skip
+def test_a_script_may_keep_half_of_its_pictures_and_turn_them(
+    edit: tuple[str, str], tmp_path: Path, box: Box
+) -> None:
+    (exercise,) = graded(changed(tmp_path, edit), EXERCISE, box, checks=["trains_on_cpu"]).exercises
+    assert [check.points for check in exercise.checks if check.id == "trains_on_cpu"] == [2.0]
+
+
+ACCURACY = '            "accuracy": accuracy,\n'
+EVALUATE = "    accuracy = evaluate(model, test_loader, device)\n"
+# Where no single number can be held against what was seen, any is taken.
+ACCURACIES: dict[str, list[tuple[str, str]]] = {
+    "in percent": [(ACCURACY, '            "accuracy": 100 * accuracy,\n')],
+    "as text": [(ACCURACY, '            "accuracy": f"{accuracy:.1%}",\n')],
+    "of the training": [(ACCURACY, '            "accuracy": 0.9134,\n            "test": {"accuracy": accuracy},\n')],
+    "of another set": [(EVALUATE, f"{EVALUATE}    evaluate(model, train_loader, device)\n    accuracy = 0.9134\n")],
+    "of two looks": [(EVALUATE, f"{EVALUATE}    evaluate(model, test_loader, device)\n    accuracy = 0.9134\n")],
+    "of turned pictures": [
+        ("(model(images).argmax(dim=1)", "((model(images) + model(images.flip(3))).argmax(dim=1)"),
+        (EVALUATE, f"{EVALUATE}    accuracy = 0.9134\n"),
+    ],
+    "forward by name": [
+        (EVALUATE, "    with torch.no_grad():\n        right = [model.forward(x).argmax(1) == y for x, y in test_loader]\n"
+                   "    accuracy = torch.cat(right).float().mean().item()\n"),
+    ],
+    "not a number": [(ACCURACY, '            "accuracy": float("nan"),\n')],
+    "huge": [(ACCURACY, '            "accuracy": 10**400,\n')],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ACCURACIES)
+def test_an_accuracy_that_cannot_be_counted_by_hand_is_let_be(name: str, tmp_path: Path, box: Box) -> None:
+    folder = changed(tmp_path, *ACCURACIES[name])
+    (exercise,) = graded(folder, EXERCISE, box, checks=["no_cuda_needed"]).exercises
+    assert [check.points for check in exercise.checks if check.id == "no_cuda_needed"] == [1.0]
 
 
 # A function, a class and a notebook.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
@@ -112,6 +113,7 @@ class Recorder:
         self.rows: list[Array] = []
         self.logits: list[Array] = []
         self.calls: list[dict[str, Json]] = []
+        self.others = 0
         self._kept = 0
         # By id, since a student's model need not be hashable; with the model, whose id is another's once it is gone.
         self._trained: dict[int, tuple[nn.Module, list[list[Array]]]] = {}
@@ -128,8 +130,10 @@ class Recorder:
             images = plain_tensor(self._home(_unwrapped(args[0]))) if args else None
             logits = plain_tensor(self._home(_unwrapped(output)))
         if images is None or logits is None or images.ndim < 2 or logits.shape != (len(images), 10):
+            self._count_other(module)
             return
         if images.size != len(images) * PIXELS or len(self.calls) >= MAX_CALLS:
+            self._count_other(module)
             return
         call: dict[str, Json] = {
             "size": len(images),
@@ -146,6 +150,10 @@ class Recorder:
             self.logits.append(logits.astype(np.float32))
         if not call["trained"] and cast(torch.Tensor, output).requires_grad:
             cast(torch.Tensor, output).register_hook(lambda _: self._passed_back(call, module))
+
+    def _count_other(self, module: nn.Module) -> None:
+        """Count a call that is not noted, unless it is of a loss or a metric: these have nothing to learn."""
+        self.others += any(True for _ in module.parameters())
 
     def _passed_back(self, call: dict[str, Json], module: nn.Module) -> None:
         """Note that backward came through a call, and keep the weights that a model's first two were made with."""
@@ -343,11 +351,13 @@ def script(student: Student, inputs: Inputs) -> Observation:
     with _machine(inputs) as home:
         recorder = Recorder(home)
         _watch_outermost(recorder)
+        opened = _watch_opens(student.data)
         DataLoader.__init__ = _without_workers(DataLoader.__init__)  # type: ignore[method-assign]
         if inputs.values.get("help"):
             values["help"] = student.run_script(f"{MODULE}.py", ["--help"])
         values["status"] = student.run_script(f"{MODULE}.py", cast(list[str], inputs.values["arguments"]))
         values |= recorder.values("script") | {"first_step": recorder.first_step()}
+        values |= {"other_calls": recorder.others, "opened": len(opened) > 0}
         arrays = recorder.arrays("script")
     values["report"] = _text_of(cast(str, inputs.values["report"]))
     return Observation(values, arrays)
@@ -367,6 +377,28 @@ def _watch_outermost(recorder: Recorder) -> None:
 
     nn.modules.module.register_module_forward_pre_hook(before)
     nn.modules.module.register_module_forward_hook(after)
+
+
+def _watch_opens(folder: str) -> list[str]:
+    """Grows when a file in `folder` is opened, or another process started, which may do so."""
+    opened: list[str] = []
+    inside = f"{os.path.realpath(folder)}{os.sep}"
+    processes = ("subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.fork", "os.forkpty")
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if opened:
+            return
+        if event in processes:
+            opened.append(event)
+        elif event == "open" and isinstance(arguments[0], str | bytes | os.PathLike):
+            # Not every name is one that a file can have.
+            with contextlib.suppress(ValueError, OSError):
+                path = os.path.realpath(os.fsdecode(arguments[0]))
+                if path.startswith(inside):
+                    opened.append(path)
+
+    sys.addaudithook(hook)
+    return opened
 
 
 def _without_workers(original: Callable[..., None]) -> Callable[..., None]:

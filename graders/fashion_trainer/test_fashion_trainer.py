@@ -6,6 +6,7 @@ came back, or from the logits that were seen to leave the network.
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 from collections.abc import Mapping
@@ -31,14 +32,22 @@ TINY_LR, MOST_MOVED = "1e-7", 5e-4
 BATCH_SIZE = 8
 # A `break` that was left in after debugging comes after ten batches, fifty, a hundred, two hundred.
 MANY_BATCHES, SMALL_BATCH = 205, 2
+# Of the training set some keep half for validation, and a short last batch is left out of the rest.
+LEAST_SHARE = 0.4
 # Half precision on a GPU is fine, and so are other ways to round an accuracy; the mistakes differ by more.
 CLOSE_LOGITS = {"rtol": 0.05, "atol": 0.05}
 ACCURACY_ROUNDING = 0.0051
+# So much of a script's test pictures is labelled wrongly.
+MISLABELLED = 0.75
+# What a report says may be the mean of batches, or of classes; one that nobody measured is seldom so close.
+ACCURACY_NEAR = 0.1
 # Of the first loss Adam leaves 1 %, plain SGD 20 %, the slowest optimizers 65 %: see the tests.
 LEAST_FALL = 0.8
 # A GPU is told to be missing in many words; all of them name CUDA.
 NEEDS_GPU = re.compile(r"cuda|nvidia", re.IGNORECASE)
 REPORT = "fashion.json"
+# What the given script reports besides: by chance one of them is some share of right answers.
+NOT_MEASURED_BY_COUNTING = ("epochs", "batch_size", "lr", "losses", "seconds")
 
 DEVICE_LINE = "return torch.device('cuda' if torch.cuda.is_available() else 'cpu')"
 GUARD_HINT = (
@@ -105,7 +114,7 @@ def _worded(kind: Json) -> str:
 
 
 def test_trains_on_cpu(check: Check) -> None:
-    """`train` learns at the rate it is given, `evaluate` counts, and the script keeps its training and test pictures apart."""
+    """`train` learns at the rate it is given, `evaluate` counts, and the script trains and tests on the pictures it should."""
     patterns = Patterns(check.rng)
     train = patterns.draw(12 * BATCH_SIZE + int(check.rng.integers(2, BATCH_SIZE)))
     tail = int(check.rng.integers(2, 4))
@@ -299,10 +308,14 @@ def _goes_to_the_end(check: Check, patterns: Patterns, shape: Shape, weights: Ma
         arrays={**train.arrays("train"), **test.arrays("test"), **expected.as_inputs(weights)},
     )
     seen, points = outcome.ranks[0], check.points / 2
-    learned = sum(call.size for call in calls_of(check, seen, "train", "train").calls)
+    calls = calls_of(check, seen, "train", "train").calls
+    # Without backward passes none is marked; and a pass for the loss alone, after each epoch, is no training.
+    marked = any(call.trained for call in calls)
+    learned = sum(call.size for call in calls if call.trained or not marked)
     check.expect(
         learned >= n,
-        f"train on {n} pictures in {MANY_BATCHES} batches: the model was called with {learned} of them.",
+        f"train on {n} pictures in {MANY_BATCHES} batches: the model was {'trained on' if marked else 'called with'} "
+        f"{learned} of them.",
         "Every epoch is one pass over the whole loader. Was a `break` left in?",
         points=points,
     )
@@ -323,7 +336,8 @@ def _parts_kept_apart(check: Check, tree: Mapping[str, bytes]) -> RankOutcome | 
 
     Returns what was seen of it at a tiny learning rate; None where it knows no --lr, or could not be looked at.
     """
-    arguments = ["--data", "/data/fashion", "--epochs", "1", "--batch-size", "16", "--device", "cpu"]
+    # Two of them: whoever stops early, once nothing gets better, has nothing to compare the first with.
+    arguments = ["--data", "/data/fashion", "--epochs", "2", "--batch-size", "16", "--device", "cpu"]
     for more in (["--lr", TINY_LR], []):
         shown_call = " ".join(["fashion_trainer.py", *arguments, *more])
         outcome = check.run(
@@ -343,10 +357,10 @@ def _parts_kept_apart(check: Check, tree: Mapping[str, bytes]) -> RankOutcome | 
         return None
     parts = {part: _pictures(tree, part) for part in ("train", "t10k")}
     learned, judged = (
-        {part: np.unique(expected.recognised(found.only(trained=flag).rows, known)) for part, known in parts.items()}
+        {part: expected.recognised(found.only(trained=flag).rows, known) for part, known in parts.items()}
         for flag in (True, False)
-    )  # fmt: skip
-    from_test = int(np.count_nonzero(learned["t10k"] >= 0))
+    )
+    from_test = len(set(learned["t10k"].tolist()) - {-1})
     check.expect(
         from_test == 0,
         f"`{shown_call}` trained on {from_test} of the {len(parts['t10k'])} test pictures.",
@@ -359,13 +373,50 @@ def _parts_kept_apart(check: Check, tree: Mapping[str, bytes]) -> RankOutcome | 
         )
     if np.all(judged["t10k"] < 0):
         check.note("The script evaluates on no test picture.")
+    if len(learned["train"]):
+        _trains_on_the_set(check, shown_call, seen, learned["train"], len(parts["train"]))
     return seen if more else None
+
+
+def _trains_on_the_set(check: Check, shown_call: str, seen: RankOutcome, learned: Array, n: int) -> None:
+    """What is trained on comes from --data, is most of it, and some of it comes again in the second epoch.
+
+    `learned` are the numbers of the pictures. Augmented and mixed ones cannot be told, nor those of a normalisation of
+    one's own: where there are such, it is only asked whether any file of --data was opened.
+    """
+    check.expect(
+        np.any(learned >= 0) or seen.values.get("opened") is not False,
+        f"`{shown_call}` trained on {len(learned)} pictures, but opened no file of /data/fashion.",
+        "Was a stand-in left in, such as FakeData? Train on datasets.FashionMNIST(args.data, train=True, ...).",
+        points=check.points / 2,
+    )
+    if np.any(learned < 0):
+        return
+    different = len(np.unique(learned))
+    check.expect(
+        different >= LEAST_SHARE * n,
+        f"`{shown_call}` trained on {different} of the {n} training pictures.",
+        "Was a Subset left in, to be quick? All of the set belongs in the loader but what is kept apart for validation.",
+        points=check.points / 2,
+    )
+    check.expect(
+        len(learned) > different,
+        f"`{shown_call}` trained on {len(learned)} pictures, each of them once. Expected twice, once in each of the two epochs.",
+        "Hand --epochs on: train(model, loader, device, args.epochs, args.lr).",
+        points=check.points / 2,
+    )
 
 
 def _pictures(tree: Mapping[str, bytes], part: str) -> Array:
     """The pictures of an IDX file: 16 bytes of head, then 784 bytes each."""
     content = tree[f"{fashion_mnist.FOLDER}/{part}-images-idx3-ubyte"]
     return np.frombuffer(content, dtype=np.uint8, offset=16).reshape(-1, expected.PIXELS)
+
+
+def _labels(tree: Mapping[str, bytes], part: str) -> Array:
+    """The labels of an IDX file: 8 bytes of head, then one byte each."""
+    content = tree[f"{fashion_mnist.FOLDER}/{part}-labels-idx1-ubyte"]
+    return np.frombuffer(content, dtype=np.uint8, offset=8).astype(np.int64)
 
 
 # Devices
@@ -519,8 +570,8 @@ def _with_device_hint(ended: CheckEnded, where: str) -> CheckEnded:
 
 
 def test_no_cuda_needed(check: Check) -> None:
-    """On a machine without a GPU the file imports, get_device() says so, and the script runs."""
-    tree = fashion_mnist.make_idx(check.rng, 24, 12)
+    """On a machine without a GPU the file imports, get_device() says so, and the script runs and writes its report."""
+    tree = _mislabelled(fashion_mnist.make_idx(check.rng, 24, 12), check.rng)
     arguments = ["--data", "/data/fashion", "--epochs", "1", "--batch-size", "16", "--device", "auto"]
     arguments += ["--report", REPORT]
     try:
@@ -554,9 +605,16 @@ def test_no_cuda_needed(check: Check) -> None:
         f"`{shown_call}` ended without an error, but trained on no picture.",
         "With data in DIR/FashionMNIST/raw, as torchvision keeps it, the script has to train a FashionCNN.",
     )
+    report = _report(seen.values.get("report"))
     check.expect(
-        _is_json(seen.values.get("report")),
+        report is not None,
         f"`{shown_call}` trained, but left no JSON in {REPORT}.",
+        "Write losses and accuracy to the file that --report names, with json.dump.",
+        points=check.points / 2,
+    )
+    check.expect(
+        len(_numbers_in(report)) > 0,
+        f"`{shown_call}` trained, but there is no number in {REPORT}.",
         "Write losses and accuracy to the file that --report names, with json.dump.",
         points=check.points / 2,
     )
@@ -566,15 +624,92 @@ def test_no_cuda_needed(check: Check) -> None:
         "argparse answers --help by itself.",
         points=check.points / 2,
     )
+    if found is not None and isinstance(report, dict):
+        _accuracy_was_measured(check, shown_call, seen, found, report, tree)
 
 
-def _is_json(text: Json) -> bool:
+def _mislabelled(tree: Mapping[str, bytes], rng: np.random.Generator) -> dict[str, bytes]:
+    """The same data, most of its test pictures with a wrong label: nobody's accuracy on them is what is usual."""
+    name = f"{fashion_mnist.FOLDER}/t10k-labels-idx1-ubyte"
+    labels = _labels(tree, "t10k")
+    wrong = rng.permutation(len(labels)) < MISLABELLED * len(labels)
+    labels = np.where(wrong, (labels + rng.integers(1, 10, len(labels))) % 10, labels)
+    content = tree[name][:8] + labels.astype(np.uint8).tobytes()
+    return {**tree, name: content, f"{name}.gz": gzip.compress(content, mtime=0)}
+
+
+def _accuracy_was_measured(
+    check: Check,
+    shown_call: str,
+    seen: RankOutcome,
+    found: Calls,
+    report: dict[str, Json],
+    tree: Mapping[str, bytes],
+) -> None:
+    """The accuracy in a report is about what the network answered to the test pictures.
+
+    Nothing is said where it was called on anything else besides, such as a validation set or turned pictures, or more
+    than once on a picture, or in a way that is not seen.
+    """
+    accuracy = report.get("accuracy")
+    if not isinstance(accuracy, int | float) or not _numbers_in(accuracy):
+        return
+    told = float(accuracy)
+    judged, hint = found.only(trained=False), "Write down what evaluate(model, test_loader, device) returned."
+    # A model's `forward` that is called by name is seen by the calls of the layers in it.
+    if not judged.calls and integer(seen.values.get("other_calls")) == 0:
+        check.fail(
+            f"`{shown_call}` wrote an accuracy of {told:.4g} to {REPORT}, but called the model in training alone, "
+            "and on no test picture.",
+            hint,
+            points=check.points / 2,
+        )
+    pictures, labels = _pictures(tree, "t10k"), _labels(tree, "t10k")
+    which = expected.recognised(judged.rows, pictures)
+    if sorted(which.tolist()) != list(range(len(pictures))):
+        return
+    least, most = (right / len(labels) for right in expected.right_answers(judged.logits, labels[which]))
+    # In percent, or the number of right answers: what evaluate has to return is for trains_on_cpu to tell.
+    ways = (told, told / 100, told / len(labels)) if told > 1 else (told,)
+    near = any(least - ACCURACY_NEAR <= value <= most + ACCURACY_NEAR for value in ways)
+    # It may stand elsewhere, and `accuracy` be that of the training.
+    rest: Json = [value for name, value in report.items() if name not in NOT_MEASURED_BY_COUNTING]
+    near |= any(_between(value / unit, least, most) for value in _numbers_in(rest) for unit in (1, 100))
+    right = [round(share * len(labels)) for share in (least, most)]
+    check.expect(
+        near,
+        f"`{shown_call}` wrote an accuracy of {told:.4g} to {REPORT}; {_by_hand(right[0], right[1], len(labels))}",
+        hint,
+        points=check.points / 2,
+    )
+
+
+def _report(text: Json) -> dict[str, Json] | list[Json] | None:
+    """What a report says; None where it is no JSON, or neither an object nor a list."""
     if not isinstance(text, str):
-        return False
+        return None
     try:
-        return isinstance(json.loads(text), dict | list)
+        report = json.loads(text)
     except (ValueError, RecursionError):
-        return False
+        return None
+    return report if isinstance(report, dict | list) else None
+
+
+def _numbers_in(report: Json) -> list[float]:
+    """The finite numbers in a report, those in its texts as well."""
+    found: list[float] = []
+    left = [report]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            left += one.values()
+        elif isinstance(one, list):
+            left += one
+        elif isinstance(one, str):
+            found += map(float, re.findall(r"[0-9]{1,20}(?:\.[0-9]{1,20})?", one))
+        elif isinstance(one, int | float) and not isinstance(one, bool) and abs(one) < 1e300:
+            found.append(float(one))
+    return found
 
 
 def _tail(output: str) -> str:
