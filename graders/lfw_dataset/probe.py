@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import errno
 import hashlib
+import itertools
 import multiprocessing
 import os
 import pickle
 import resource
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -200,7 +201,7 @@ def script(student: Student, inputs: Inputs) -> Observation:
     """Run the script; note its figures, its data loaders, and how it ended."""
     slow_opens(inputs.values["seconds_per_image"])
     figures = Figures()
-    loaders = watch_loaders()
+    loaders = watch_loaders(inputs.values["seconds_per_batch"])
     bars = watch_error_bars()
     status, problem = None, None
     try:
@@ -406,13 +407,17 @@ def write_all(folder: Path, names: list[str], blob: np.ndarray) -> None:
         new.replace(path)
 
 
-def watch_loaders() -> list[dict[str, Any]]:
-    """The data loaders that are made from now on: workers asked for, passes begun, and batches read in all of them.
+def watch_loaders(seconds: Sequence[float]) -> list[dict[str, Any]]:
+    """The data loaders that are made from now on: workers asked for, and how many batches each pass got of it.
 
-    `length` is how many batches a whole pass has.
+    `length` is how many batches a whole pass has. In the n-th pass over any loader every batch comes `seconds[n]`
+    late, then over again. It is held up here, when it has come: what workers read ahead makes up for no delay of the
+    last batch, so that a pass takes longer than another by what their delays differ, at least.
     """
     loaders: list[dict[str, Any]] = []
     make, iterate, step = DataLoader.__init__, DataLoader.__iter__, _BaseDataLoaderIter.__next__
+    delays = itertools.cycle(seconds or [0.0])
+    sleep = time.sleep
 
     def making(self: Any, *args: Any, **kwargs: Any) -> None:
         make(self, *args, **kwargs)
@@ -420,21 +425,33 @@ def watch_loaders() -> list[dict[str, Any]]:
         # Whatever a data set of the student's own does when it is asked for its length.
         with contextlib.suppress(Exception):
             length = plain(len(self))
-        record = {"workers": plain(self.num_workers), "length": length, "passes": 0, "batches": 0}
+        batch_size = plain(self.batch_size)
+        record = {
+            "workers": plain(self.num_workers),
+            "batch_size": batch_size,
+            "length": length,
+            "batches": [],
+        }
         loaders.append(record)
         object.__setattr__(self, "_seen", record)
 
     def iterating(self: Any) -> Any:
         iterator = iterate(self)
         if hasattr(self, "_seen"):
-            self._seen["passes"] += 1
-            iterator._seen = self._seen
+            # Persistent workers have one iterator for all passes.
+            iterator._seen, iterator._pass, iterator._delay = (
+                self._seen,
+                len(self._seen["batches"]),
+                next(delays),
+            )
+            self._seen["batches"].append(0)
         return iterator
 
     def stepping(self: Any) -> Any:
         batch = step(self)
         if hasattr(self, "_seen"):
-            self._seen["batches"] += 1
+            self._seen["batches"][self._pass] += 1
+            sleep(self._delay)
         return batch
 
     DataLoader.__init__, DataLoader.__iter__ = making, iterating
