@@ -138,8 +138,9 @@ def complaints(session: Session, readings: Sequence[float]) -> list[Complaint]:
     if any(call.training for call in timed):
         found.append(
             Complaint(
-                "The model was given in training mode, and in the timed calls it still was.",
-                "model.eval() before the first call: dropout and batch norm work otherwise in training.",
+                "The model was given in training mode, and in the timed calls it, or a layer inside it, still was.",
+                "model.eval() before the first call reaches every layer: dropout and batch norm work otherwise in "
+                "training.",
                 1 / 3,
             )
         )
