@@ -46,6 +46,8 @@ WORDS = {
     "ignores_transform": {"transform_applied": ["never called"]},
     "to_tensor_twice": {"transform_applied": ["tensor", "PIL image"]},
     "loads_all_in_init": {"lazy": ["150 image files", "__init__"]},
+    "looks_at_all_in_a_pool": {"lazy": ["opened 150 image files of 150"]},
+    "decodes_all_in_init": {"lazy": ["opened 150 image files of 150"]},
     "leaks_a_handle_per_item": {"lazy": ["no file handle left", "stays open"]},
     "opens_twice": {"lazy": ["opened 2 image files"]},
     "global_state": {"workers": ["spawned", "global variable"]},
