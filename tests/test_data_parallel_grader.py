@@ -42,6 +42,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "calls_the_inner_model": {"splits_like_devices": ["was not split"]},
     "splits_the_features": {"splits_like_devices": ["2 GPUs"]},
     "no_synchronise": {"timing_is_sound": ["kept the GPU busy", "torch.cuda.synchronize()"]},
+    "sleeps_for_the_gpu": {"timing_is_sound": ["never asked the GPU", "A sleep is as long as it is"]},
     "no_synchronise_class": {"timing_is_sound": ["torch.cuda.synchronize()"]},
     "no_synchronise_notebook": {"timing_is_sound": ["torch.cuda.synchronize()"]},
     "synchronises_at_the_end_only": {"timing_is_sound": ["holds work of the warm-up"]},

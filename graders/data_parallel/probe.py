@@ -222,9 +222,17 @@ def _session(
     model.calls = []
     model.train()
     n_reps = cast(int, inputs.values["n_reps"])
+    before = gpus.asked if gpus is not None else 0
     with student.calling(f"calling time_inference(model, batch, {n_reps}) {_on(gpus)}"):
         readings = function(model, batch, n_reps)
-    return {"returned": _now(), **_readings(readings), "calls": cast(Json, model.calls)}
+    returned = _now()
+    waited = gpus is None or gpus.asked > before
+    return {
+        "returned": returned,
+        **_readings(readings),
+        "calls": cast(Json, model.calls),
+        "waited": waited,
+    }
 
 
 def _readings(value: object) -> dict[str, Json]:
