@@ -42,6 +42,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "calls_the_inner_model": {"splits_like_devices": ["was not split"]},
     "splits_the_features": {"splits_like_devices": ["2 GPUs"]},
     "no_synchronise": {"timing_is_sound": ["kept the GPU busy", "torch.cuda.synchronize()"]},
+    "sleeps_for_the_gpu": {"timing_is_sound": ["never asked the GPU", "A sleep is as long as it is"]},
     "no_synchronise_class": {"timing_is_sound": ["torch.cuda.synchronize()"]},
     "no_synchronise_notebook": {"timing_is_sound": ["torch.cuda.synchronize()"]},
     "synchronises_at_the_end_only": {"timing_is_sound": ["holds work of the warm-up"]},
@@ -52,6 +53,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "times_the_first_call": {"timing_is_sound": ["the first call", "a few times before"]},
     "gradients_on": {"timing_is_sound": ["torch.no_grad()"]},
     "in_training_mode": {"timing_is_sound": ["model.eval()"]},
+    "training_flag_only": {"timing_is_sound": ["a layer inside it", "reaches every layer"]},
     "mean_only": {"timing_is_sound": ["returned a float"]},
     "mean_repeated": {"timing_is_sound": ["A total divided by n_reps"]},
     "milliseconds": {"timing_is_sound": ["look like milliseconds"]},
@@ -69,6 +71,9 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "pasted_into_the_report": {"report": ["called a model 0 times with"]},
     "old_readings": {"report": ["not taken in that run"]},
     "weights_left_on_the_cpu": {"report": ["still on the CPU", "before the first call"]},
+    "one_device_written_out": {"report": ["put nothing on the second GPU", "torch.cuda.device_count()"]},
+    "two_devices_by_name_only": {"report": ["n_devices 2", "called on the CPU alone"]},
+    "hours_within_a_second": {"report": ["from t_start to t_end there are only"]},
 }  # fmt: skip
 
 
@@ -100,6 +105,10 @@ def test_words_are_of_samples_that_exist() -> None:
         ("no_synchronise", "timing_is_sound", 0),
         ("silent_about_what_is_missing", "report", 0.5),
         ("weights_left_on_the_cpu", "report", 0.5),
+        ("training_flag_only", "timing_is_sound", 2),
+        ("one_device_written_out", "report", 0.5),
+        ("two_devices_by_name_only", "report", 0.5),
+        ("hours_within_a_second", "report", 0.5),
     ],
 )
 def test_what_is_half_right_keeps_a_part_of_the_points(
@@ -108,6 +117,50 @@ def test_what_is_half_right_keeps_a_part_of_the_points(
     (found,) = [candidate for candidate in SAMPLES if candidate.name == sample]
     (exercise,) = graded(build.build(found, tmp_path / sample), EXERCISE, box, checks=[check]).exercises
     assert [c.points for c in exercise.checks if c.id == check] == [points]
+
+
+AVAILABLE = "    n_available = max(torch.cuda.device_count(), 1)  # a CPU counts as one device\n"
+MEASURED = "            runs += measure(n_devices, batch_size, args.n_reps)\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param(
+            AVAILABLE,
+            """
+    import subprocess
+    try:
+        n_available = subprocess.check_output(["nvidia-smi", "-L"]).count(b"GPU ") or 1
+    except OSError:
+        n_available = 1
+""",
+            id="asks elsewhere how many there are",
+        ),
+        pytest.param(
+            MEASURED,
+            """
+            try:
+                runs += measure(n_devices, batch_size, args.n_reps)
+                if n_devices > 1:
+                    runs[:] = [run for run in runs if run["config"]["n_devices"] == 1]
+                    raise RuntimeError("a call that is not emulated")
+            except RuntimeError as error:
+                not_available.append({"config": {"n_devices": n_devices}, "reason": str(error)})
+""",
+            id="tries two and reports that it could not",
+        ),
+    ],
+)
+def test_who_meets_the_limits_of_emulated_gpus_loses_nothing(
+    old: str, new: str, tmp_path: Path, box: Box
+) -> None:
+    shutil.copy(REFERENCE / "perf_report.py", tmp_path)
+    source = (REFERENCE / "data_parallel.py").read_text()
+    assert source.count(old) == 1
+    (tmp_path / "data_parallel.py").write_text(source.replace(old, new))
+    (exercise,) = graded(tmp_path, EXERCISE, box, checks=["report"]).exercises
+    assert [(c.points, c.message) for c in exercise.checks if c.id == "report" and c.points < 1] == []
 
 
 FORGED = """

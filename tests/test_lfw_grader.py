@@ -46,6 +46,8 @@ WORDS = {
     "ignores_transform": {"transform_applied": ["never called"]},
     "to_tensor_twice": {"transform_applied": ["tensor", "PIL image"]},
     "loads_all_in_init": {"lazy": ["150 image files", "__init__"]},
+    "looks_at_all_in_a_pool": {"lazy": ["opened 150 image files of 150"]},
+    "decodes_all_in_init": {"lazy": ["opened 150 image files of 150"]},
     "leaks_a_handle_per_item": {"lazy": ["no file handle left", "stays open"]},
     "opens_twice": {"lazy": ["opened 2 image files"]},
     "global_state": {"workers": ["spawned", "global variable"]},
@@ -54,7 +56,10 @@ WORDS = {
     "one_loader_for_all_counts": {"script": ["4 timings", "a new one for every number"]},
     "times_an_empty_set": {"script": ["does not exist", "empty loop"]},
     "three_passes": {"script": ["3 times", "5 passes"]},
-    "leaves_at_the_first_batch": {"script": ["read 5 batches in 5 passes of 2"]},
+    "leaves_at_the_first_batch": {"script": ["read 5 batches in 5 passes, and was to read 3 in each"]},
+    "ignores_batches_to_check": {"script": ["read 7 batches in a pass", "leave it after 3"]},
+    "mean_repeated": {"script": ["did not take nearly the same time", "every single pass"]},
+    "invented_timing": {"script": ["did not take nearly the same time"]},
     "rows_for_columns": {"script": ["lies on its side", "permute(1, 2, 0)"]},
     "shows_one_image": {"script": ["only one image"]},
     "truncated_file_unnamed": {"robust": ["does not name the file"]},
@@ -184,6 +189,37 @@ def test_a_timing_is_read_in_any_spelling(printed: str) -> None:
 )
 def test_what_is_no_timing_of_five_passes_does_not_fit(printed: str) -> None:
     assert [r for r in script_runs.readings(printed, None) if r.fits(0.1, 2.0)] == []
+
+
+@pytest.mark.parametrize(
+    ("printed", "flat"),
+    [
+        ("Timing: 0.3412 +- 0.0000 s", True),
+        ("Timing: 0.341 +- 0.000 s", True),
+        ("Timing: 0.34123456789012+-0.0", True),
+        ("Timing: 0.34123456789012+-5.551115123125783e-17", True),
+        ("Timing: 341.2 ms +- 0.0 ms", True),
+        # Rounding may hide what there is.
+        ("Timing: 0.34+-0.00", False),
+        ("Timing: 0.3412+-0.0", False),
+        ("Timing: 0,34 ± 0,00 s", False),
+        # The least that a deviation of the mean, or of one of three batches, is of passes that are held up like this.
+        ("Timing: 0.3412 +- 0.0049 s", False),
+        ("Timing: 0.1137 +- 0.0036 s", False),
+    ],
+)
+def test_a_deviation_of_zero_is_told_from_one_that_rounding_hides(printed: str, flat: bool) -> None:
+    found = [reading for reading in script_runs.readings(printed, None) if reading.fits(0.05, 2.0)]
+    assert [script_runs.is_flat(reading) for reading in found] == [flat]
+
+
+def test_delays_differ_whichever_passes_are_timed() -> None:
+    for seed in range(100):
+        delays = np.random.default_rng(seed).permutation(script_runs.DELAYS)
+        for count in (3, 4, 5, 6):
+            for first in range(7):
+                timed = np.resize(np.roll(delays, -first), count)
+                assert np.std(timed) > 4 * script_runs.LEAST_SPREAD * np.std(script_runs.DELAYS)
 
 
 def test_versions_are_no_timing() -> None:

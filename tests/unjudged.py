@@ -100,6 +100,10 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("report", "script values.calls*", f"one twice|{MORE}|{ORDER}", "each size was called often enough, and may be more often"),
         Row("report", "script values.by_children", "flipped", "what processes of the script's own call is not seen"),
         Row("report", "script/2 ended|script/2 ranks", "*", "a script that fails on emulated GPUs otherwise than by devices is no evidence"),
+        Row("report", "script/2 values.status|script/2 arrays.report|script/2 arrays.report:.report|script/2 arrays.report:.schema", "*", "nor is one that fails there by itself or leaves no report"),
+        Row("report", "script/2 values.by_children", "flipped", "processes of the script's own know of no emulated GPUs"),
+        Row("report", "script/2 values.places*", f"one twice|{ORDER}|emptied|other text", "whatever the GPUs are called, there are several"),
+        Row("", "script values.second_used|script values.asks_elsewhere", UNREAD, "looked at where there are no readings of two devices"),
         Row("report", OF_A_REPORT, "*", REPORTED),
     ),
     "fashion_trainer": (
@@ -137,6 +141,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("lazy", "lazy arrays.opens", "one value other", "an item that opened nothing shows by its colour whether it was read"),
         Row("script", "script* elapsed", "times *", "only the timing is held against a clock, and busy machines take longer"),
         Row("script", "script* values.loaders*", "*", "how a script without -get_timing reads is free, and so is a pass more"),
+        Row("", "script values.loaders.#.batch_size", UNREAD, "looked at where a loader has no more batches than are asked for"),
         Row("script", "script* values.bars", "missing", "numbers of progress bars, which are no timings"),
         Row("script", "script arrays.picture#", "last row missing|one value other", "an image is recognised in a picture, not compared"),
         Row("script", "script/3 *", "*", "without images a script may end as it likes, if it prints no timings"),

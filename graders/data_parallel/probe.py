@@ -177,13 +177,14 @@ class Slow(nn.Module):
     def __init__(self, features: int, delays: list[float], gpus: Machine | None) -> None:
         super().__init__()
         self.linear = nn.Linear(features, 2)
+        self.drop = nn.Dropout()
         self._delays, self._gpus = delays, gpus
         self.calls: list[list[Json]] = []
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Something quick, and then the delay: slept through on a CPU, queued on a GPU."""
         start = _now()
-        result = cast(torch.Tensor, self.linear(images.flatten(1)))
+        result = cast(torch.Tensor, self.drop(self.linear(images.flatten(1))))
         seconds = self._delays[len(self.calls) % len(self._delays)]
         if self._gpus is None:
             _sleep(seconds)
@@ -191,8 +192,9 @@ class Slow(nn.Module):
         else:
             done = self._gpus.enqueue(seconds, images.device)
         if len(self.calls) < MAX_CALLS:
-            # With frozen weights there is nothing to record, whatever the mode says.
-            self.calls.append([start, done, self.training, result.requires_grad, len(images)])
+            # With frozen weights there is nothing to record, whatever the mode says. Layers have a mode of their own.
+            training = any(module.training for module in self.modules())
+            self.calls.append([start, done, training, result.requires_grad, len(images)])
         return result
 
 
@@ -220,9 +222,17 @@ def _session(
     model.calls = []
     model.train()
     n_reps = cast(int, inputs.values["n_reps"])
+    before = gpus.asked if gpus is not None else 0
     with student.calling(f"calling time_inference(model, batch, {n_reps}) {_on(gpus)}"):
         readings = function(model, batch, n_reps)
-    return {"returned": _now(), **_readings(readings), "calls": cast(Json, model.calls)}
+    returned = _now()
+    waited = gpus is None or gpus.asked > before
+    return {
+        "returned": returned,
+        **_readings(readings),
+        "calls": cast(Json, model.calls),
+        "waited": waited,
+    }
 
 
 def _readings(value: object) -> dict[str, Json]:
@@ -236,9 +246,12 @@ def _readings(value: object) -> dict[str, Json]:
 
 
 def script(student: Student, inputs: Inputs) -> Observation:
-    """Run the script; its exit status, the report it leaves, and how often models were called with how many images."""
-    calls = hold_up_calls([0.0])
-    with _gpus(inputs):
+    """Run the script; its exit status, the report it leaves, and how often models were called with how many images.
+
+    Also on which GPUs modules were called, and whether anything was put on another than the first.
+    """
+    calls, places = hold_up_calls([0.0]), _watch_places()
+    with _gpus(inputs) as gpus:
         status = student.run_script(f"{MODULE}.py", cast(list[str], inputs.values["arguments"]))
     arrays: dict[str, Any] = {}
     if os.path.isfile(REPORT):
@@ -249,5 +262,32 @@ def script(student: Student, inputs: Inputs) -> Observation:
     values: dict[str, Json] = {
         "calls": [[str(size), count] for size, count in sizes.most_common(MAX_CALLS)],
         "by_children": used.children_user + used.children_system > 0,
+        "places": cast(Json, sorted(places)),
+        "second_used": gpus is not None and any(gpus.memory.peak[1:]),
+        "asks_elsewhere": _asks_elsewhere(),
     }
     return Observation({"status": status, **values}, arrays)
+
+
+def _watch_places() -> set[str]:
+    """The GPUs on which modules are called from now on, by what they are given and by their weights."""
+    places: set[str] = set()
+
+    def before(module: nn.Module, args: tuple[object, ...]) -> None:
+        # Where nn.DataParallel keeps the weights of a replica.
+        weights = getattr(module, "_former_parameters", {}).values()
+        found = [value.device for value in (*args, *weights) if isinstance(value, torch.Tensor)]
+        places.update(str(device) for device in found if device.type == "cuda")
+
+    nn.modules.module.register_module_forward_pre_hook(before)
+    return places
+
+
+def _asks_elsewhere() -> bool:
+    """Whether the source looks as if it learnt of GPUs from elsewhere: only torch knows of emulated ones."""
+    texts = []
+    for path in (f"{MODULE}.py", f"{MODULE}.ipynb"):
+        with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
+            texts.append(file.read(MAX_REPORT).lower())
+    words = ("nvidia", "nvml", "gputil", "visible_devices", "slurm", "/proc/")
+    return any(word in text for text in texts for word in words)

@@ -16,6 +16,8 @@ from graders.data_parallel.timing import Complaint, Session
 from lockstep.check import Check
 from lockstep.compare import difference, integer, number, shown
 from lockstep.reports import format as perf_report
+from lockstep.reports.accounting import longer_than_its_span
+from lockstep.reports.document import document
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.verdict import CheckEnded, Crashed
 from lockstep.wire import Json
@@ -273,7 +275,8 @@ def _timed(
         calls, returned = timing.parse_calls(values.get("calls")), number(values.get("returned"))
         if calls is None or returned is None:
             break
-        sessions.append(Session(n_reps, rows, delays, on_gpu, calls, returned))
+        waited = values.get("waited") is True
+        sessions.append(Session(n_reps, rows, delays, on_gpu, calls, returned, waited))
         read.append(timing.parse_readings(values.get("kind"), values.get("readings"), n_reps))
         kinds += timing.of_kind(values.get("kind"), n_reps)
     if len(sessions) != (1 if on_gpu else 3):
@@ -297,7 +300,7 @@ def _timed(
 
 
 def test_report(check: Check) -> None:
-    """The script times what it is asked to, finds its weights on the GPUs, and writes a valid perf-report/1."""
+    """The script times what it is asked to, on the GPUs that are there, and writes a valid perf-report/1."""
     sizes = [int(size) for size in check.rng.choice(np.arange(1, 7), 2, replace=False)]
     n_reps = int(check.rng.integers(2, 5))
     asked = f"--batch-sizes {sizes[0]} {sizes[1]} --n-reps {n_reps} --devices 1 2 --report {REPORT}"
@@ -337,24 +340,59 @@ def test_report(check: Check) -> None:
         "t_start and t_end are time.time() right before and after what is timed; measure anew in each run.",
     )
     _calls_were_made(check, call, seen, sizes, n_reps)
+    too_long = next(longer_than_its_span(document(report)), None)
+    check.expect(
+        too_long is None,
+        f"{call} wrote a reading that cannot be. {too_long.message if too_long else ''}",
+        "A reading takes no longer than the time between its t_start and its t_end, both in seconds.",
+        points=check.points / 2,
+    )
     _minds_missing_gpus(check, call, report, runs)
-    _moves_weights(check)
+    _uses_gpus(check)
 
 
-def _moves_weights(check: Check) -> None:
-    """On GPUs somebody has to put the weights where nn.DataParallel looks for them, wherever in the script."""
-    asked = f"--batch-sizes 1 --n-reps 1 --devices 2 --report {REPORT}"
+def _uses_gpus(check: Check) -> None:
+    """On GPUs somebody has to put the weights where nn.DataParallel looks for them, and the model is to run on all."""
+    asked = f"--batch-sizes 4 --n-reps 1 --devices 2 1 --report {REPORT}"
+    call = f"`python data_parallel.py {asked}` on a machine with 2 GPUs"
+    begun = time.time()
     outcome = check.run("script", values={"arguments": list(asked.split()), "gpus": 2}, expect=False)
-    error = outcome.ranks[0].error
+    seen, error = outcome.ranks[0], outcome.ranks[0].error
     # Whatever else may be wrong there is not asked: GPUs are emulated, and the checks above try the functions on them.
     check.expect(
         error is None or ON_ANOTHER_DEVICE not in error.message,
-        f"`python data_parallel.py {asked}` on a machine with 2 GPUs: the weights of the model are still on the CPU "
-        "when the nn.DataParallel is called.",
+        f"{call}: the weights of the model are still on the CPU when the nn.DataParallel is called.",
         'Put the weights on the first device before the first call: model.to(f"cuda:{device_ids[0]}"). From there each '
         "call copies them to the others.",
         points=check.points / 2,
     )
+    written = seen.arrays.get("report")
+    # Processes of the script's own know of no emulated GPUs.
+    if error or integer(seen.values.get("status")) != 0 or seen.values.get("by_children") is not False:
+        return
+    report = perf_report.read(written.tobytes()) if written is not None and written.dtype == np.uint8 else ""
+    if isinstance(report, str) or perf_report.schema_problems(report):
+        return
+    runs = [run for run in _list(report["runs"]) if isinstance(run, dict)]
+    if any((number(run.get("t_start")) or 0.0) < begun - 1 for run in runs):
+        return  # handed in, not written now
+    places = [place[:20] for place in _list(seen.values.get("places")) if isinstance(place, str)]
+    if any(_config(run, "n_devices") == 2 for run in runs):
+        check.expect(
+            len(places) > 1,
+            f"{call} wrote readings with n_devices 2, and every model was called on {places[0] if places else 'the CPU'} alone.",
+            "Time what make_data_parallel returns for these GPUs: it splits every batch over them.",
+            points=check.points / 2,
+        )
+    else:
+        # Whoever tried them and failed may have met what the emulation lacks.
+        untouched = seen.values.get("second_used") is False and seen.values.get("asks_elsewhere") is False
+        check.expect(
+            not untouched,
+            f"{call} wrote no reading with n_devices 2, and put nothing on the second GPU.",
+            "Ask torch.cuda.device_count() how many GPUs there are. A number that is written out fits one machine only.",
+            points=check.points / 2,
+        )
 
 
 def _calls_were_made(check: Check, call: str, seen: RankOutcome, sizes: list[int], n_reps: int) -> None:

@@ -53,6 +53,7 @@ class Session:
     on_gpu: bool
     calls: Sequence[Call]
     returned: float
+    waited: bool = True
 
     @property
     def where(self) -> str:
@@ -119,6 +120,15 @@ def complaints(session: Session, readings: Sequence[float]) -> list[Complaint]:
     timed = [calls[number_of_call] for number_of_call in chosen]
     unsound = _unsound(session, readings, chosen)
     found = [] if unsound is None else [unsound]
+    if unsound is None and not session.waited:
+        found.append(
+            Complaint(
+                f"time_inference {session.where} returned readings that are long enough, but never asked the GPU "
+                "whether it was done.",
+                "Wait with torch.cuda.synchronize() each time before the clock is read. A sleep is as long as it is, "
+                "whatever the GPU does meanwhile: that is what is timed then.",
+            )
+        )
     if any(call.rows != session.rows for call in timed):
         found.append(
             Complaint(
@@ -138,8 +148,9 @@ def complaints(session: Session, readings: Sequence[float]) -> list[Complaint]:
     if any(call.training for call in timed):
         found.append(
             Complaint(
-                "The model was given in training mode, and in the timed calls it still was.",
-                "model.eval() before the first call: dropout and batch norm work otherwise in training.",
+                "The model was given in training mode, and in the timed calls it, or a layer inside it, still was.",
+                "model.eval() before the first call reaches every layer: dropout and batch norm work otherwise in "
+                "training.",
                 1 / 3,
             )
         )

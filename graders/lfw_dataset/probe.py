@@ -7,15 +7,18 @@ images it made for this run; figures travel as pixels.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import hashlib
+import itertools
 import multiprocessing
 import os
 import pickle
 import resource
+import struct
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -36,6 +39,8 @@ PICTURES = 6  # at most so many figures and picture files of one script are look
 PICTURE_SIDE = 2000  # pixels; a larger picture is scaled down
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
 SPARE_HANDLES = 64  # open files that are allowed on top of those a fresh process has
+IN_OPEN = 0x20  # of <sys/inotify.h>
+INOTIFY_EVENT = struct.Struct("iIII")
 COUNT_EVERY = 50  # items between two counts of the open files
 
 # There is no screen here: a back end with windows, which right solutions ask for, would only raise.
@@ -106,7 +111,7 @@ def lazy(student: Student, inputs: Inputs) -> Observation:
     names = inputs.values["names"]
     write_all(folder, names, inputs.arrays["before"])
     opened = watch_opens()
-    with few_handles() as count_handles:
+    with opens_by_any_means(folder, names) as opened_by_any, few_handles() as count_handles:
         handles = [count_handles()]
         colours: list[list[int]] = []
         opens: list[int] = []
@@ -115,6 +120,7 @@ def lazy(student: Student, inputs: Inputs) -> Observation:
             dataset = open_dataset(student, f"{folder}/", centre_colour)
             # Importing the file may look at images of its own.
             opened_in_init = sum(folder in Path(path).parents for path in opened)
+            opened_in_init = max(opened_in_init, opened_by_any())
             handles.append(count_handles())
             indices = list(range(len(names)))
             for blob, rounds in (("after", 1), ("later", inputs.values["rounds"])):
@@ -200,7 +206,7 @@ def script(student: Student, inputs: Inputs) -> Observation:
     """Run the script; note its figures, its data loaders, and how it ended."""
     slow_opens(inputs.values["seconds_per_image"])
     figures = Figures()
-    loaders = watch_loaders()
+    loaders = watch_loaders(inputs.values["seconds_per_batch"])
     bars = watch_error_bars()
     status, problem = None, None
     try:
@@ -343,6 +349,43 @@ def watch_opens() -> list[str]:
     return opened
 
 
+@contextlib.contextmanager
+def opens_by_any_means(folder: Path, names: list[str]) -> Iterator[Callable[[], int]]:
+    """Gives a function that counts those of the images that were opened so far, by any library and any process.
+
+    Python tells of no file that a library in C opens, nor of what happens in other processes. Where the kernel cannot
+    be asked, none is counted.
+    """
+    kernel = ctypes.CDLL(None, use_errno=True)
+    watching = kernel.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
+    if watching < 0:
+        yield lambda: 0
+        return
+    people: dict[int, str] = {}
+    for person in {os.path.dirname(name) for name in names}:
+        watch = kernel.inotify_add_watch(watching, os.fsencode(folder / person), IN_OPEN)
+        people[watch] = person
+    images = set(names)
+
+    def count() -> int:
+        opened: set[str] = set()
+        with contextlib.suppress(BlockingIOError):
+            while events := os.read(watching, 1 << 16):
+                place = 0
+                while place < len(events):
+                    watch, _, _, length = INOTIFY_EVENT.unpack_from(events, place)
+                    place += INOTIFY_EVENT.size
+                    name = events[place : place + length].rstrip(b"\0")
+                    place += length
+                    opened.add(os.path.join(people.get(watch, ""), os.fsdecode(name)))
+        return len(opened & images)
+
+    try:
+        yield count
+    finally:
+        os.close(watching)
+
+
 def is_image_file(path: object) -> bool:
     """Whether what is opened is an image by its name; a handle's number is not."""
     return type(path) in (str, bytes) and os.fsdecode(path).lower().endswith((".jpg", ".jpeg"))
@@ -406,13 +449,17 @@ def write_all(folder: Path, names: list[str], blob: np.ndarray) -> None:
         new.replace(path)
 
 
-def watch_loaders() -> list[dict[str, Any]]:
-    """The data loaders that are made from now on: workers asked for, passes begun, and batches read in all of them.
+def watch_loaders(seconds: Sequence[float]) -> list[dict[str, Any]]:
+    """The data loaders that are made from now on: workers asked for, and how many batches each pass got of it.
 
-    `length` is how many batches a whole pass has.
+    `length` is how many batches a whole pass has. In the n-th pass over any loader every batch comes `seconds[n]`
+    late, then over again. It is held up here, when it has come: what workers read ahead makes up for no delay of the
+    last batch, so that a pass takes longer than another by what their delays differ, at least.
     """
     loaders: list[dict[str, Any]] = []
     make, iterate, step = DataLoader.__init__, DataLoader.__iter__, _BaseDataLoaderIter.__next__
+    delays = itertools.cycle(seconds or [0.0])
+    sleep = time.sleep
 
     def making(self: Any, *args: Any, **kwargs: Any) -> None:
         make(self, *args, **kwargs)
@@ -420,21 +467,33 @@ def watch_loaders() -> list[dict[str, Any]]:
         # Whatever a data set of the student's own does when it is asked for its length.
         with contextlib.suppress(Exception):
             length = plain(len(self))
-        record = {"workers": plain(self.num_workers), "length": length, "passes": 0, "batches": 0}
+        batch_size = plain(self.batch_size)
+        record = {
+            "workers": plain(self.num_workers),
+            "batch_size": batch_size,
+            "length": length,
+            "batches": [],
+        }
         loaders.append(record)
         object.__setattr__(self, "_seen", record)
 
     def iterating(self: Any) -> Any:
         iterator = iterate(self)
         if hasattr(self, "_seen"):
-            self._seen["passes"] += 1
-            iterator._seen = self._seen
+            # Persistent workers have one iterator for all passes.
+            iterator._seen, iterator._pass, iterator._delay = (
+                self._seen,
+                len(self._seen["batches"]),
+                next(delays),
+            )
+            self._seen["batches"].append(0)
         return iterator
 
     def stepping(self: Any) -> Any:
         batch = step(self)
         if hasattr(self, "_seen"):
-            self._seen["batches"] += 1
+            self._seen["batches"][self._pass] += 1
+            sleep(self._delay)
         return batch
 
     DataLoader.__init__, DataLoader.__iter__ = making, iterating

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -13,13 +14,21 @@ from graders.lfw_dataset.looks import number, problem_text
 from lockstep.check import Check
 from lockstep.sandbox.outcome import Outcome
 from lockstep.text import safe_line
+from lockstep.wire import Json
 
 PASSES = 5
 # Scripts with a fixed grid of subplots take 9, 16, 25 or 64 images from the batch.
 SHOWN_IMAGES, SHOWN_PATTERNS = 64, 8
 # Who augments with turns by any angle has few of these on their side by chance, and hardly ever so many.
 SIDEWAYS = 6
-TIMED_IMAGES, BATCH_SIZE = 8, 4
+# More batches than are asked for, than a loop gets that reads one too many, and than one that counts them from 0.
+TIMED_IMAGES, BATCH_SIZE, ASKED_BATCHES = 28, 4, 3
+# How late each batch comes in one pass after another, in seconds: any five in a row differ.
+DELAYS = np.linspace(0.01, 0.09, 7)
+# Printed deviations below this share of that of the delays are none. Who prints a deviation of the mean, or of a
+# batch, is far above it.
+LEAST_SPREAD = 0.08
+FULL_PRECISION = 1e-10
 # "0.31", "3.1e-02", also in "0.31s" and "0.31."; not the 64 of "float64", nor any part of a version number.
 _NUMBER = re.compile(r"(?<![\w.])(\d+(\.\d+)?([eE][-+]?\d+)?)(?!\d*\.\d)\s*(ms\b|milli)?")
 
@@ -76,17 +85,18 @@ def timing_complaint(check: Check) -> Complaint | None:
     """Whether `-get_timing -num_workers 1` prints the mean and deviation of five passes with one worker."""
     tree = faces.make_tree(check.rng, people=2, images=TIMED_IMAGES)
     delay = float(check.rng.uniform(0.003, 0.006))
-    flags = ["-batch_size", str(BATCH_SIZE), "-num_workers", "1", "-get_timing", "-batches_to_check", "100"]
-    arguments = ["-path_to_folder", "/data/timed/", *flags]
-    outcome = _run(check, arguments, {"timed": tree.files}, delay)
+    flags = ["-batch_size", str(BATCH_SIZE), "-num_workers", "1", "-get_timing"]
+    arguments = ["-path_to_folder", "/data/timed/", *flags, "-batches_to_check", str(ASKED_BATCHES)]
+    outcome = _run(check, arguments, {"timed": tree.files}, delay, check.rng.permutation(DELAYS).tolist())
     if ended := _ended_badly(outcome, arguments):
         return Complaint(ended, "Run it yourself and read the last lines it prints.")
     rank, told = outcome.ranks[0], f"`{_shown(arguments)}`"
     loaders = [entry for entry in _list(rank.values.get("loaders")) if isinstance(entry, dict)]
     asked = [entry for entry in loaders if entry.get("workers") == 1]
-    passes = sum(int(number(entry.get("passes")) or 0) for entry in asked)
+    batches = [int(number(count) or 0) for entry in asked for count in _list(entry.get("batches"))]
+    passes = len(batches)
     if passes == 0:
-        used = sorted({int(number(e.get("workers")) or 0) for e in loaders if number(e.get("passes"))})
+        used = sorted({int(number(e.get("workers")) or 0) for e in loaders if _list(e.get("batches"))})
         seen = f"loaders with {_and(used)} workers were read" if used else "no DataLoader was read"
         return Complaint(
             f"{told}: {seen}, none with 1.",
@@ -97,24 +107,41 @@ def timing_complaint(check: Check) -> Complaint | None:
             f"{told} read the data {passes} times; the mean is over {PASSES} passes.",
             f"Repeat the whole loop over the loader {PASSES} times and keep {PASSES} readings.",
         )
-    batches = sum(int(number(entry.get("batches")) or 0) for entry in asked)
-    whole = min(int(number(entry.get("length")) or 0) for entry in asked)
-    if whole != TIMED_IMAGES // BATCH_SIZE:
+    # Who takes no more images than are asked for makes a shorter loader.
+    whole = [_length(entry) for entry in asked if not _is_shorter(entry)]
+    if any(length != TIMED_IMAGES // BATCH_SIZE for length in whole):
         return Complaint(
-            f"{told}: a pass has {whole} batch{'es' * (whole != 1)}; {TIMED_IMAGES} images in batches of "
+            f"{told}: a pass has {min(whole)} batch{'es' * (min(whole) != 1)}; {TIMED_IMAGES} images in batches of "
             f"{BATCH_SIZE} make {TIMED_IMAGES // BATCH_SIZE}.",
             "Pass the flag on: DataLoader(..., batch_size=args.batch_size).",
         )
-    if batches < PASSES * whole:
+    hint = (
+        "Leave the loop over the loader after batches_to_check batches, or at its end where that comes first."
+    )
+    # One less, and one or two more, come of where in the loop they are counted; passes beyond five may warm up.
+    if sum(batches) < PASSES * (ASKED_BATCHES - 1):
         return Complaint(
-            f"{told} read {batches} batches in {passes} passes of {whole}, and was to leave none out.",
-            "Leave the loop over the loader after batches_to_check batches, or at its end where that comes first.",
+            f"{told} read {sum(batches)} batches in {passes} passes, and was to read {ASKED_BATCHES} in each.",
+            hint,
+        )
+    if sum(count <= ASKED_BATCHES + 2 for count in batches) < PASSES:
+        return Complaint(
+            f"{told} read {max(batches)} batches in a pass, and was to leave it after {ASKED_BATCHES}.", hint
         )
     printed = readings(rank.output, rank.values.get("bars"))
-    fitting = [reading for reading in printed if reading.fits(TIMED_IMAGES * delay, outcome.elapsed)]
+    shortest = (ASKED_BATCHES - 1) * BATCH_SIZE * delay
+    fitting = [reading for reading in printed if reading.fits(shortest, outcome.elapsed)]
     if not fitting:
         return _no_timing(told, rank.output, printed, outcome.elapsed)
-    others = any(number(e.get("passes")) and e.get("workers") != 1 for e in loaders)
+    if all(map(is_flat, fitting)):
+        said = fitting[-1]
+        return Complaint(
+            f"{told} printed {said.mean:.4g} and {said.std:.4g}, but the passes did not take nearly the same time: "
+            f"images came later in some than in others, by up to {ASKED_BATCHES * float(np.ptp(DELAYS)):.2g} s a pass.",
+            f"Read the clock before and after every single pass and keep {PASSES} readings. One reading around all of "
+            f"them, divided by {PASSES}, hides what the standard deviation is there to tell.",
+        )
+    others = any(_list(e.get("batches")) and e.get("workers") != 1 for e in loaders)
     if passes >= 2 * PASSES and len(fitting) >= 2 and not others:
         return Complaint(
             f"{told} printed {len(fitting)} timings, all of loaders with 1 worker.",
@@ -142,11 +169,12 @@ def empty_complaint(check: Check) -> Complaint | None:
 
 @dataclass(frozen=True)
 class Reading:
-    """A mean and a standard deviation in seconds, and the last digit that was printed of the mean."""
+    """A mean and a standard deviation in seconds, and the last digit that was printed of each."""
 
     mean: float
     std: float
     digit: float
+    std_digit: float
 
     def fits(self, shortest: float, elapsed: float) -> bool:
         """Whether five passes can have had these times: none below `shortest`, all of them in `elapsed`."""
@@ -159,6 +187,11 @@ class Reading:
         )
 
 
+def is_flat(reading: Reading) -> bool:
+    """Whether a standard deviation, however it was rounded, is far below that of the passes' delays."""
+    return reading.std + reading.std_digit <= LEAST_SPREAD * float(np.std(DELAYS))
+
+
 def readings(output: str, bars: object) -> list[Reading]:
     """Every mean with its deviation that was printed or drawn as an error bar."""
     found = _pairs(output)
@@ -167,7 +200,7 @@ def readings(output: str, bars: object) -> list[Reading]:
             means, stds = _list(bar.get("y")), _list(bar.get("yerr"))
             for mean, std in zip(map(number, means), map(number, stds), strict=False):
                 if mean is not None and std is not None:
-                    found.append(Reading(mean, std, 0.0))
+                    found.append(Reading(mean, std, 0.0, 0.0))
     return found
 
 
@@ -186,7 +219,11 @@ def _pairs_in(text: str) -> list[Reading]:
         digit = 10.0 ** (power - max(len(decimals) - 1, 0)) * unit
         found.append((float(digits) * unit, digit, bool(decimals or exponent)))
     pairs = [(a, b) for a, b in pairwise(found) if a[2] and b[2]]
-    return [Reading(mean, std, digit) for (mean, digit, _), (std, _, _) in pairs]
+    return [
+        # Beside a mean in full precision 0.0 is no rounded number.
+        Reading(mean, std, digit, 0.0 if std == 0 and digit <= FULL_PRECISION else std_digit)
+        for (mean, digit, _), (std, std_digit, _) in pairs
+    ]
 
 
 def _no_timing(told: str, output: str, printed: list[Reading], elapsed: float) -> Complaint:
@@ -211,9 +248,24 @@ def _no_timing(told: str, output: str, printed: list[Reading], elapsed: float) -
 
 
 def _run(
-    check: Check, arguments: list[str], data: dict[str, dict[str, bytes]], delay: float = 0.0
+    check: Check,
+    arguments: list[str],
+    data: dict[str, dict[str, bytes]],
+    delay: float = 0.0,
+    batch_delays: Sequence[float] = (),
 ) -> Outcome:
-    return check.run("script", data=data, values={"arguments": arguments, "seconds_per_image": delay})
+    delays: dict[str, Json] = {"seconds_per_image": delay, "seconds_per_batch": list(batch_delays)}
+    return check.run("script", data=data, values={"arguments": list(arguments), **delays})
+
+
+def _length(loader: dict[str, Json]) -> int:
+    return int(number(loader.get("length")) or 0)
+
+
+def _is_shorter(loader: dict[str, Json]) -> bool:
+    """Whether a loader has the batches that are asked for and no others."""
+    shortened = ASKED_BATCHES - 1 <= _length(loader) <= ASKED_BATCHES + 2
+    return shortened and number(loader.get("batch_size")) in (BATCH_SIZE, None)
 
 
 def _ended_badly(outcome: Outcome, arguments: list[str]) -> str | None:

@@ -33,7 +33,7 @@ def _of_run(report: Report, run: Run) -> str:
 
 
 def _clocks(report: Report, facts: Facts) -> Iterator[Finding]:
-    yield from few(_longer_than_its_span(report))
+    yield from few(longer_than_its_span(report))
     yield from few(_overlaps(report))
     last = max(report.runs, key=lambda run: run.t_end)
     if last.t_end > report.created + FILE_SLACK_S:
@@ -54,7 +54,8 @@ def _clocks(report: Report, facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _longer_than_its_span(report: Report) -> Iterator[Finding]:
+def longer_than_its_span(report: Report) -> Iterator[Finding]:
+    """Each run that is said to have taken longer than the time between its start and its end."""
     for run in report.runs:
         span = run.t_end - run.t_start
         if span > 0 and not run.seconds <= span + CLOCK_SLACK_S + CLOCK_SLACK * span:

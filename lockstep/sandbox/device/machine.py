@@ -61,6 +61,7 @@ class Clock:
     def __init__(self, count: int) -> None:
         self.busy_until = [0.0] * count
         self.waits: list[Wait] = []
+        self.queries = 0
 
     def queue(self, index: int, seconds: float) -> float:
         """Work follows what is queued; returns when it will be done."""
@@ -114,6 +115,11 @@ class Machine:
     @current.setter
     def current(self, index: int) -> None:
         self._local.current = index
+
+    @property
+    def asked(self) -> int:
+        """How often the program waited for a GPU, or asked a stream or an event whether it is done."""
+        return len(self.clock.waits) + self.clock.queries
 
     def enqueue(self, seconds: float, device: object = None) -> float:
         """Keep a GPU busy for so long behind what it has to do already, without waiting for it.

@@ -30,6 +30,7 @@ class StreamBase:
     def query(self) -> bool:
         """Whether all is done."""
         clock = self.machine.clock
+        clock.queries += 1
         return clock.done_at(self.device_index) > clock.busy_until[self.device_index]
 
     def is_capturing(self) -> bool:
@@ -86,6 +87,7 @@ class EventBase:
 
     def query(self) -> bool:
         """Whether the work before the event is done."""
+        self.machine.clock.queries += 1
         return self._time is None or self._time <= time.perf_counter()
 
     def elapsed_time(self, end_event: EventBase) -> float:
