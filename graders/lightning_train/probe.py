@@ -800,6 +800,6 @@ def imported(student: Student, inputs: Inputs) -> Observation:
             return Observation({"fits": 0})  # a notebook is run, never imported
     sys.argv = [f"{MODULE}.py"]
     # Only a training counts here; what else may happen on import is not asked.
-    with suppress(SeenEnough, Exception, SystemExit):
+    with suppress(SeenEnough, Exception, SystemExit), student.calling(f"running `import {MODULE}`"):
         importlib.import_module(MODULE)
     return Observation({"fits": len(fits.trainers)})
