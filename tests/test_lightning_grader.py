@@ -79,6 +79,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "network_cast_by_hand": {"precision": ["bfloat16", "expected float32"]},
     "autocast_off": {"precision": ["computed in float32", "autocast"]},
     "fit_at_import": {"script": ["import lightning_train", "__main__"]},
+    "fit_at_import_cell_marks": {"script": ["import lightning_train", "__main__"]},
     "missing_logger_flag": {"script": ["--logger"]},
     "epochs_ignored": {"script": ["for 3 epochs, expected 2"]},
 }  # fmt: skip

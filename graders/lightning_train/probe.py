@@ -795,9 +795,8 @@ def imported(student: Student, inputs: Inputs) -> Observation:
     _small_loaders()
     files = Files(os.path.join(student.data, "fashion"))
     fits = _note_fits(files, stop=True)
-    with open(f"{MODULE}.py", encoding="utf-8", errors="replace") as file:
-        if file.readline().startswith("# %% cell"):
-            return Observation({"fits": 0})  # a notebook is run, never imported
+    if student.is_notebook(MODULE):
+        return Observation({"fits": 0})  # a notebook is run, never imported
     sys.argv = [f"{MODULE}.py"]
     # Only a training counts here; what else may happen on import is not asked.
     with suppress(SeenEnough, Exception, SystemExit), student.calling(f"running `import {MODULE}`"):
