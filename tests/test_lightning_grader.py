@@ -71,6 +71,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "validates_on_training_set": {"data": ["were trained on as well", "train=False"]},
     "trains_on_test_set": {"data": ["of the test part were trained on"]},
     "no_validation_loader": {"data": ["was given no picture", "val_dataloader()"]},
+    "validates_no_batch": {"data": ["was given no picture", "limit_val_batches=0.0"]},
     "downloads_in_init": {"two_ranks": ["rank 1 called for the download", "prepare_data"]},
     "no_distributed_sampler": {"two_ranks": ["the same", "use_distributed_sampler=True"]},
     "unseeded_split": {"two_ranks": ["seed_everything"]},

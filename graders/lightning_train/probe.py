@@ -356,8 +356,10 @@ def _plain_trainers() -> None:
         if not any(isinstance(callback, ModelSummary | RichModelSummary) for callback in callbacks):
             kwargs["enable_model_summary"] = False
         kwargs["log_every_n_steps"] = 1
-        if isinstance(kwargs.get("limit_val_batches"), float):
-            kwargs["limit_val_batches"] = 1.0  # a share could be less than one batch
+        share = kwargs.get("limit_val_batches")
+        # A share of so little could be less than one batch; a share of 0 is none, here as elsewhere.
+        if isinstance(share, float) and 0 < share <= 1:
+            kwargs["limit_val_batches"] = 1.0
         construct(self, *args, **kwargs)
 
     pl.Trainer.__init__ = init  # type: ignore[method-assign]
