@@ -51,6 +51,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "cuda_in_class_tower": {"no_device_calls": [".cuda()", "steps.py, line "]},
     "cuda_in_notebook": {"no_device_calls": [".cuda()", "lightning_train.ipynb, cell ", "Lightning moves"]},
     "to_cuda_in_forward": {"no_device_calls": ['.to("cuda")', "self.device"]},
+    "device_of_its_own": {"no_device_calls": ["accelerator=\"cpu\"", "torch.cuda.is_available()", "self.device"]},
     "backward_in_training_step": {
         "no_manual_loop": ["zero_grad(), loss.backward(), optimizer.step()", "done twice", "automatic_optimization"]
     },

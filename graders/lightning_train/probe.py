@@ -539,13 +539,15 @@ def train(student: Student, inputs: Inputs) -> Observation:
 
 
 def on_gpu(student: Student, inputs: Inputs) -> Observation:
-    """Fit LitFashion on a GPU: Lightning moves the module and each batch there, all else has to follow."""
+    """Fit LitFashion where there is a GPU: Lightning moves the module and each batch, all else has to follow."""
+    accelerator = cast(str, inputs.values["accelerator"])
     with gpus(1):
         Files(os.path.join(student.data, "fashion"))
         module = _module(student)
         recorder = Recorder()
         _in_some_shape(
-            recorder, lambda shape: _fit(student, inputs, recorder, _model(student, module), shape, "gpu")
+            recorder,
+            lambda shape: _fit(student, inputs, recorder, _model(student, module), shape, accelerator),
         )
     return Observation({})
 

@@ -221,22 +221,36 @@ def test_no_device_calls(check: Check) -> None:
         "Leave the call out: Lightning moves the module and every batch to its device. For a tensor that you make "
         "yourself, say device=self.device.",
     )
+    fault = _device_fault(check, data, "gpu")
+    if fault:
+        raise Crashed(
+            f"On a machine with a GPU: {fault}",
+            "Lightning moves the module's parameters and buffers, and every batch. A tensor that you make yourself needs "
+            "device=self.device, or self.register_buffer in __init__; .cpu() stands before .numpy().",
+        )
+    fault = _device_fault(check, data, "cpu")
+    if fault:
+        check.fail(
+            f'On a machine with a GPU, with a Trainer that is told accelerator="cpu": {fault}',
+            "Which device it is, Lightning decides, and not whether torch.cuda.is_available(). Leave out .to(device) with a "
+            "device of your own; for a tensor that you make yourself, say device=self.device.",
+            points=check.points / 2,
+        )
+
+
+def _device_fault(check: Check, data: Data, accelerator: str) -> str:
+    """How a training on a machine with a GPU ended, if that was because something was on another device; else nothing."""
     try:
         check.run(
             "on_gpu",
-            values={"batch_size": 8, "epochs": 1, "split": 8},
+            values={"batch_size": 8, "epochs": 1, "split": 8, "accelerator": accelerator},
             arrays=data.arrays(),
             data={"fashion": fashion_mnist.make_idx(np.random.default_rng(0), 20, 20)},
         )
     except CheckEnded as ended:
         # What else may go wrong on an emulated GPU did not go wrong without it, and is no fault of this code.
-        if not is_device_fault(ended.feedback.message):
-            return
-        raise Crashed(
-            f"On a machine with a GPU: {ended.feedback.message}",
-            "Lightning moves the module's parameters and buffers, and every batch. A tensor that you make yourself needs "
-            "device=self.device, or self.register_buffer in __init__; .cpu() stands before .numpy().",
-        ) from None
+        return ended.feedback.message if is_device_fault(ended.feedback.message) else ""
+    return ""
 
 
 def test_no_manual_loop(check: Check) -> None:
