@@ -75,6 +75,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "validates_no_batch": {"data": ["was given no picture", "limit_val_batches=0.0"]},
     "downloads_in_init": {"two_ranks": ["rank 1 called for the download", "prepare_data"]},
     "no_distributed_sampler": {"two_ranks": ["the same", "use_distributed_sampler=True"]},
+    "shared_out_twice": {"two_ranks": ["together they trained on", "halves the pictures twice"]},
     "unseeded_split": {"two_ranks": ["seed_everything"]},
     "devices_ignored": {"two_ranks": ["world size 1, expected 2", "--devices"]},
     "precision_ignored": {"precision": ["32-true", "--precision"]},

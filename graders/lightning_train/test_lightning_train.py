@@ -756,7 +756,7 @@ def test_two_ranks(check: Check) -> None:
         f"{call}: training_step of rank {0 if not own[0] else 1} was given no picture.",
         "Both processes have to train.",
     )
-    _shared(check, own, n_train, call)
+    _shared(check, outcome, own, n_train, call)
     _same_weights(check, outcome, call)
     check.expect(
         integer(outcome.ranks[1].values.get("downloads")) == 0,
@@ -768,7 +768,7 @@ def test_two_ranks(check: Check) -> None:
     )
 
 
-def _shared(check: Check, own: Sequence[Sequence[Item]], n: int, call: str) -> None:
+def _shared(check: Check, outcome: Outcome, own: Sequence[Sequence[Item]], n: int, call: str) -> None:
     sets = [set(items) for items in own]
     both = len(sets[0] & sets[1])
     sampler = (
@@ -783,11 +783,25 @@ def _shared(check: Check, own: Sequence[Sequence[Item]], n: int, call: str) -> N
         f"{call}: {both} pictures were trained on by both processes, expected at most 1, the sampler's padding.",
         "Both processes have to shuffle or split the data alike: pl.seed_everything(...), or a generator with a fixed seed.",
     )
-    # A part of the training pictures may be kept for validation.
+    # A part of the training pictures may be kept for validation. What is known by content alone could be of that part.
+    trained = sets[0] | sets[1]
+    validated = {item for seen in outcome.ranks for item in expected.pictures(seen, "val")}
+    kept = {item for item in validated if item[0] != "test"} - trained
+    # With drop_last a loader leaves out less than a batch, in each process.
+    stages = ("train", "val") if kept else ("train",)
+    left_out = sum(
+        max(FEW, *expected.counts(seen.values.get("sizes"), stage))
+        for seen in outcome.ranks
+        for stage in stages
+    )
+    is_whole = len(trained) + len(kept) >= n - left_out
     check.expect(
-        len(sets[0] | sets[1]) >= n // 2,
-        f"{call}: together they trained on {len(sets[0] | sets[1])} of {n} pictures.",
-        sampler,
+        # Without any validation nobody knows what was kept for it.
+        len(trained) >= n // 2 and (is_whole or not validated),
+        f"{call}: together they trained on {len(trained)} of {n} pictures"
+        + (f", with {len(kept)} kept for validation." if kept else "."),
+        f"{sampler} To share out by rank as well, with a Subset(data, range(rank, n, world_size)) for example, halves the "
+        "pictures twice.",
     )
 
 
