@@ -76,6 +76,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "downloads_in_init": {"two_ranks": ["rank 1 called for the download", "prepare_data"]},
     "no_distributed_sampler": {"two_ranks": ["the same", "use_distributed_sampler=True"]},
     "shared_out_twice": {"two_ranks": ["together they trained on", "halves the pictures twice"]},
+    "noise_on_every_picture": {"two_ranks": ["in an epoch on the two processes", "use_distributed_sampler=True"]},
     "unseeded_split": {"two_ranks": ["seed_everything"]},
     "devices_ignored": {"two_ranks": ["world size 1, expected 2", "--devices"]},
     "precision_ignored": {"precision": ["32-true", "--precision"]},
@@ -131,6 +132,14 @@ def test_old_spellings_are_explained_and_cost_nothing(tmp_path: Path, box: Box) 
         "metrics task hparams moved"
     ).split():
         assert told.count(EXPLAINED[key].split(":")[0]) == 1, key
+
+
+def test_noise_on_pictures_that_are_shared_out_costs_nothing(tmp_path: Path, box: Box) -> None:
+    (sample,) = (sample for sample in SAMPLES if sample.name == "noise_on_every_picture")
+    file = build.build(sample, tmp_path) / "lightning_train.py"
+    file.write_text(file.read_text().replace('"use_distributed_sampler": False, ', ""))
+    checks = checks_of(tmp_path, box, "data", "two_ranks")
+    assert {(check.verdict, check.message) for check in checks.values()} == {(Verdict.PASSED, "")}
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from pytorch_lightning.loggers.logger import DummyLogger
 from pytorch_lightning.strategies import Strategy
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.overrides import TorchFunctionMode
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
 from torchvision import datasets
 
 from lockstep.sandbox.gpus import gpus
@@ -773,7 +773,16 @@ def _facts(trainer: pl.Trainer) -> dict[str, Json]:
         "limit": plain(trainer.limit_train_batches),
         "loggers": [type(logger).__name__[:60] for logger in trainer.loggers],
         "global_step": plain(trainer.global_step),
+        "shared_out": _is_shared_out(trainer.train_dataloader),
     }
+
+
+def _is_shared_out(loader: object) -> bool | None:
+    """Whether a DistributedSampler shares out what a loader reads; None where it is no loader that could tell."""
+    if not isinstance(loader, DataLoader):
+        return None
+    samplers = loader.sampler, getattr(loader.batch_sampler, "sampler", None)
+    return any(isinstance(sampler, DistributedSampler) for sampler in samplers)
 
 
 def _files() -> Iterator[str]:

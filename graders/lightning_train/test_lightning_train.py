@@ -778,6 +778,17 @@ def _shared(check: Check, outcome: Outcome, own: Sequence[Sequence[Item]], n: in
     # Splits that were drawn apart share half of what each process trains on, more or less.
     if both > FEW and both > 0.8 * len(sets[0]):
         check.fail(f"{call}: both processes trained on the same {both} pictures.", sampler)
+    # Noise or a random crop makes every picture another one, where it is known by content alone: then they are counted.
+    given = [_given(seen) for seen in outcome.ranks]
+    check.expect(
+        not all(
+            size > (n + 1) // 2 + batch and _reads_all(seen, items)
+            for (size, batch), seen, items in zip(given, outcome.ranks, own, strict=True)
+        ),
+        f"{call}: of {n} pictures {' and '.join(str(size) for size, _ in given)} were given to training_step in an epoch on "
+        "the two processes, expected half of them on each, and no DistributedSampler shares them out.",
+        sampler,
+    )
     check.expect(
         both <= 1,
         f"{call}: {both} pictures were trained on by both processes, expected at most 1, the sampler's padding.",
@@ -803,6 +814,20 @@ def _shared(check: Check, outcome: Outcome, own: Sequence[Sequence[Item]], n: in
         f"{sampler} To share out by rank as well, with a Subset(data, range(rank, n, world_size)) for example, halves the "
         "pictures twice.",
     )
+
+
+def _given(seen: RankOutcome) -> tuple[int, int]:
+    """How many pictures a process trained on in its first epoch, and the largest batch of them."""
+    sizes = expected.counts(seen.values.get("sizes"), "train")
+    epochs = expected.counts({"train": seen.values.get("epochs_from_one")}, "train")
+    first = [size for size, epoch in zip(sizes, epochs, strict=False) if epoch == epochs[0]]
+    return sum(first), max(first, default=0)
+
+
+def _reads_all(seen: RankOutcome, items: Sequence[Item]) -> bool:
+    """Whether a process that trained once read pictures of its own by a loader that nothing shares out."""
+    by_content = all(part == "?" for part, _ in items)
+    return by_content and seen.values.get("shared_out") is False and integer(seen.values.get("fits")) == 1
 
 
 def _same_weights(check: Check, outcome: Outcome, call: str) -> None:
