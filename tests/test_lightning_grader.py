@@ -61,6 +61,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "metrics_not_synced": {"validation_logged": ["own share", "sync_dist=True"]},
     "accuracy_not_synced": {"validation_logged": ["val_acc", "own share", "sync_dist=True"]},
     "accuracy_made_up": {"validation_logged": ["val_acc is 0.93 every time", "argmax(dim=1) == labels"]},
+    "softmax_in_validation": {"validation_logged": ["val_loss is", "done twice", "without softmax"]},
     "last_batch_logged": {"validation_logged": ["neither the mean loss nor the accuracy"]},
     "learning_rate_too_small": {"learns": ["learning rate far too small"]},
     "stops_at_once": {"learns": ["made 3 training steps, expected 40"]},
@@ -140,6 +141,16 @@ def test_noise_on_pictures_that_are_shared_out_costs_nothing(tmp_path: Path, box
     file.write_text(file.read_text().replace('"use_distributed_sampler": False, ', ""))
     checks = checks_of(tmp_path, box, "data", "two_ranks")
     assert {(check.verdict, check.message) for check in checks.values()} == {(Verdict.PASSED, "")}
+
+
+def test_the_likelihood_of_probabilities_is_a_loss(tmp_path: Path, box: Box) -> None:
+    folder = changed(
+        tmp_path,
+        ("        logits = self(images)\n", "        logits = self(images).softmax(dim=1)\n"),
+        ("F.cross_entropy(logits, labels)", "F.nll_loss(logits.log(), labels)"),
+    )
+    checks = checks_of(folder, box, "validation_logged")
+    assert checks["validation_logged"].verdict is Verdict.PASSED
 
 
 @pytest.mark.parametrize(

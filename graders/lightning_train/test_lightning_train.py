@@ -30,6 +30,7 @@ from lockstep.wire import Array, Json
 
 LIMITS = Limits(disk=256 * MIB)
 MAX_DRAWS = 5
+EXACT = 1e-5  # what losses of one batch differ by, worked out in float32 and here
 ROUNDED = 0.06  # more than what a share loses when it is rounded to a tenth
 LOADED_BY = 8  # pictures in a batch at the most: probe.BATCH_SIZE
 FEW = 8  # items that drop_last may leave out, and the padding of a sampler
@@ -348,6 +349,7 @@ def _validated(check: Check) -> _Validated:
     )
     statistics = _statistics(outcome, data, split, batch_size, batches)
     losses = [each.loss for each in statistics]
+    is_clear = _not_of_probabilities(check, outcome, metrics[0], statistics, call)
     either = losses + [share for each in statistics for share in each.shares]
     right = {name: _is_one_of(value, losses) for name, value in metrics[0].items() if "loss" in name.lower()}
     check.expect(
@@ -376,11 +378,43 @@ def _validated(check: Check) -> _Validated:
         name for name in wrong if any(_is_one_of(called[name], each.accuracies) for each in statistics)
     }
     return _Validated(
-        tells=parts_differ and not explained,
+        tells=parts_differ and is_clear and not explained,
         turned={name: message for name, message in wrong.items() if name not in explained},
         odd={name: value for name, value in called.items() if not _is_accuracy(value, statistics, 1e-4)},
         far=frozenset(name for name, value in called.items() if not _is_accuracy(value, statistics, ROUNDED)),
     )
+
+
+def _not_of_probabilities(
+    check: Check, outcome: Outcome, metrics: Mapping[str, float], statistics: Sequence[_Statistics], call: str
+) -> bool:
+    """End the check where validation takes the cross-entropy of probabilities, and training knows none.
+
+    Whether it can be told: a network that only guesses has nearly the same loss either way.
+    """
+    size = max(expected.counts(outcome.ranks[0].values.get("sizes"), "train"), default=0)
+    trained_on = expected.seen_in(outcome.ranks[0], "train0", size)
+    # A softmax before the loss in training, too, is said of training.
+    if not trained_on or any(expected.is_probabilities(tensor) for tensor in trained_on.values()):
+        return True
+    wrong = [each.loss for each in statistics if each.are_probabilities]
+    right = [each.loss for each in statistics if not each.are_probabilities]
+    doubtful = {
+        name: value
+        for name, value in metrics.items()
+        if "loss" in name.lower() and any(close(value, one, rtol=EXACT, atol=EXACT) for one in wrong)
+    }
+    for name, value in doubtful.items():
+        if not any(close(value, one, rtol=10 * EXACT, atol=10 * EXACT) for one in right):
+            check.fail(
+                f"{call}: {safe(name, 60)} is {value:.4g}, the cross-entropy of probabilities as if they were logits. "
+                "Cross-entropy does a softmax itself, so that it is done twice, and the loss of validation cannot be "
+                "compared with that of training.",
+                "Hand the network's output to cross_entropy as it is, without softmax, as in training_step. The answer is "
+                "logits.argmax(dim=1), with a softmax or without.",
+                points=check.points / 2,
+            )
+    return not doubtful
 
 
 def _is_accuracy(value: float, statistics: Sequence[_Statistics], tolerance: float) -> bool:
@@ -441,7 +475,7 @@ class _Statistics:
     `shares` are the accuracy in all the ways in which it may be told, the error among them; `accuracies` go further:
     of the best few, by batch, by class. `least` takes the smallest logit for the answer; `counts` are right answers, of
     a batch and of all; `flat` has one answer for a batch. `parts_differ`: neither one process nor the last batch has the
-    loss or the accuracy of the whole.
+    loss or the accuracy of the whole. `are_probabilities`: the tensor is what a softmax makes.
     """
 
     loss: float
@@ -452,6 +486,7 @@ class _Statistics:
     counts: tuple[float, ...]
     flat: tuple[float, ...]
     parts_differ: bool
+    are_probabilities: bool
 
 
 def _statistics(outcome: Outcome, data: Data, split: int, batch_size: int, batches: int) -> list[_Statistics]:
@@ -490,7 +525,10 @@ def _statistics(outcome: Outcome, data: Data, split: int, batch_size: int, batch
             flat = _in_percent(
                 [float(np.mean([o.argmax() == w for o, w in zip(outputs, wanted, strict=True)]))]
             )
-            found.append(_Statistics(loss, shares, accuracies, errors, least, counts, flat, not same))
+            of_softmax = all(expected.is_probabilities(each) for each in outputs)
+            found.append(
+                _Statistics(loss, shares, accuracies, errors, least, counts, flat, not same, of_softmax)
+            )
     return found
 
 
