@@ -81,6 +81,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "unseeded_split": {"two_ranks": ["seed_everything"]},
     "devices_ignored": {"two_ranks": ["world size 1, expected 2", "--devices"]},
     "precision_ignored": {"precision": ["32-true", "--precision"]},
+    "precision_hard_coded": {"precision": ["--precision 32-true", "args.precision"]},
     "network_cast_by_hand": {"precision": ["bfloat16", "expected float32"]},
     "autocast_off": {"precision": ["computed in float32", "autocast"]},
     "fit_at_import": {"script": ["import lightning_train", "__main__"]},

@@ -914,6 +914,19 @@ def test_precision(check: Check) -> None:
         "expected bfloat16.",
         "Let Lightning's autocast do its work: no torch.autocast(enabled=False) around the network.",
     )
+    arguments[-1] = "32-true"
+    call = "lightning_train.py --precision 32-true"
+    try:
+        seen = run_script(check, arguments, n=(32, 16), stop_before=1).ranks[0]
+    except CheckEnded:
+        return  # other names of it, and no others, may be known to a script
+    check.expect(
+        "bfloat16" not in expected.strings(seen.values.get("types")),
+        f"--precision bf16-mixed works, but with {call} the layers of the network computed in bfloat16, too: the Trainer has "
+        f"precision {shown(seen.values.get('precision'))}.",
+        "Hand --precision on to build_trainer(precision=args.precision), whatever it is.",
+        points=check.points / 2,
+    )
 
 
 def test_script(check: Check) -> None:
