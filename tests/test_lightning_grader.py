@@ -71,6 +71,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "logger_by_name": {"trainer_flags": ["without a logger"]},
     "overrides_ignored": {"trainer_flags": ["fast_dev_run", "Hand the overrides on"]},
     "validates_on_training_set": {"data": ["were trained on as well", "train=False"]},
+    "validates_on_pictures_in_memory": {"data": ["were trained on as well", "train=False"]},
     "trains_on_test_set": {"data": ["of the test part were trained on"]},
     "no_validation_loader": {"data": ["was given no picture", "val_dataloader()"]},
     "validates_no_batch": {"data": ["was given no picture", "limit_val_batches=0.0"]},
@@ -141,6 +142,19 @@ def test_noise_on_pictures_that_are_shared_out_costs_nothing(tmp_path: Path, box
     file = build.build(sample, tmp_path) / "lightning_train.py"
     file.write_text(file.read_text().replace('"use_distributed_sampler": False, ', ""))
     checks = checks_of(tmp_path, box, "data", "two_ranks")
+    assert {(check.verdict, check.message) for check in checks.values()} == {(Verdict.PASSED, "")}
+
+
+def test_pictures_that_are_kept_in_memory_for_validation_may_be_of_the_training_part(
+    tmp_path: Path, box: Box
+) -> None:
+    find = "        self.val_data = datasets.FashionMNIST(self.data, train=False, transform=transform)\n"
+    replace = """
+        n = len(self.train_data) * 4 // 5
+        self.val_data = [self.train_data[i] for i in range(n, len(self.train_data))]
+        self.train_data = torch.utils.data.Subset(self.train_data, range(n))
+"""
+    checks = checks_of(changed(tmp_path, (find, replace)), box, "data", "two_ranks")
     assert {(check.verdict, check.message) for check in checks.values()} == {(Verdict.PASSED, "")}
 
 
