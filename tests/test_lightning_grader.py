@@ -87,6 +87,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "autocast_off": {"precision": ["computed in float32", "autocast"]},
     "fit_at_import": {"script": ["import lightning_train", "__main__"]},
     "fit_at_import_cell_marks": {"script": ["import lightning_train", "__main__"]},
+    "logs_everywhere": {"script": ["--logger tensorboard", "W&B as well", "make no others"]},
     "missing_logger_flag": {"script": ["--logger"]},
     "epochs_ignored": {"script": ["for 3 epochs, expected 2"]},
 }  # fmt: skip

@@ -971,6 +971,14 @@ def test_script(check: Check) -> None:
             f"lightning_train.py --logger {name}: the Trainer logs with {_listed(loggers) or 'nothing'}.",
             "Choose the logger by the argument: TensorBoardLogger, WandbLogger or CSVLogger.",
         )
+        unasked = [logger for logger in loggers if "wandb" in logger.lower() and name != "wandb"]
+        check.expect(
+            not unasked,
+            f"lightning_train.py --logger {name}: the Trainer logs with {_listed(loggers)}, with W&B as well, which was not "
+            "asked for: it wants an account, and sends what it is given to another machine.",
+            "Choose the logger by the argument, and make no others: TensorBoardLogger, WandbLogger or CSVLogger.",
+            points=check.points / 2,
+        )
     helped = run_script(check, ["--help"], n=(16, 8), at_fit=True).ranks[0]
     check.expect(
         integer(helped.values.get("status")) == 0
