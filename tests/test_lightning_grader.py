@@ -51,6 +51,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "cuda_in_class_tower": {"no_device_calls": [".cuda()", "steps.py, line "]},
     "cuda_in_notebook": {"no_device_calls": [".cuda()", "lightning_train.ipynb, cell ", "Lightning moves"]},
     "to_cuda_in_forward": {"no_device_calls": ['.to("cuda")', "self.device"]},
+    "device_of_its_own": {"no_device_calls": ["accelerator=\"cpu\"", "torch.cuda.is_available()", "self.device"]},
     "backward_in_training_step": {
         "no_manual_loop": ["zero_grad(), loss.backward(), optimizer.step()", "done twice", "automatic_optimization"]
     },
@@ -60,6 +61,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "metrics_not_synced": {"validation_logged": ["own share", "sync_dist=True"]},
     "accuracy_not_synced": {"validation_logged": ["val_acc", "own share", "sync_dist=True"]},
     "accuracy_made_up": {"validation_logged": ["val_acc is 0.93 every time", "argmax(dim=1) == labels"]},
+    "softmax_in_validation": {"validation_logged": ["val_loss is", "done twice", "without softmax"]},
     "last_batch_logged": {"validation_logged": ["neither the mean loss nor the accuracy"]},
     "learning_rate_too_small": {"learns": ["learning rate far too small"]},
     "stops_at_once": {"learns": ["made 3 training steps, expected 40"]},
@@ -69,16 +71,23 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "logger_by_name": {"trainer_flags": ["without a logger"]},
     "overrides_ignored": {"trainer_flags": ["fast_dev_run", "Hand the overrides on"]},
     "validates_on_training_set": {"data": ["were trained on as well", "train=False"]},
+    "validates_on_pictures_in_memory": {"data": ["were trained on as well", "train=False"]},
     "trains_on_test_set": {"data": ["of the test part were trained on"]},
     "no_validation_loader": {"data": ["was given no picture", "val_dataloader()"]},
+    "validates_no_batch": {"data": ["was given no picture", "limit_val_batches=0.0"]},
     "downloads_in_init": {"two_ranks": ["rank 1 called for the download", "prepare_data"]},
     "no_distributed_sampler": {"two_ranks": ["the same", "use_distributed_sampler=True"]},
+    "shared_out_twice": {"two_ranks": ["together they trained on", "halves the pictures twice"]},
+    "noise_on_every_picture": {"two_ranks": ["in an epoch on the two processes", "use_distributed_sampler=True"]},
     "unseeded_split": {"two_ranks": ["seed_everything"]},
     "devices_ignored": {"two_ranks": ["world size 1, expected 2", "--devices"]},
     "precision_ignored": {"precision": ["32-true", "--precision"]},
+    "precision_hard_coded": {"precision": ["--precision 32-true", "args.precision"]},
     "network_cast_by_hand": {"precision": ["bfloat16", "expected float32"]},
     "autocast_off": {"precision": ["computed in float32", "autocast"]},
     "fit_at_import": {"script": ["import lightning_train", "__main__"]},
+    "fit_at_import_cell_marks": {"script": ["import lightning_train", "__main__"]},
+    "logs_everywhere": {"script": ["--logger tensorboard", "W&B as well", "make no others"]},
     "missing_logger_flag": {"script": ["--logger"]},
     "epochs_ignored": {"script": ["for 3 epochs, expected 2"]},
 }  # fmt: skip
@@ -127,6 +136,37 @@ def test_old_spellings_are_explained_and_cost_nothing(tmp_path: Path, box: Box) 
         "metrics task hparams moved"
     ).split():
         assert told.count(EXPLAINED[key].split(":")[0]) == 1, key
+
+
+def test_noise_on_pictures_that_are_shared_out_costs_nothing(tmp_path: Path, box: Box) -> None:
+    (sample,) = (sample for sample in SAMPLES if sample.name == "noise_on_every_picture")
+    file = build.build(sample, tmp_path) / "lightning_train.py"
+    file.write_text(file.read_text().replace('"use_distributed_sampler": False, ', ""))
+    checks = checks_of(tmp_path, box, "data", "two_ranks")
+    assert {(check.verdict, check.message) for check in checks.values()} == {(Verdict.PASSED, "")}
+
+
+def test_pictures_that_are_kept_in_memory_for_validation_may_be_of_the_training_part(
+    tmp_path: Path, box: Box
+) -> None:
+    find = "        self.val_data = datasets.FashionMNIST(self.data, train=False, transform=transform)\n"
+    replace = """
+        n = len(self.train_data) * 4 // 5
+        self.val_data = [self.train_data[i] for i in range(n, len(self.train_data))]
+        self.train_data = torch.utils.data.Subset(self.train_data, range(n))
+"""
+    checks = checks_of(changed(tmp_path, (find, replace)), box, "data", "two_ranks")
+    assert {(check.verdict, check.message) for check in checks.values()} == {(Verdict.PASSED, "")}
+
+
+def test_the_likelihood_of_probabilities_is_a_loss(tmp_path: Path, box: Box) -> None:
+    folder = changed(
+        tmp_path,
+        ("        logits = self(images)\n", "        logits = self(images).softmax(dim=1)\n"),
+        ("F.cross_entropy(logits, labels)", "F.nll_loss(logits.log(), labels)"),
+    )
+    checks = checks_of(folder, box, "validation_logged")
+    assert checks["validation_logged"].verdict is Verdict.PASSED
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from pytorch_lightning.loggers.logger import DummyLogger
 from pytorch_lightning.strategies import Strategy
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.overrides import TorchFunctionMode
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, DistributedSampler
 from torchvision import datasets
 
 from lockstep.sandbox.gpus import gpus
@@ -356,8 +356,10 @@ def _plain_trainers() -> None:
         if not any(isinstance(callback, ModelSummary | RichModelSummary) for callback in callbacks):
             kwargs["enable_model_summary"] = False
         kwargs["log_every_n_steps"] = 1
-        if isinstance(kwargs.get("limit_val_batches"), float):
-            kwargs["limit_val_batches"] = 1.0  # a share could be less than one batch
+        share = kwargs.get("limit_val_batches")
+        # A share of so little could be less than one batch; a share of 0 is none, here as elsewhere.
+        if isinstance(share, float) and 0 < share <= 1:
+            kwargs["limit_val_batches"] = 1.0
         construct(self, *args, **kwargs)
 
     pl.Trainer.__init__ = init  # type: ignore[method-assign]
@@ -537,13 +539,15 @@ def train(student: Student, inputs: Inputs) -> Observation:
 
 
 def on_gpu(student: Student, inputs: Inputs) -> Observation:
-    """Fit LitFashion on a GPU: Lightning moves the module and each batch there, all else has to follow."""
+    """Fit LitFashion where there is a GPU: Lightning moves the module and each batch, all else has to follow."""
+    accelerator = cast(str, inputs.values["accelerator"])
     with gpus(1):
         Files(os.path.join(student.data, "fashion"))
         module = _module(student)
         recorder = Recorder()
         _in_some_shape(
-            recorder, lambda shape: _fit(student, inputs, recorder, _model(student, module), shape, "gpu")
+            recorder,
+            lambda shape: _fit(student, inputs, recorder, _model(student, module), shape, accelerator),
         )
     return Observation({})
 
@@ -769,7 +773,16 @@ def _facts(trainer: pl.Trainer) -> dict[str, Json]:
         "limit": plain(trainer.limit_train_batches),
         "loggers": [type(logger).__name__[:60] for logger in trainer.loggers],
         "global_step": plain(trainer.global_step),
+        "shared_out": _is_shared_out(trainer.train_dataloader),
     }
+
+
+def _is_shared_out(loader: object) -> bool | None:
+    """Whether a DistributedSampler shares out what a loader reads; None where it is no loader that could tell."""
+    if not isinstance(loader, DataLoader):
+        return None
+    samplers = loader.sampler, getattr(loader.batch_sampler, "sampler", None)
+    return any(isinstance(sampler, DistributedSampler) for sampler in samplers)
 
 
 def _files() -> Iterator[str]:
@@ -795,11 +808,10 @@ def imported(student: Student, inputs: Inputs) -> Observation:
     _small_loaders()
     files = Files(os.path.join(student.data, "fashion"))
     fits = _note_fits(files, stop=True)
-    with open(f"{MODULE}.py", encoding="utf-8", errors="replace") as file:
-        if file.readline().startswith("# %% cell"):
-            return Observation({"fits": 0})  # a notebook is run, never imported
+    if student.is_notebook(MODULE):
+        return Observation({"fits": 0})  # a notebook is run, never imported
     sys.argv = [f"{MODULE}.py"]
     # Only a training counts here; what else may happen on import is not asked.
-    with suppress(SeenEnough, Exception, SystemExit):
+    with suppress(SeenEnough, Exception, SystemExit), student.calling(f"running `import {MODULE}`"):
         importlib.import_module(MODULE)
     return Observation({"fits": len(fits.trainers)})

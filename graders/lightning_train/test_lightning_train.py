@@ -30,6 +30,7 @@ from lockstep.wire import Array, Json
 
 LIMITS = Limits(disk=256 * MIB)
 MAX_DRAWS = 5
+EXACT = 1e-5  # what losses of one batch differ by, worked out in float32 and here
 ROUNDED = 0.06  # more than what a share loses when it is rounded to a tenth
 LOADED_BY = 8  # pictures in a batch at the most: probe.BATCH_SIZE
 FEW = 8  # items that drop_last may leave out, and the padding of a sampler
@@ -221,22 +222,36 @@ def test_no_device_calls(check: Check) -> None:
         "Leave the call out: Lightning moves the module and every batch to its device. For a tensor that you make "
         "yourself, say device=self.device.",
     )
+    fault = _device_fault(check, data, "gpu")
+    if fault:
+        raise Crashed(
+            f"On a machine with a GPU: {fault}",
+            "Lightning moves the module's parameters and buffers, and every batch. A tensor that you make yourself needs "
+            "device=self.device, or self.register_buffer in __init__; .cpu() stands before .numpy().",
+        )
+    fault = _device_fault(check, data, "cpu")
+    if fault:
+        check.fail(
+            f'On a machine with a GPU, with a Trainer that is told accelerator="cpu": {fault}',
+            "Which device it is, Lightning decides, and not whether torch.cuda.is_available(). Leave out .to(device) with a "
+            "device of your own; for a tensor that you make yourself, say device=self.device.",
+            points=check.points / 2,
+        )
+
+
+def _device_fault(check: Check, data: Data, accelerator: str) -> str:
+    """How a training on a machine with a GPU ended, if that was because something was on another device; else nothing."""
     try:
         check.run(
             "on_gpu",
-            values={"batch_size": 8, "epochs": 1, "split": 8},
+            values={"batch_size": 8, "epochs": 1, "split": 8, "accelerator": accelerator},
             arrays=data.arrays(),
             data={"fashion": fashion_mnist.make_idx(np.random.default_rng(0), 20, 20)},
         )
     except CheckEnded as ended:
         # What else may go wrong on an emulated GPU did not go wrong without it, and is no fault of this code.
-        if not is_device_fault(ended.feedback.message):
-            return
-        raise Crashed(
-            f"On a machine with a GPU: {ended.feedback.message}",
-            "Lightning moves the module's parameters and buffers, and every batch. A tensor that you make yourself needs "
-            "device=self.device, or self.register_buffer in __init__; .cpu() stands before .numpy().",
-        ) from None
+        return ended.feedback.message if is_device_fault(ended.feedback.message) else ""
+    return ""
 
 
 def test_no_manual_loop(check: Check) -> None:
@@ -334,6 +349,7 @@ def _validated(check: Check) -> _Validated:
     )
     statistics = _statistics(outcome, data, split, batch_size, batches)
     losses = [each.loss for each in statistics]
+    is_clear = _not_of_probabilities(check, outcome, metrics[0], statistics, call)
     either = losses + [share for each in statistics for share in each.shares]
     right = {name: _is_one_of(value, losses) for name, value in metrics[0].items() if "loss" in name.lower()}
     check.expect(
@@ -362,11 +378,45 @@ def _validated(check: Check) -> _Validated:
         name for name in wrong if any(_is_one_of(called[name], each.accuracies) for each in statistics)
     }
     return _Validated(
-        tells=parts_differ and not explained,
+        tells=parts_differ and is_clear and not explained,
         turned={name: message for name, message in wrong.items() if name not in explained},
         odd={name: value for name, value in called.items() if not _is_accuracy(value, statistics, 1e-4)},
         far=frozenset(name for name, value in called.items() if not _is_accuracy(value, statistics, ROUNDED)),
     )
+
+
+def _not_of_probabilities(
+    check: Check, outcome: Outcome, metrics: Mapping[str, float], statistics: Sequence[_Statistics], call: str
+) -> bool:
+    """End the check where validation takes the cross-entropy of probabilities, and training knows none.
+
+    Whether it can be told: a network that only guesses has nearly the same loss either way.
+    """
+    wrong = [each.loss for each in statistics if each.are_probabilities]
+    right = [each.loss for each in statistics if not each.are_probabilities]
+    doubtful = {
+        name: value
+        for name, value in metrics.items()
+        if "loss" in name.lower() and any(close(value, one, rtol=EXACT, atol=EXACT) for one in wrong)
+    }
+    if not doubtful:
+        return True
+    size = max(expected.counts(outcome.ranks[0].values.get("sizes"), "train"), default=0)
+    trained_on = expected.seen_in(outcome.ranks[0], "train0", size)
+    # A softmax before the loss in training, too, is said of training.
+    if not trained_on or any(expected.is_probabilities(tensor) for tensor in trained_on.values()):
+        return True
+    for name, value in doubtful.items():
+        if not any(close(value, one, rtol=10 * EXACT, atol=10 * EXACT) for one in right):
+            check.fail(
+                f"{call}: {safe(name, 60)} is {value:.4g}, the cross-entropy of probabilities as if they were logits. "
+                "Cross-entropy does a softmax itself, so that it is done twice, and the loss of validation cannot be "
+                "compared with that of training.",
+                "Hand the network's output to cross_entropy as it is, without softmax, as in training_step. The answer is "
+                "logits.argmax(dim=1), with a softmax or without.",
+                points=check.points / 2,
+            )
+    return False
 
 
 def _is_accuracy(value: float, statistics: Sequence[_Statistics], tolerance: float) -> bool:
@@ -427,7 +477,7 @@ class _Statistics:
     `shares` are the accuracy in all the ways in which it may be told, the error among them; `accuracies` go further:
     of the best few, by batch, by class. `least` takes the smallest logit for the answer; `counts` are right answers, of
     a batch and of all; `flat` has one answer for a batch. `parts_differ`: neither one process nor the last batch has the
-    loss or the accuracy of the whole.
+    loss or the accuracy of the whole. `are_probabilities`: the tensor is what a softmax makes.
     """
 
     loss: float
@@ -438,6 +488,7 @@ class _Statistics:
     counts: tuple[float, ...]
     flat: tuple[float, ...]
     parts_differ: bool
+    are_probabilities: bool
 
 
 def _statistics(outcome: Outcome, data: Data, split: int, batch_size: int, batches: int) -> list[_Statistics]:
@@ -476,7 +527,10 @@ def _statistics(outcome: Outcome, data: Data, split: int, batch_size: int, batch
             flat = _in_percent(
                 [float(np.mean([o.argmax() == w for o, w in zip(outputs, wanted, strict=True)]))]
             )
-            found.append(_Statistics(loss, shares, accuracies, errors, least, counts, flat, not same))
+            of_softmax = all(expected.is_probabilities(each) for each in outputs)
+            found.append(
+                _Statistics(loss, shares, accuracies, errors, least, counts, flat, not same, of_softmax)
+            )
     return found
 
 
@@ -691,9 +745,10 @@ def test_data(check: Check) -> None:
         len(validated) > 0,
         f"{call}: validation_step was given no picture.",
         "Give Lightning a loader for validation, too: val_dataloader() of the module or the LightningDataModule, or the "
-        "second loader of trainer.fit(model, train_loader, val_loader).",
+        "second loader of trainer.fit(model, train_loader, val_loader). Where there is one, is the Trainer told to leave it "
+        "out, as by limit_val_batches=0.0?",
     )
-    both = len(set(trained) & set(validated))
+    both = len(set(trained) & set(validated)) or _same_by_content(seen, trained, validated)
     check.expect(
         both == 0,
         f"{call}: {both} of the pictures for validation were trained on as well. What they say of the model is too good.",
@@ -705,10 +760,11 @@ def test_data(check: Check) -> None:
         f"{call}: {twice} pictures were trained on twice.",
         "One pass over the data set is an epoch.",
     )
-    # A part of the training pictures may be kept for validation instead of the test part.
-    kept = (
-        sum(part != "test" for part, _ in validated) if all(part == "train" for part, _ in validated) else 0
-    )
+    # A part of the training pictures may be kept for validation instead of the test part. Those of which only the content
+    # is known may be of either.
+    parts = {part for part, _ in validated}
+    may_be = parts == {"?"} and len(set(trained)) <= n_train - FEW
+    kept = len(set(validated)) if parts == {"train"} or may_be else 0
     total = len(set(trained)) + kept
     check.expect(
         n_train - FEW < total <= n_train,
@@ -717,6 +773,14 @@ def test_data(check: Check) -> None:
         + f", expected {n_train} in all.",
         "The loader has to go through the whole training part.",
     )
+
+
+def _same_by_content(seen: RankOutcome, trained: Sequence[Item], validated: Sequence[Item]) -> int:
+    """How many pictures look the same in both stages, where numbers are not known of both."""
+    if all(part != "?" for part, _ in (*trained, *validated)):
+        return 0
+    both = [set(expected.hashes(seen.values.get("hashes"), stage)) for stage in ("train", "val")]
+    return len(both[0] & both[1])
 
 
 def test_two_ranks(check: Check) -> None:
@@ -741,7 +805,7 @@ def test_two_ranks(check: Check) -> None:
         f"{call}: training_step of rank {0 if not own[0] else 1} was given no picture.",
         "Both processes have to train.",
     )
-    _shared(check, own, n_train, call)
+    _shared(check, outcome, own, n_train, call)
     _same_weights(check, outcome, call)
     check.expect(
         integer(outcome.ranks[1].values.get("downloads")) == 0,
@@ -753,7 +817,7 @@ def test_two_ranks(check: Check) -> None:
     )
 
 
-def _shared(check: Check, own: Sequence[Sequence[Item]], n: int, call: str) -> None:
+def _shared(check: Check, outcome: Outcome, own: Sequence[Sequence[Item]], n: int, call: str) -> None:
     sets = [set(items) for items in own]
     both = len(sets[0] & sets[1])
     sampler = (
@@ -763,17 +827,54 @@ def _shared(check: Check, own: Sequence[Sequence[Item]], n: int, call: str) -> N
     # Splits that were drawn apart share half of what each process trains on, more or less.
     if both > FEW and both > 0.8 * len(sets[0]):
         check.fail(f"{call}: both processes trained on the same {both} pictures.", sampler)
+    # Noise or a random crop makes every picture another one, where it is known by content alone: then they are counted.
+    if all(_reads_all(seen, items) for seen, items in zip(outcome.ranks, own, strict=True)):
+        given = [_given(seen) for seen in outcome.ranks]
+        check.expect(
+            any(size <= (n + 1) // 2 + batch for size, batch in given),
+            f"{call}: of {n} pictures {' and '.join(str(size) for size, _ in given)} were given to training_step in an epoch "
+            "on the two processes, expected half of them on each, and no DistributedSampler shares them out.",
+            sampler,
+        )
     check.expect(
         both <= 1,
         f"{call}: {both} pictures were trained on by both processes, expected at most 1, the sampler's padding.",
         "Both processes have to shuffle or split the data alike: pl.seed_everything(...), or a generator with a fixed seed.",
     )
-    # A part of the training pictures may be kept for validation.
-    check.expect(
-        len(sets[0] | sets[1]) >= n // 2,
-        f"{call}: together they trained on {len(sets[0] | sets[1])} of {n} pictures.",
-        sampler,
+    # A part of the training pictures may be kept for validation. What is known by content alone could be of that part.
+    trained = sets[0] | sets[1]
+    validated = {item for seen in outcome.ranks for item in expected.pictures(seen, "val")}
+    kept = {item for item in validated if item[0] != "test"} - trained
+    # With drop_last a loader leaves out less than a batch, in each process.
+    stages = ("train", "val") if kept else ("train",)
+    left_out = sum(
+        max(FEW, *expected.counts(seen.values.get("sizes"), stage))
+        for seen in outcome.ranks
+        for stage in stages
     )
+    is_whole = len(trained) + len(kept) >= n - left_out
+    check.expect(
+        # Without any validation nobody knows what was kept for it.
+        len(trained) >= n // 2 and (is_whole or not validated),
+        f"{call}: together they trained on {len(trained)} of {n} pictures"
+        + (f", with {len(kept)} kept for validation." if kept else "."),
+        f"{sampler} To share out by rank as well, with a Subset(data, range(rank, n, world_size)) for example, halves the "
+        "pictures twice.",
+    )
+
+
+def _given(seen: RankOutcome) -> tuple[int, int]:
+    """How many pictures a process trained on in its first epoch, and the largest batch of them."""
+    sizes = expected.counts(seen.values.get("sizes"), "train")
+    epochs = expected.counts({"train": seen.values.get("epochs_from_one")}, "train")
+    first = [size for size, epoch in zip(sizes, epochs, strict=False) if epoch == epochs[0]]
+    return sum(first), max(first, default=0)
+
+
+def _reads_all(seen: RankOutcome, items: Sequence[Item]) -> bool:
+    """Whether a process that trained once read pictures of its own by a loader that nothing shares out."""
+    by_content = all(part == "?" for part, _ in items)
+    return by_content and seen.values.get("shared_out") is False and integer(seen.values.get("fits")) == 1
 
 
 def _same_weights(check: Check, outcome: Outcome, call: str) -> None:
@@ -822,6 +923,19 @@ def test_precision(check: Check) -> None:
         "expected bfloat16.",
         "Let Lightning's autocast do its work: no torch.autocast(enabled=False) around the network.",
     )
+    arguments[-1] = "32-true"
+    call = "lightning_train.py --precision 32-true"
+    try:
+        seen = run_script(check, arguments, n=(32, 16), stop_before=1).ranks[0]
+    except CheckEnded:
+        return  # other names of it, and no others, may be known to a script
+    if "bfloat16" in expected.strings(seen.values.get("types")):
+        check.fail(
+            f"--precision bf16-mixed works, but with {call} the layers of the network computed in bfloat16, too: the Trainer "
+            f"has precision {shown(seen.values.get('precision'))}.",
+            "Hand --precision on to build_trainer(precision=args.precision), whatever it is.",
+            points=check.points / 2,
+        )
 
 
 def test_script(check: Check) -> None:
@@ -856,6 +970,14 @@ def test_script(check: Check) -> None:
             any(name in logger.lower() for logger in loggers),
             f"lightning_train.py --logger {name}: the Trainer logs with {_listed(loggers) or 'nothing'}.",
             "Choose the logger by the argument: TensorBoardLogger, WandbLogger or CSVLogger.",
+        )
+        unasked = [logger for logger in loggers if "wandb" in logger.lower() and name != "wandb"]
+        check.expect(
+            not unasked,
+            f"lightning_train.py --logger {name}: the Trainer logs with {_listed(loggers)}, with W&B as well, which was not "
+            "asked for: it wants an account, and sends what it is given to another machine.",
+            "Choose the logger by the argument, and make no others: TensorBoardLogger, WandbLogger or CSVLogger.",
+            points=check.points / 2,
         )
     helped = run_script(check, ["--help"], n=(16, 8), at_fit=True).ranks[0]
     check.expect(
