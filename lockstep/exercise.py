@@ -44,6 +44,7 @@ class Exercise:
 
     `given` are files that are handed out with it, by name: where they were not handed in, they are there all the same.
     An `early` exercise uses neither process groups nor optimizers: its checks need not wait for their imports.
+    `by_person` are the points of the questions in its rubric, whoever answers them: checks do not give them.
     """
 
     id: str
@@ -54,6 +55,7 @@ class Exercise:
     warm: tuple[str, ...] = ()
     given: tuple[tuple[str, bytes], ...] = ()
     early: bool = False
+    by_person: float = 0.0
 
     @property
     def server(self) -> Server:
@@ -91,6 +93,7 @@ def load_exercise(folder: Path) -> Exercise:
             warm=tuple(data.get("warm", ())),
             given=tuple(_given(folder.parent.parent / "reference", name) for name in data.get("given", ())),
             early=data.get("early") is True,
+            by_person=_points_of(folder / data["rubric"]) if "rubric" in data else 0.0,
         )
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise ExerciseError(f"{path}: {type(error).__name__}: {error}") from error
@@ -107,6 +110,12 @@ def _given(reference: Path, name: str) -> tuple[str, bytes]:
     if not is_given(reference / name):
         raise ValueError(f"given: {name} is no file of reference/ without a solution in it")
     return name, (reference / name).read_bytes()
+
+
+def _points_of(rubric: Path) -> float:
+    """What a person can give for all questions of a rubric together."""
+    questions = tomllib.loads(rubric.read_text(encoding="utf-8"))["question"]
+    return sum(float(question["points"]) for question in questions)
 
 
 def _check(entry: Mapping[str, object], seconds: float) -> CheckSpec:

@@ -18,6 +18,7 @@ from rich.text import Text
 from lockstep import terminal
 from lockstep.classroom import rows
 from lockstep.classroom.catalogue import ExerciseTitle
+from lockstep.classroom.exports.grade import scale
 from lockstep.classroom.gradebook import Gradebook, GradebookError, open_gradebook
 from lockstep.classroom.people import Student
 from lockstep.classroom.record import Mark, Override, Record, answer_key
@@ -171,14 +172,8 @@ def _known(book: Gradebook, student: Student, exercise: str, part: str) -> Subje
 
 
 def _most(book: Gradebook, title: ExerciseTitle) -> float:
-    """The points of an exercise as the class was graded: how many its answers give no catalogue says."""
-    graded = (
-        record.max_points_of(exercise)
-        for record in book.records()
-        for exercise in record.exercises
-        if exercise.id == title.id
-    )
-    return max(graded, default=title.max_points)
+    """The points of an exercise as the class was graded."""
+    return scale(book.records(), book.catalogue()).exercises.get(title.id, title.max_points)
 
 
 def _reviews(record: Record, exercise: str) -> Sequence[Review]:
