@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import getpass
 import math
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
@@ -209,18 +211,29 @@ def run_override(
     out, err = terminal.console_for(sys.stdout), terminal.console_for(sys.stderr)
     try:
         with open_gradebook(gradebook, create=False) as book:
-            if student is None or what is None:
+            if student is None and not (points is not None or comment or withdraw):
                 out.print(_listed(book.records(), book.catalogue()))
                 return DONE
+            if student is None or what is None:
+                missing = "whose work and which exercise" if student is None else "which exercise"
+                raise DecisionError(f"say {missing} it is about: {_or([item.id for item in book.catalogue()])}")
             if withdraw:
                 before = _withdrawn(book, student, what, points, comment)
             else:
                 before = override(book, student, what, points, comment, by or user(), above_max=above_max)
             out.print(_told(before, book.record(before.student.id)))
+            out.print(Text(until_then(gradebook)), soft_wrap=True)
             return DONE
     except (DecisionError, GradebookError) as refusal:
         err.print(Text(f"lockstep: {safe_line(str(refusal), 1000)}"), soft_wrap=True)
         return REFUSED
+
+
+def until_then(gradebook: str) -> str:
+    """Which command makes pages and exports say what was decided; a URL is not repeated, for it may hold a password."""
+    if Path(gradebook).is_dir():
+        return f"Pages and exports say so after: lockstep export {shlex.quote(gradebook)}"
+    return "Pages and exports say so after the next `lockstep grade`, exports after `lockstep export --out` as well."
 
 
 def _withdrawn(book: Gradebook, student: str, what: str, points: float | None, comment: str) -> Subject:
