@@ -406,7 +406,9 @@ def test_the_command_writes_reads_and_counts(
     assert said.count("more than the 4 points") == 4
     assert said.endswith("lockstep: nothing was taken in\n")
     assert _review(place, read=path, above_max=True) == 0
-    assert capsys.readouterr().out.startswith("Points for 4 answers.\nPages and exports say so after the next ")
+    assert capsys.readouterr().out.startswith(
+        "Points for 4 answers.\nPages and exports say so after the next "
+    )
     assert _review(place.parent, read=path, above_max=True) == 0
     assert f"Pages and exports say so after: lockstep export {place.parent}\n" in capsys.readouterr().out
     assert _review(place) == 0

@@ -216,7 +216,9 @@ def run_override(
                 return DONE
             if student is None or what is None:
                 missing = "whose work and which exercise" if student is None else "which exercise"
-                raise DecisionError(f"say {missing} it is about: {_or([item.id for item in book.catalogue()])}")
+                raise DecisionError(
+                    f"say {missing} it is about: {_or([item.id for item in book.catalogue()])}"
+                )
             if withdraw:
                 before = _withdrawn(book, student, what, points, comment)
             else:

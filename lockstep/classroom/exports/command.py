@@ -1,4 +1,4 @@
-"""`lockstep export`: all exports and pages anew, files of learning platforms filled in place, folders for services that grade."""
+"""`lockstep export`: exports and pages anew, files of learning platforms filled in place, folders for services."""
 
 from __future__ import annotations
 
