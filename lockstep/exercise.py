@@ -47,6 +47,7 @@ class Exercise:
 
     `given` are files that are handed out with it, by name: where they were not handed in, they are there all the same.
     An `early` exercise uses neither process groups nor optimizers: its checks need not wait for their imports.
+    `by_person` are the points of the questions in its rubric, whoever answers them: checks do not give them.
     """
 
     id: str
@@ -57,6 +58,7 @@ class Exercise:
     warm: tuple[str, ...] = ()
     given: tuple[tuple[str, bytes], ...] = ()
     early: bool = False
+    by_person: float = 0.0
 
     @property
     def server(self) -> Server:
@@ -89,7 +91,7 @@ def load_exercise(folder: Path) -> Exercise:
 
 
 def _exercise(data: Mapping[str, object], folder: Path) -> Exercise:
-    _know(data, "exercise", {"title", "files", "check"}, {"limits", "given", "warm", "early"})
+    _know(data, "exercise", {"title", "files", "check"}, {"limits", "given", "warm", "early", "rubric"})
     limits, entries = data.get("limits", {}), data["check"]
     if not isinstance(limits, dict):
         raise ValueError("limits is no table: write `[limits]`")
@@ -118,6 +120,9 @@ def _exercise(data: Mapping[str, object], folder: Path) -> Exercise:
         warm=_texts(data.get("warm", []), "exercise", "warm"),
         given=tuple(_given(reference, name) for name in _texts(data.get("given", []), "exercise", "given")),
         early=data.get("early") is True,
+        by_person=_points_of(folder / _text(data["rubric"], "exercise", "rubric"))
+        if "rubric" in data
+        else 0.0,
     )
 
 
@@ -137,6 +142,12 @@ def _given(reference: Path, name: str) -> tuple[str, bytes]:
     if not is_given(reference / name):
         raise ValueError(f"given: {name} is no file of reference/ without a solution in it")
     return name, (reference / name).read_bytes()
+
+
+def _points_of(rubric: Path) -> float:
+    """What a person can give for all questions of a rubric together."""
+    questions = tomllib.loads(rubric.read_text(encoding="utf-8")).get("question", [])
+    return sum(_number(question.get("points"), rubric.name, "points", least=0.0) for question in questions)
 
 
 def _know(table: Mapping[str, object], where: str, needed: set[str], allowed: set[str]) -> None:

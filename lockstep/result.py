@@ -59,10 +59,14 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class ExerciseResult:
-    """All checks of one exercise, in the order of its exercise.toml."""
+    """All checks of one exercise, in the order of its exercise.toml.
+
+    `by_person` are the points of all its questions, where that is known: also of one who has answered none.
+    """
 
     id: str
     checks: tuple[CheckResult, ...]
+    by_person: float = 0.0
 
     @property
     def points(self) -> float:

@@ -8,7 +8,15 @@ from pathlib import Path
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write `content` to `path`, replacing what was there. Raises OSError where that cannot be done."""
+    """Write `content` to `path`, replacing what was there. Raises OSError, with its name, where that cannot be done."""
+    try:
+        _write(path, content)
+    except OSError as error:
+        error.filename = str(path)  # of a full disk the system does not say whose content it could not take
+        raise
+
+
+def _write(path: Path, content: bytes) -> None:
     if path.exists() and not path.is_file():
         path.write_bytes(content)  # /dev/stdout, a named pipe: written into, never replaced
         return

@@ -159,6 +159,7 @@ def _sample(name: str) -> build.Sample:
 def test_the_rubric_gives_ten_points() -> None:
     assert list(range(1, 9)) == ALL
     assert sum(question.points for question in questions()) == 10
+    assert load_exercise(build.ROOT / "graders" / EXERCISE).by_person == 10
     for question in questions():
         assert question.points % 0.5 == 0
         assert question.title.endswith("?")

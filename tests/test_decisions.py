@@ -7,6 +7,7 @@ import io
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -166,7 +167,8 @@ def test_the_command_says_what_came_of_it(
     assert capsys.readouterr().out == "Nobody has decided anything yet.\n"
     assert _override(place, "007", "ex/two", 1.5, "half \x1b[31m of it") == 0
     assert capsys.readouterr().out.split() == (
-        "Ada Lovelace: ex/two was 0, now 1.5 of 3 points; in all 3.5 of 17 points.".split()
+        "Ada Lovelace: ex/two was 0, now 1.5 of 3 points; in all 3.5 of 17 points. Pages and exports say so after "
+        "the next `lockstep grade`, exports after `lockstep export --out` as well.".split()
     )
     assert _override(place, "007", "answers/Q1", 3.0) == 0
     assert _override(place, "007", "ex", None, "a comment") == 0
@@ -184,6 +186,30 @@ def test_the_command_says_what_came_of_it(
     assert _override(place, "007", "ex/two", 1.0, withdraw=True) == 2
     assert _override(place.with_name("nosuch.db"), "007", "ex", 1.0) == 2
     assert "there is no gradebook" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("student", "given", "said"),
+    [
+        ("007", {"points": 3.0}, "say which exercise it is about: ex, answers"),
+        ("007", {"comment": "well put"}, "say which exercise it is about: ex, answers"),
+        ("007", {"withdraw": True}, "say which exercise it is about: ex, answers"),
+        ("007", {}, "say which exercise it is about: ex, answers"),
+        (None, {"points": 3.0}, "say whose work and which exercise it is about"),
+    ],
+)
+def test_what_it_is_about_has_to_be_said(
+    book: Gradebook,
+    place: Path,
+    capsys: pytest.CaptureFixture[str],
+    student: str | None,
+    given: dict[str, Any],
+    said: str,
+) -> None:
+    assert _override(place, student, **given) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, said in shown.err) == ("", True)
+    assert all(record.overrides == () for record in book.records())
 
 
 # Answers in a table
@@ -380,7 +406,11 @@ def test_the_command_writes_reads_and_counts(
     assert said.count("more than the 4 points") == 4
     assert said.endswith("lockstep: nothing was taken in\n")
     assert _review(place, read=path, above_max=True) == 0
-    assert capsys.readouterr().out == "Points for 4 answers.\n"
+    assert capsys.readouterr().out.startswith(
+        "Points for 4 answers.\nPages and exports say so after the next "
+    )
+    assert _review(place.parent, read=path, above_max=True) == 0
+    assert f"Pages and exports say so after: lockstep export {place.parent}\n" in capsys.readouterr().out
     assert _review(place) == 0
     assert capsys.readouterr().out == "No answer waits.\n"
     assert _review(place, write=tmp_path / "nosuch" / "answers.csv") == 2

@@ -70,6 +70,15 @@ def test_what_is_misspelt_is_named(tmp_path: Path, find: str, replacement: str, 
     assert "exercise.toml" in str(caught.value)
 
 
+def test_what_a_person_gives_is_the_sum_of_the_rubric(tmp_path: Path) -> None:
+    written(tmp_path, f'rubric = "rubric.toml"\n{RIGHT}')
+    (tmp_path / "rubric.toml").write_text("[[question]]\npoints = 1.5\n[[question]]\npoints = 2\n")
+    assert load_exercise(tmp_path).by_person == 3.5
+    (tmp_path / "rubric.toml").write_text("[[question]]\n")
+    with pytest.raises(ExerciseError, match=r"rubric\.toml: points is no number"):
+        load_exercise(tmp_path)
+
+
 def test_a_folder_without_one_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ExerciseError, match=r"exercise\.toml"):
         load_exercise(tmp_path)

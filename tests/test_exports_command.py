@@ -96,6 +96,22 @@ def test_the_page_names_every_file_that_is_written(folder: Path) -> None:
     assert {name.replace("ann", "SLUG") for name in names} == documented - {"canvas.csv"}
 
 
+def test_pages_and_exports_say_what_was_decided_since(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = folder / "RESULTS"
+    page, table = results / "students" / "ann" / "index.html", results / "exports" / "grades.csv"
+    assert cli.main(["export", "RESULTS"]) == 0
+    assert "RESULTS/index.html: 3 pages written anew." in capsys.readouterr().out
+    assert cli.main(["override", "RESULTS", "ann", "ddp_train/sampler", "--points", "2.25"]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert "4.25" not in page.read_text() + table.read_text()
+    assert cli.main(last.split(": ")[1].split()[1:]) == 0
+    assert "RESULTS/index.html: 2 pages written anew." in capsys.readouterr().out
+    for path in (page, table, results / "index.html"):
+        assert "4.25" in path.read_text()
+
+
 Run = Callable[..., int]
 
 

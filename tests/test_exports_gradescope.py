@@ -123,6 +123,14 @@ def test_a_result_is_converted_with_its_answers(tmp_path: Path) -> None:
     assert "4711" not in json.dumps(value)
 
 
+def test_answers_that_were_not_handed_in_count_among_the_points_there_are(tmp_path: Path) -> None:
+    absent = replace(FAILED, id="present", points=0.0, max_points=0.0)
+    exercises = (ExerciseResult("ddp_train", (PASSED, FAILED)), ExerciseResult("answers", (absent,)))
+    value = _converted(tmp_path, Result("work", 1, exercises))
+    assert value["extra_data"] == {"max_score": 15.0}
+    assert value["output"].startswith("2.5 of 15 points.")
+
+
 @pytest.mark.parametrize(
     ("said", "shown"),
     [

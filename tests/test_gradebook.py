@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.classroom.catalogue import CheckTitle, ExerciseTitle
+from lockstep.classroom.exports.grade import scale
 from lockstep.classroom.gradebook import Gradebook, GradebookError, open_gradebook
 from lockstep.classroom.handin import HandIn, Unmatched
 from lockstep.classroom.latepolicy import LatePolicy
@@ -257,6 +258,22 @@ def test_a_person_gives_points_for_what_was_never_handed_in(book: Gradebook) -> 
     assert {check.verdict for check in record.exercises[0].checks} == {Verdict.NOT_CHECKED}
     book.override("a1", Override("ex", "", 4.0, "", "Kim", ""))
     assert book.records()[0].raw_points == 4.0
+
+
+def test_questions_count_whoever_has_answered_them(book: Gradebook) -> None:
+    title = ExerciseTitle("ex", "Answers", (CheckTitle("one", "There are answers.", 0.0),), 4.0)
+    book.remember_catalogue([title])
+    assert book.catalogue() == (title,)
+    book.enroll([Student("a2"), Student("a3")])
+    none = replace(_failed("one"), points=0.0, max_points=0.0)
+    _grade(book, _handin(book), none)
+    assert book.record("a1").max_points == 4.0
+    assert scale(book.records(), book.catalogue()).max_points == 4.0
+    other = book.receive(HandIn(Student("a2"), Path("work"), "work.zip"), "d2")
+    _grade(book, other, replace(none, reviews=(Review("Q1", "Why?", 4.0, "Because."),)))
+    book.override("a3", Override("ex", "", 3.0, "by word of mouth", "Kim", ""))
+    assert [record.max_points for record in book.records()] == [4.0, 4.0, 4.0]
+    assert scale(book.records(), book.catalogue()).max_points == 4.0
 
 
 def test_a_mark_says_nothing_about_an_answer_written_later(book: Gradebook) -> None:

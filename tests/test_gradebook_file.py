@@ -87,6 +87,15 @@ def test_a_place_that_cannot_hold_a_gradebook_is_a_sentence(tmp_path: Path) -> N
             open_gradebook(place)
 
 
+def test_a_disk_that_fails_may_be_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise sqlite3.OperationalError("disk I/O error")
+
+    monkeypatch.setattr(database, "_prepare_sqlite", fails)
+    with pytest.raises(GradebookError, match="disk I/O error: is its disk full, or a network's"):
+        open_gradebook(tmp_path)
+
+
 def test_on_a_network_file_system_it_does_without_a_shared_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

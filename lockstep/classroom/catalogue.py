@@ -21,16 +21,20 @@ class CheckTitle:
 
 @dataclass(frozen=True)
 class ExerciseTitle:
-    """One exercise: its id, its title, and its checks in the order of its exercise.toml."""
+    """One exercise: its id, its title, and its checks in the order of its exercise.toml.
+
+    `by_person` are the points that a person gives for written answers.
+    """
 
     id: str
     title: str
     checks: tuple[CheckTitle, ...]
+    by_person: float = 0.0
 
     @property
     def max_points(self) -> float:
-        """Points that its checks can give."""
-        return sum(check.max_points for check in self.checks)
+        """Points that its checks and a person can give."""
+        return sum(check.max_points for check in self.checks) + self.by_person
 
 
 def catalogue(exercises: Sequence[Exercise]) -> tuple[ExerciseTitle, ...]:
@@ -40,6 +44,7 @@ def catalogue(exercises: Sequence[Exercise]) -> tuple[ExerciseTitle, ...]:
             exercise.id,
             exercise.title,
             tuple(CheckTitle(check.id, titles.get(check.id, ""), check.points) for check in exercise.checks),
+            exercise.by_person,
         )
         for exercise in exercises
         for titles in [_docstrings(exercise.folder)]

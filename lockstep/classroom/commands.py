@@ -234,8 +234,8 @@ def _add_export(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     command = subparsers.add_parser(
         "export",
         help="hand grades on to a learning platform, or make what lets a service grade",
-        description="Writes RESULTS/exports anew, fills files of learning platforms in place, or makes folders for "
-        "Gradescope and GitHub Classroom, which need no RESULTS.",
+        description="Writes RESULTS/exports and the pages anew, fills files of learning platforms in place, or makes "
+        "folders for Gradescope and GitHub Classroom, which need no RESULTS.",
         epilog="Exit status: 0 done, 1 a file was filled and somebody who handed in is not in it, 2 nothing was done.",
     )
     command.set_defaults(command=_export)

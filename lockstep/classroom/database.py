@@ -35,7 +35,7 @@ _WHAT_TO_TRY = {
     "file is not a database": "name another file",
     "disk is full": "free some space and start again; what was written before is there",
     "readonly database": "is it yours, and its folder?",
-    "disk I/O error": "put it on a local disk",
+    "disk I/O error": "is its disk full, or a network's? Free some space, or put it on a local disk",
     "locking protocol": "put it on a local disk",
     "Can't load plugin": "a URL begins with postgresql:// or sqlite:///",
 }

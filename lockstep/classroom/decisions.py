@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import getpass
 import math
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
@@ -18,6 +20,7 @@ from rich.text import Text
 from lockstep import terminal
 from lockstep.classroom import rows
 from lockstep.classroom.catalogue import ExerciseTitle
+from lockstep.classroom.exports.grade import scale
 from lockstep.classroom.gradebook import Gradebook, GradebookError, open_gradebook
 from lockstep.classroom.people import Student
 from lockstep.classroom.record import Mark, Override, Record, answer_key
@@ -171,14 +174,8 @@ def _known(book: Gradebook, student: Student, exercise: str, part: str) -> Subje
 
 
 def _most(book: Gradebook, title: ExerciseTitle) -> float:
-    """The points of an exercise as the class was graded: how many its answers give no catalogue says."""
-    graded = (
-        record.max_points_of(exercise)
-        for record in book.records()
-        for exercise in record.exercises
-        if exercise.id == title.id
-    )
-    return max(graded, default=title.max_points)
+    """The points of an exercise as the class was graded."""
+    return scale(book.records(), book.catalogue()).exercises.get(title.id, title.max_points)
 
 
 def _reviews(record: Record, exercise: str) -> Sequence[Review]:
@@ -214,18 +211,31 @@ def run_override(
     out, err = terminal.console_for(sys.stdout), terminal.console_for(sys.stderr)
     try:
         with open_gradebook(gradebook, create=False) as book:
-            if student is None or what is None:
+            if student is None and not (points is not None or comment or withdraw):
                 out.print(_listed(book.records(), book.catalogue()))
                 return DONE
+            if student is None or what is None:
+                missing = "whose work and which exercise" if student is None else "which exercise"
+                raise DecisionError(
+                    f"say {missing} it is about: {_or([item.id for item in book.catalogue()])}"
+                )
             if withdraw:
                 before = _withdrawn(book, student, what, points, comment)
             else:
                 before = override(book, student, what, points, comment, by or user(), above_max=above_max)
             out.print(_told(before, book.record(before.student.id)))
+            out.print(Text(until_then(gradebook)), soft_wrap=True)
             return DONE
     except (DecisionError, GradebookError) as refusal:
         err.print(Text(f"lockstep: {safe_line(str(refusal), 1000)}"), soft_wrap=True)
         return REFUSED
+
+
+def until_then(gradebook: str) -> str:
+    """Which command makes pages and exports say what was decided; a URL is not repeated, for it may hold a password."""
+    if Path(gradebook).is_dir():
+        return f"Pages and exports say so after: lockstep export {shlex.quote(gradebook)}"
+    return "Pages and exports say so after the next `lockstep grade`, exports after `lockstep export --out` as well."
 
 
 def _withdrawn(book: Gradebook, student: str, what: str, points: float | None, comment: str) -> Subject:

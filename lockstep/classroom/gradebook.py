@@ -261,7 +261,10 @@ class Gradebook:
         """The titles of exercises and checks, in the order of the graders."""
         return tuple(
             ExerciseTitle(
-                entry["id"], entry["title"], tuple(CheckTitle(**check) for check in entry["checks"])
+                entry["id"],
+                entry["title"],
+                tuple(CheckTitle(**check) for check in entry["checks"]),
+                entry.get("by_person", 0.0),  # not in gradebooks of before
             )
             for entry in self.recall("catalogue") or ()
         )

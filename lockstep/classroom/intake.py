@@ -25,7 +25,8 @@ from lockstep.text import few_lines
 __all__ = ["IntakeError", "take_in"]
 
 _RESULTS = "Left out: results of lockstep."
-_LATE = "Canvas marks it as late; the roster's column `late days` or `submitted at` can say by how much"
+LATE = "Canvas marks it as late; the roster's column `late days` or `submitted at` can say by how much"
+"""The note on a hand-in that is late by nobody knows how much."""
 
 
 def take_in(
@@ -165,7 +166,7 @@ def _settled(claims: Sequence[Claim], unpack_into: Path, deadline: datetime | No
             done[id(arrival)] = settle(arrival, unpack_into / places[each.student.id])
         settled = done[id(arrival)]
         late_days = _late_days(each, deadline)
-        late = (_LATE,) if arrival.is_late and late_days is None else ()
+        late = (LATE,) if arrival.is_late and late_days is None else ()
         names = few_lines([piece.item.name for piece in arrival.pieces])
         parts = (f"handed in as {len(arrival.pieces)} files: {', '.join(names)}",) if len(names) > 1 else ()
         yield HandIn(

@@ -140,11 +140,15 @@ class Reader:
         self, graded: Mapping[str, Sequence[CheckResult]], overrides: Sequence[Override]
     ) -> tuple[ExerciseResult, ...]:
         """The exercises that were graded, and those that were not and that a person gave points for all the same."""
-        found = {exercise: ExerciseResult(exercise, tuple(checks)) for exercise, checks in graded.items()}
+        found = {exercise: self._result(exercise, checks) for exercise, checks in graded.items()}
         for override in overrides:
             if override.exercise not in found:
-                found[override.exercise] = ExerciseResult(override.exercise, self._not_checked(override))
+                found[override.exercise] = self._result(override.exercise, self._not_checked(override))
         return tuple(found[exercise] for exercise in sorted(found))
+
+    def _result(self, exercise: str, checks: Sequence[CheckResult]) -> ExerciseResult:
+        title = self._catalogue.get(exercise)
+        return ExerciseResult(exercise, tuple(checks), 0.0 if title is None else title.by_person)
 
     def _not_checked(self, override: Override) -> tuple[CheckResult, ...]:
         exercise = self._catalogue.get(override.exercise)

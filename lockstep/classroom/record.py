@@ -136,8 +136,9 @@ class Record:
         return _exact(graded + sum(review.points or 0.0 for review in self.reviews_of(exercise)))
 
     def max_points_of(self, exercise: ExerciseResult) -> float:
-        """Points that can be earned in one exercise, by checks and by answers."""
-        return _exact(exercise.max_points + sum(review.max_points for review in exercise.reviews))
+        """Points that can be earned in one exercise, by checks and by answers; the same whoever has answered."""
+        answers = sum(review.max_points for review in exercise.reviews)
+        return _exact(exercise.max_points + max(answers, exercise.by_person))
 
     def points_of_check(self, exercise: str, check: CheckResult) -> float:
         """Points of one check, an override included."""

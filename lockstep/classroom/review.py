@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.text import Text
 
 from lockstep import terminal
-from lockstep.classroom.decisions import DONE, REFUSED, user
+from lockstep.classroom.decisions import DONE, REFUSED, until_then, user
 from lockstep.classroom.gradebook import GradebookError, open_gradebook
 from lockstep.classroom.marking import MarkingError, Taken, read_reviews, waiting, write_reviews
 from lockstep.classroom.record import Record
@@ -30,6 +30,7 @@ def run_review(*, gradebook: str, write: Path | None, read: Path | None, by: str
                 out.print(Text(_written(write_reviews(book, write), write)))
             elif read is not None:
                 out.print(Text(_told(read_reviews(book, read, by or user(), above_max=above_max))))
+                out.print(Text(until_then(gradebook)), soft_wrap=True)
             else:
                 out.print(Text("\n".join(_summary(book.records()))))
             return DONE

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Group, RenderableType
@@ -11,6 +12,7 @@ from rich.text import Text
 from lockstep.classroom.catalogue import ExerciseTitle
 from lockstep.classroom.exports.grade import MISSING, scale, why_no_grade
 from lockstep.classroom.grade import Graded
+from lockstep.classroom.intake import LATE
 from lockstep.classroom.record import Record
 from lockstep.terminal import notes
 from lockstep.text import few_lines
@@ -34,6 +36,7 @@ def summary(
     parts: list[RenderableType] = [Text(line) for line in _figures(graded, records, without, catalogue)]
     lists = (
         ("Not graded:", [f"{_told_apart(record, records)}: {why}" for record, why in without]),
+        ("Decided before, and fewer points than now:", list(_outgrown(records))),
         ("Machines:", graded.remarks),
         ("Nobody's:", [f"{item.label}: {item.reason}" for item in graded.intake.unmatched]),
     )
@@ -53,11 +56,21 @@ def _figures(
 ) -> Iterator[str]:
     plan = graded.plan
     handed_in, nobodys = len(graded.intake.handins), len(graded.intake.unmatched)
+    kept = {record.student.id for record in records if record.handed_in}
+    nothing = [student for student in graded.intake.missing if student.id not in kept]
     yield (
         f"{_count(handed_in, 'hand-in')}: {len(plan.work)} graded now, {plan.unchanged} unchanged, "
-        f"{len(without)} without a grade. {_count(len(graded.intake.missing), 'student')} handed in nothing, "
+        f"{len(without)} without a grade. {_count(len(nothing), 'student')} handed in nothing, "
         f"{_count(nobodys, 'file')} {'belongs' if nobodys == 1 else 'belong'} to nobody."
     )
+    if absent := len(graded.intake.missing) - len(nothing):
+        are = "is" if absent == 1 else "are"
+        yield f"{_count(absent, 'student')} {are} not among these hand-ins; what they handed in before counts."
+    if late := sum(LATE in handin.notes for handin in graded.intake.handins):
+        yield (
+            f"{_count(late, 'hand-in')} {'is' if late == 1 else 'are'} marked LATE by Canvas, and nothing says by how "
+            "much: no points are taken off. The roster's column `late days` or `submitted at` can say it."
+        )
     none = {record.student.id for record, _ in without}
     final = [record.final_points for record in records if record.handed_in and record.student.id not in none]
     if final:
@@ -67,6 +80,31 @@ def _figures(
             f"Mean {sum(final) / len(final):.1f} of {most:g} points. "
             f"Slowest: {slowest.student.shown}, {_seconds(slowest):.0f} s in checks."
         )
+
+
+def _outgrown(records: Sequence[Record]) -> Iterator[str]:
+    """Decisions from before the last grading that keep a student from points which the graders give now."""
+    for record in records:
+        graded = {exercise.id: exercise for exercise in record.exercises}
+        for held in record.overrides:
+            exercise = graded.get(held.exercise)
+            if (
+                held.points is None
+                or exercise is None
+                or record.attempt is None
+                or record.attempt.started_at <= held.at
+            ):
+                continue
+            others = tuple(each for each in record.overrides if each is not held)
+            free = replace(record, overrides=others)
+            checks = {check.id: check.points for check in exercise.checks}
+            now = checks.get(held.check, 0.0) if held.check else free.points_of(exercise)
+            if now > held.points:
+                what = f"{held.exercise}/{held.check}" if held.check else held.exercise
+                yield (
+                    f"{_told_apart(record, records)}: {what}: a decision holds {held.points:g}, "
+                    f"the graders now give {now:g}"
+                )
 
 
 def _next_steps(records: Sequence[Record], without: Sequence[tuple[Record, str]], out: Path) -> Iterator[str]:

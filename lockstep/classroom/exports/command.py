@@ -1,4 +1,4 @@
-"""`lockstep export`: all exports anew, files of learning platforms filled in place, folders for services that grade."""
+"""`lockstep export`: exports and pages anew, files of learning platforms filled in place, folders for services."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from lockstep.classroom.exports.moodle import fill_moodle
 from lockstep.classroom.exports.services import ServiceError, write_autograder, write_workflow
 from lockstep.classroom.exports.write import write_all
 from lockstep.classroom.gradebook import Gradebook, GradebookError, open_gradebook
+from lockstep.classroom.pages.write import write_pages
 from lockstep.classroom.sheet import SHEET_BYTES, SheetError
 from lockstep.classroom.slug import slugs
 from lockstep.grading import CouldNotGrade, default_graders, known_exercises
@@ -42,7 +43,8 @@ def run_export(
     exercises: tuple[str, ...],
     graders: Path | None,
 ) -> int:
-    """Make what was asked for; all exports into `out` where that is nothing else. Returns the exit status.
+    """Make what was asked for; where that is nothing, all exports and pages of a folder of results, or with `out` the
+    exports alone into that folder. Returns the exit status.
 
     1 says that a file was filled and somebody's grade is not in it. `gradebook` is a folder of results, a file or a
     database URL; None will do for `gradescope` and `github`.
@@ -57,7 +59,9 @@ def run_export(
         with open_gradebook(gradebook, create=False) as book:
             filled = _fill(console, book, canvas, assignment, moodle)
             if out or not (canvas or moodle or gradescope or github):
-                _write(console, book, out or _exports(gradebook))
+                _write(console, book, out or _results(gradebook) / "exports")
+            if not (out or canvas or moodle or gradescope or github):
+                _write_pages(console, book, _results(gradebook))
     except (ExportError, GradebookError, SheetError, ServiceError, CouldNotGrade) as refusal:
         return _refused(str(refusal))
     except OSError as error:
@@ -117,10 +121,19 @@ def _write(console: Console, book: Gradebook, out: Path) -> None:
     console.print(notes(summary.notes))
 
 
-def _exports(gradebook: str) -> Path:
+def _write_pages(console: Console, book: Gradebook, results: Path) -> None:
+    """Write pages of what the gradebook says now; their plots are kept beside them."""
+    records = book.records()
+    title = results.absolute().name
+    written = write_pages(records, book.catalogue(), book.unmatched(), slugs(records), results, title)
+    pages = "1 page" if written == 1 else f"{written} pages"
+    console.print(Text(f"{results / 'index.html'}: {pages} written anew."))
+
+
+def _results(gradebook: str) -> Path:
     if not Path(gradebook).is_dir():
         raise ExportError("say with --out where the exports go: the gradebook is not in a folder of results")
-    return Path(gradebook) / "exports"
+    return Path(gradebook)
 
 
 def _tell(console: Console, path: Path, filled: Filled) -> None:

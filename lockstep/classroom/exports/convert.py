@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lockstep.classroom.catalogue import catalogue
+from lockstep.classroom.catalogue import ExerciseTitle, catalogue
 from lockstep.classroom.exports import feedback, gradescope
 from lockstep.classroom.exports.autograding import autograding
 from lockstep.classroom.exports.junit import junit_xml
@@ -41,8 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--autograding", type=Path, metavar="FILE", help="write GitHub Classroom's result")
     parser.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML")
     options = parser.parse_args(arguments)
-    record = read_record(options.result, options.said)
     titles = catalogue(find_exercises(default_graders()))
+    record = read_record(options.result, options.said, titles)
     if options.gradescope:
         written = (
             gradescope.results(record, titles) if record.exercises else gradescope.refusal(record.problem)
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def read_record(result: Path, said: Path | None = None) -> Record:
+def read_record(result: Path, said: Path | None = None, catalogue: Sequence[ExerciseTitle] = ()) -> Record:
     """The record of a submission that was just checked. Without a result it is a problem, as `said` tells it."""
     student = Student("submission")
     if not result.exists():
@@ -65,17 +65,19 @@ def read_record(result: Path, said: Path | None = None) -> Record:
         told = [line.removeprefix("lockstep: ") for line in lines if line.startswith("lockstep: ")]
         return Record(student, "submission", problem=feedback.public(told[-1]) if told else NO_VERDICT)
     found = json.loads(result.read_text(encoding="utf-8"))
-    return Record(student, "submission", exercises=tuple(_exercise(item) for item in found["exercises"]))
+    by_person = {title.id: title.by_person for title in catalogue}
+    exercises = tuple(_exercise(item, by_person.get(item["id"], 0.0)) for item in found["exercises"])
+    return Record(student, "submission", exercises=exercises)
 
 
-def _exercise(item: Mapping[str, Any]) -> ExerciseResult:
+def _exercise(item: Mapping[str, Any], by_person: float) -> ExerciseResult:
     checks = [CheckResult(**{**check, "verdict": Verdict(check["verdict"])}) for check in item["checks"]]
     answers = tuple(
         Review(**{**review, "numbers": tuple(review["numbers"])}) for review in item.get("review", ())
     )
     # The format does not say which check found an answer.
     last = CheckResult(**{**vars(checks[-1]), "reviews": answers})
-    return ExerciseResult(item["id"], (*checks[:-1], last))
+    return ExerciseResult(item["id"], (*checks[:-1], last), by_person)
 
 
 if __name__ == "__main__":

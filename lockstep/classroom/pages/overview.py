@@ -6,7 +6,7 @@ import math
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from lockstep.classroom.catalogue import CheckTitle, ExerciseTitle
@@ -142,10 +142,9 @@ def shown_exercises(
                     checks[check.id] = CheckTitle(check.id, "", check.max_points)
     known = [exercise for exercise in catalogue if exercise.id in made]
     found = [
-        ExerciseTitle(
-            exercise.id,
-            exercise.title,
-            (
+        replace(
+            exercise,
+            checks=(
                 *(check for check in exercise.checks if check.id in made[exercise.id]),
                 *(
                     check

@@ -27,10 +27,9 @@ ANSWER_CHARACTERS = 20_000
 
 @dataclass(frozen=True)
 class Decision:
-    """What a person decided. `was` are the points before, None where they only commented."""
+    """What a person decided, not who. `was` are the points before, None where they only commented."""
 
     comment: Folded
-    by: str
     at: str
     was: float | None = None
     points: float | None = None
@@ -225,7 +224,6 @@ def _decision(override: Override | None, graded: float) -> Decision | None:
         return None
     return Decision(
         comment=folded(override.comment),
-        by=safe_line(override.by, 80),
         at=day(override.at),
         was=None if override.points is None else graded,
         points=override.points,
@@ -250,6 +248,10 @@ def _policy(policy: LatePolicy) -> str:
 
 
 def _days(days: float) -> str:
+    minutes = max(round(days * 24 * 60), 1)
+    if minutes < 120 and minutes != 60:
+        return plural(minutes, "minute")
     if days < 1:
-        return plural(max(round(days * 24), 1), "hour")
+        hours = points(round(minutes / 60, 1))
+        return "1 hour" if hours == "1" else f"{hours} hours"
     return "1 day" if points(days) == "1" else f"{days:.1f}".removesuffix(".0") + " days"
