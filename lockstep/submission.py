@@ -38,6 +38,8 @@ __all__ = ["Submission", "SubmissionError", "open_submission", "orderly_files", 
 
 ARCHIVES = (".zip", ".tar.gz", ".tgz", ".tar")
 """Suffixes of archives that are taken."""
+FOREIGN_ARCHIVES = (".7z", ".rar", ".tar.bz2", ".tar.xz", ".tbz2", ".txz")
+"""Suffixes of archives that cannot be read."""
 SOURCES = (".py", ".ipynb")
 """Suffixes of files that may be handed in on their own."""
 
@@ -52,6 +54,8 @@ NAME_LENGTH = 100
 NOTES = 40
 """Remarks that are kept: more are not read, and a notebook could be made to cause thousands."""
 
+_UNREAD = "the archive "
+_INSTEAD = "Hand in the files themselves, or one .zip of everything"
 _ACCEPTED = "Hand in a folder, a .zip, a .tar.gz, a .py or an .ipynb file."
 
 
@@ -85,7 +89,10 @@ def open_submission(path: Path) -> Submission:
     files, wrapper = unwrapped(orderly_files(listed))
     kept, too_much = trim(files)
     notes = [f"the submission was read from the folder {shown(wrapper)} inside"] if wrapper else []
-    notes += skip_notes([*skipped, *too_much])
+    # Beside files that can be graded, the rest of the work may be in it; what is larger could not be handed in packed.
+    packed = [file.path for file in files if _is_packed(file.path) and file.size <= UPLOAD_BYTES]
+    notes += map(unread_archive, packed)
+    notes += skip_notes(item for item in (*skipped, *too_much) if item.path not in packed)
     if not _gradable(file.path for file in kept):
         raise _nothing_gradable(given, files, notes)
     tree = _Tree(notes=notes)
@@ -111,6 +118,22 @@ def open_submission(path: Path) -> Submission:
         problems=MappingProxyType(tree.problems),
         notebooks=MappingProxyType(tree.notebooks),
     )
+
+
+def unread_archive(path: str, reason: str = "") -> str:
+    """The note on an archive that was handed in beside other files; `reason` is a sentence."""
+    can_be_read = path.lower().endswith(ARCHIVES)
+    what = "it lies inside the hand-in" if can_be_read else "it is of a kind that cannot be unpacked here"
+    return f"{_UNREAD}{shown(path)} was not read: {reason or f'{what}. {_INSTEAD}'}"
+
+
+def is_unread_archive(note: str) -> bool:
+    """Whether `note` was made by `unread_archive`."""
+    return note.startswith(_UNREAD)
+
+
+def _is_packed(path: str) -> bool:
+    return path.lower().endswith((*ARCHIVES, *FOREIGN_ARCHIVES))
 
 
 def _first(notes: Sequence[str]) -> tuple[str, ...]:

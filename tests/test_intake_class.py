@@ -21,7 +21,7 @@ from lockstep.classroom.intake import IntakeError, take_in
 from lockstep.classroom.lms import sort_out
 from lockstep.classroom.matching import Register
 from lockstep.classroom.roster import Roster
-from lockstep.submission import SubmissionError, open_submission
+from lockstep.submission import SubmissionError, is_unread_archive, open_submission
 from tests.downloads import (
     ARCHIVE,
     CLASS,
@@ -230,6 +230,33 @@ def test_an_archive_and_files_beside_it_are_one_hand_in(tmp_path: Path, packed: 
     assert "`broken.zip` was not read" in said
     assert files_of(joerg) == {"ddp_train.py": CODE}
     assert "`report.pdf` beside `code.zip` was not read" in " ".join(joerg.notes)
+
+
+@both
+@pytest.mark.parametrize(
+    "called", ["doejane_301_{}_{}", "Jane Doe_5511_assignsubmission_file_/{1}", "m100/{1}"]
+)
+@pytest.mark.parametrize(
+    ("files", "unread"),
+    [
+        ({"answers.md": b"# answers\n", "work.rar": b"Rar!"}, "work.rar"),
+        ({"work.zip": ARCHIVE, "more.7z": b"7z"}, "more.7z"),
+        ({"answers.md": b"# answers\n", "work.zip": b"Rar!"}, "work.zip"),
+        ({"scaling.py": CODE, "work.zip": zipped(("ddp_train.py", CODE), ("inner.zip", ARCHIVE))}, ""),
+    ],
+    ids=["rar", "7z beside a zip", "a rar called zip", "in an archive"],
+)
+def test_an_archive_that_is_not_read_is_told(
+    tmp_path: Path, called: str, packed: bool, files: Mapping[str, bytes], unread: str
+) -> None:
+    named = {
+        called.format(number, name): content for number, (name, content) in enumerate(files.items(), 9001)
+    }
+    (jane,) = taken(tmp_path, named, packed).handins
+    assert jane.path is not None
+    told = [*jane.notes, *open_submission(jane.path).notes]
+    unread = unread or ("work.zip" if called.startswith("m100") else "inner.zip")
+    assert [f"`{unread}` was not read" in note for note in filter(is_unread_archive, told)] == [True]
 
 
 def test_texts_and_anonymous_names_of_canvas(tmp_path: Path) -> None:

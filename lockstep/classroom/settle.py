@@ -17,7 +17,16 @@ from lockstep.classroom.names import folded
 from lockstep.classroom.parcel import Carried, Parcel, unpack
 from lockstep.leftovers import prune, trim
 from lockstep.members import Member, Names, SubmissionError, composed, shown, size_text
-from lockstep.submission import ARCHIVES, GRADABLE, SOURCES, display_name, orderly_files, unwrapped
+from lockstep.submission import (
+    ARCHIVES,
+    FOREIGN_ARCHIVES,
+    GRADABLE,
+    SOURCES,
+    display_name,
+    orderly_files,
+    unread_archive,
+    unwrapped,
+)
 
 _UPLOADED_ONE_BY_ONE = ("canvas", "moodle")
 _NUMBERED = re.compile(r"([^0-9]*)([0-9]{0,9})")
@@ -114,11 +123,14 @@ def _made_when(name: str) -> tuple[list[tuple[str, int]], str]:
 
 
 def _beside(archive: Member, loose: Sequence[Member]) -> list[str]:
-    if not loose:
-        return []
-    names = ", ".join(shown(file.path) for file in loose[:4])
-    more = f" and {len(loose) - 4} more" if len(loose) > 4 else ""
-    return [f"{names}{more} beside {shown(archive.path)} was not read: it cannot be graded"]
+    packed = [file for file in loose if file.path.lower().endswith((*ARCHIVES, *FOREIGN_ARCHIVES))]
+    others = [file for file in loose if file not in packed]
+    notes = [unread_archive(file.path) for file in packed]
+    if others:
+        names = ", ".join(shown(file.path) for file in others[:4])
+        more = f" and {len(others) - 4} more" if len(others) > 4 else ""
+        notes.append(f"{names}{more} beside {shown(archive.path)} was not read: it cannot be graded")
+    return notes
 
 
 @dataclass
@@ -159,7 +171,7 @@ def _merged(archives: Sequence[Member], loose: Sequence[Member], folders: Sequen
             files = inner()
         except SubmissionError as error:
             problems.append(error)
-            merged.notes.append(f"{shown(name)} was not read: {error}")
+            merged.notes.append(unread_archive(name, str(error)))
             continue
         for file in files:
             merged.add(file, name)
