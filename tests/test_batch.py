@@ -113,9 +113,25 @@ def test_a_check_that_nobody_knows_is_refused(
 ) -> None:
     hand_in(submissions, {"ada": ""})
     assert grade(submissions, out, "--only-check", "steps/seven") == 2
-    assert "there is no check 'steps/seven'" in capfd.readouterr().err
+    said = " ".join(capfd.readouterr().err.split())
+    assert "there is no check 'steps/seven'; name it as" in said
+    assert said.endswith("one of one, two, three, four, five, six")
     assert grade(submissions, out, "--exercise", "stairs") == 2
     assert "there is no exercise 'stairs'; there are steps" in capfd.readouterr().err
+    assert not out.exists()
+
+
+def test_a_file_that_cannot_be_meant_is_refused_before_anything_is_written(
+    submissions: Path, out: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hand_in(submissions, {"ada": ""})
+    (tmp_path / "wrong.csv").write_text("shoe size\n44\n")
+    (tmp_path / "wrong.toml").write_text("[late]\ndedline = 3\n")
+    assert grade(submissions, out, "--roster", str(tmp_path / "wrong.csv")) == 2
+    assert "no column with the students' ids" in capfd.readouterr().err
+    assert grade(submissions, out, "--late", str(tmp_path / "wrong.toml")) == 2
+    assert "dedline" in capfd.readouterr().err
+    assert not out.exists()
 
 
 @pytest.mark.parametrize(
