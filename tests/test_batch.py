@@ -71,6 +71,21 @@ def test_a_class_is_graded_and_what_has_not_changed_is_not_graded_again(
     assert [row[4] for row in verdicts(out) if row[0] == "eve"] == ["passed"] * 6
 
 
+def test_what_tools_have_made_is_told_from_what_belongs_to_nobody(
+    submissions: Path, out: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hand_in(submissions, {"ada": ""})
+    (submissions / ".DS_Store").write_bytes(b"")
+    (submissions / "notes.txt").write_bytes(b"")
+    assert grade(submissions, out) == 1
+    said = " ".join(capfd.readouterr().out.split())
+    assert (
+        "1 file belongs to nobody. 1 file was set aside: older hand-ins of known students, or what tools"
+        in said
+    )
+    assert "Nobody's, or set aside:" in said
+
+
 def test_what_is_forced_is_graded_again(submissions: Path, out: Path) -> None:
     hand_in(submissions, {"ada": "", "bob": "two"})
     grade(submissions, out)

@@ -423,6 +423,7 @@ def test_plain_folders_and_archives_go_by_id_name_or_address(tmp_path: Path, pac
     intake = taken(tmp_path, files, packed)
     assert set(by_id(intake)) == {"m100", "m200", "m300", "m400"}
     assert labels(intake) == {"somebody else.ipynb", "roster.csv", "__MACOSX", "Thumbs.db"}
+    assert intake.set_aside == 2
     assert reason(intake, "__MACOSX") == "Left out: made by a tool, not part of the work."
     assert "neither a folder nor an archive" in reason(intake, "roster.csv")
     assert intake.missing == ()
@@ -542,6 +543,7 @@ def test_a_second_hand_in_is_never_passed_over_in_silence(tmp_path: Path) -> Non
         "m400": "m400.zip",
     }
     assert labels(intake) == {"m100.zip", "m200.tgz", "m300.pdf", "李小龙.zip"}
+    assert intake.set_aside == 4
     assert (
         handins["m100"].notes[-1] == "handed in 2 times: `m100` was taken, it is the newest; not `m100.zip`"
     )
@@ -558,6 +560,7 @@ def test_people_of_one_name_get_nobody_s_grade(tmp_path: Path) -> None:
     intake = taken(tmp_path, files, True, names_only())
     assert set(by_id(intake)) == {"m200"}
     assert labels(intake) == {"doejane_701_9001_ddp_train.py", "doejane_702_9002_ddp_train.py"}
+    assert intake.set_aside == 0
     assert "the roster does not tell them apart" in reason(intake, "doejane_701_9001_ddp_train.py")
     assert {student.id for student in intake.missing} == {"m100", "m300", "m400"}
 

@@ -35,7 +35,10 @@ def summary(
     lists = (
         ("Not graded:", [f"{_told_apart(record, records)}: {why}" for record, why in without]),
         ("Machines:", graded.remarks),
-        ("Nobody's:", [f"{item.label}: {item.reason}" for item in graded.intake.unmatched]),
+        (
+            "Nobody's, or set aside:" if graded.intake.set_aside else "Nobody's:",
+            [f"{item.label}: {item.reason}" for item in graded.intake.unmatched],
+        ),
     )
     for title, lines in lists:
         if lines:
@@ -52,12 +55,18 @@ def _figures(
     catalogue: Sequence[ExerciseTitle],
 ) -> Iterator[str]:
     plan = graded.plan
-    handed_in, nobodys = len(graded.intake.handins), len(graded.intake.unmatched)
+    handed_in, set_aside = len(graded.intake.handins), graded.intake.set_aside
+    nobodys = len(graded.intake.unmatched) - set_aside
     yield (
         f"{_count(handed_in, 'hand-in')}: {len(plan.work)} graded now, {plan.unchanged} unchanged, "
         f"{len(without)} without a grade. {_count(len(graded.intake.missing), 'student')} handed in nothing, "
         f"{_count(nobodys, 'file')} {'belongs' if nobodys == 1 else 'belong'} to nobody."
     )
+    if set_aside:
+        yield (
+            f"{_count(set_aside, 'file')} {'was' if set_aside == 1 else 'were'} set aside: older hand-ins of known "
+            "students, or what tools have made."
+        )
     none = {record.student.id for record, _ in without}
     final = [record.final_points for record in records if record.handed_in and record.student.id not in none]
     if final:
