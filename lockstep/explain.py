@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from lockstep.sandbox.limits import GIB, MIB, Limits
 from lockstep.sandbox.outcome import CodeFrame, Outcome, RankOutcome, Standing, StudentError
-from lockstep.submission import Submission
+from lockstep.submission import Submission, misnamed
 from lockstep.text import safe
 from lockstep.verdict import CheckEnded, Crashed, Failed, GraderFault, Hung, LimitExceeded
 from lockstep.wire import BROKEN
@@ -153,6 +153,8 @@ def _missing(error: StudentError, submission: Submission) -> str | None:
     deeper = next((path for path in submission.files if path.endswith(f"/{name}")), None)
     if deeper is not None:
         return f"there is no {name} at the top of the submission, but there is {deeper}: hand in the folder that holds it"
+    if near := misnamed(submission, name):
+        return f"there is no {name} in the submission; {near}"
     return None
 
 

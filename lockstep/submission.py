@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import stat
 import unicodedata
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,17 +29,22 @@ from lockstep.members import (
     SubmissionError,
     check_name,
     composed,
+    is_reserved,
+    parents_of,
     shown,
     size_text,
+    twin_key,
 )
 from lockstep.notebook import NotebookSource, read_notebook
 from lockstep.source import direction_marks, source_problem
 from lockstep.text import safe
 
-__all__ = ["Submission", "SubmissionError", "open_submission", "orderly_files", "source_problem"]
+__all__ = ["Submission", "SubmissionError", "misnamed", "open_submission", "orderly_files", "source_problem"]
 
 ARCHIVES = (".zip", ".tar.gz", ".tgz", ".tar")
 """Suffixes of archives that are taken."""
+FOREIGN_ARCHIVES = (".7z", ".rar", ".tar.bz2", ".tar.xz", ".tbz2", ".txz")
+"""Suffixes of archives that cannot be read."""
 SOURCES = (".py", ".ipynb")
 """Suffixes of files that may be handed in on their own."""
 
@@ -52,6 +59,10 @@ NAME_LENGTH = 100
 NOTES = 40
 """Remarks that are kept: more are not read, and a notebook could be made to cause thousands."""
 
+# As browsers name what they download again.
+_COPY = re.compile(r"(?P<name>(?:.*/)?[^/]*[^/ ]) ?\([0-9]{1,2}\)(?P<suffix>\.[A-Za-z]{1,8})", re.DOTALL)
+_UNREAD = "the archive "
+_INSTEAD = "Hand in the files themselves, or one .zip of everything"
 _ACCEPTED = "Hand in a folder, a .zip, a .tar.gz, a .py or an .ipynb file."
 
 
@@ -85,10 +96,14 @@ def open_submission(path: Path) -> Submission:
     files, wrapper = unwrapped(orderly_files(listed))
     kept, too_much = trim(files)
     notes = [f"the submission was read from the folder {shown(wrapper)} inside"] if wrapper else []
-    notes += skip_notes([*skipped, *too_much])
+    # Beside files that can be graded, the rest of the work may be in it; what is larger could not be handed in packed.
+    packed = [file.path for file in files if _is_packed(file.path) and file.size <= UPLOAD_BYTES]
+    notes += map(unread_archive, packed)
+    notes += skip_notes(item for item in (*skipped, *too_much) if item.path not in packed)
     if not _gradable(file.path for file in kept):
         raise _nothing_gradable(given, files, notes)
-    tree = _Tree(notes=notes)
+    kept, copies = _as_once_called(kept)
+    tree = _Tree(notes=[*notes, *copies])
     for item in too_much:
         tree.miss(item)
     for file in kept:
@@ -111,6 +126,22 @@ def open_submission(path: Path) -> Submission:
         problems=MappingProxyType(tree.problems),
         notebooks=MappingProxyType(tree.notebooks),
     )
+
+
+def unread_archive(path: str, reason: str = "") -> str:
+    """The note on an archive that was handed in beside other files; `reason` is a sentence."""
+    can_be_read = path.lower().endswith(ARCHIVES)
+    what = "it lies inside the hand-in" if can_be_read else "it is of a kind that cannot be unpacked here"
+    return f"{_UNREAD}{shown(path)} was not read: {reason or f'{what}. {_INSTEAD}'}"
+
+
+def is_unread_archive(note: str) -> bool:
+    """Whether `note` was made by `unread_archive`."""
+    return note.startswith(_UNREAD)
+
+
+def _is_packed(path: str) -> bool:
+    return path.lower().endswith((*ARCHIVES, *FOREIGN_ARCHIVES))
 
 
 def _first(notes: Sequence[str]) -> tuple[str, ...]:
@@ -192,6 +223,60 @@ def unwrapped(files: Sequence[Member]) -> tuple[list[Member], str]:
         wrapper = os.path.dirname(wrapper)
     start = len(wrapper) + 1 if wrapper else 0
     return [replace(file, path=file.path[start:]) for file in files], wrapper
+
+
+def _as_once_called(files: Sequence[Member]) -> tuple[list[Member], list[str]]:
+    """The files, where a browser's copy is the only one under the name that it had: `scaling (1).py` as `scaling.py`.
+
+    Nothing is decided where the file itself is there as well, or more than one copy; there is a note on either.
+    """
+    copies: dict[str, list[str]] = defaultdict(list)
+    taken = {twin_key(folder) for file in files for folder in parents_of(file.path)}
+    for file in files:
+        match = _COPY.fullmatch(file.path)
+        if match is None or match["suffix"].lower() not in GRADABLE:
+            taken.add(twin_key(_module(file.path)))
+        else:
+            copies[_module(match["name"] + match["suffix"])].append(file.path)
+    called: dict[str, str] = {}
+    notes = []
+    for plain, paths in copies.items():
+        name = plain if not _is_notebook(paths[0]) else str(PurePosixPath(plain).with_suffix(".ipynb"))
+        names = " and ".join(map(shown, paths[:3]))
+        if twin_key(plain) in taken:
+            notes.append(f"{names} was not read as {shown(name)}, because that is there as well")
+        elif len(paths) > 1:
+            notes.append(f"{names} were not read as {shown(name)}: keep one of them, under that name")
+        elif not is_reserved(PurePosixPath(name).name):
+            called[paths[0]] = name
+            notes.append(f"{names} was read as {shown(name)}")
+    return [replace(file, path=called.get(file.path, file.path)) for file in files], notes
+
+
+def _module(path: str) -> str:
+    """`path`, a notebook's as that of the source it is read as."""
+    return str(PurePosixPath(path).with_suffix(".py")) if _is_notebook(path) else path
+
+
+def misnamed(submission: Submission, name: str) -> str:
+    """A sentence on files that may be meant for `name`, which is not there; empty where there are none.
+
+    `name` is a path such as `scaling.py`; `Scaling.py`, `scaling_final.py` and `scaling.py.txt` may be meant for it.
+    """
+    wanted = PurePosixPath(name)
+    stem = wanted.stem.casefold()
+    near = []
+    for path in submission.files:
+        place = PurePosixPath(path)
+        called = place.name.casefold()
+        is_alike = called.startswith(stem) and not called[len(stem)].isalpha()
+        suffixes = (wanted.suffix, ".txt", *(SOURCES if wanted.suffix in SOURCES else ()))
+        if place.parent == wanted.parent and is_alike and place.suffix.lower() in suffixes:
+            near.append(path)
+    if not near:
+        return ""
+    names, verb = ", ".join(map(shown, sorted(near)[:3])), "was" if len(near) == 1 else "were"
+    return f"{names} {verb} not read: rename {'it' if len(near) == 1 else 'one'} if that is what you mean"
 
 
 def _nothing_gradable(given: str, files: Sequence[Member], notes: Sequence[str]) -> SubmissionError:

@@ -43,7 +43,7 @@ ALL = [question.number for question in questions()]
 
 # What the message or hint of a mistake's own check must say, so that its author knows what to do next.
 WORDS: dict[str, dict[str, Sequence[str]]] = {
-    "no_file": {"present": ["no answers.md", "`## Q1`"]},
+    "no_file": {"present": ["no answers.md. `answers.txt` was not read: rename it", "`## Q1`"]},
     "two_files": {"present": ["2 files of that name", "Keep one"]},
     "heading_missing": {"present": ["Q3 has no heading", "Write `## Q3`"]},
     "two_headings_missing": {"present": ["Q7 and Q8 have no heading"]},

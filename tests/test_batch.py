@@ -71,6 +71,21 @@ def test_a_class_is_graded_and_what_has_not_changed_is_not_graded_again(
     assert [row[4] for row in verdicts(out) if row[0] == "eve"] == ["passed"] * 6
 
 
+def test_what_tools_have_made_is_told_from_what_belongs_to_nobody(
+    submissions: Path, out: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hand_in(submissions, {"ada": ""})
+    (submissions / ".DS_Store").write_bytes(b"")
+    (submissions / "notes.txt").write_bytes(b"")
+    assert grade(submissions, out) == 1
+    said = " ".join(capfd.readouterr().out.split())
+    assert (
+        "1 file belongs to nobody. 1 file was set aside: older hand-ins of known students, or what tools"
+        in said
+    )
+    assert "Nobody's, or set aside:" in said
+
+
 def test_what_is_forced_is_graded_again(submissions: Path, out: Path) -> None:
     hand_in(submissions, {"ada": "", "bob": "two"})
     grade(submissions, out)
@@ -113,9 +128,25 @@ def test_a_check_that_nobody_knows_is_refused(
 ) -> None:
     hand_in(submissions, {"ada": ""})
     assert grade(submissions, out, "--only-check", "steps/seven") == 2
-    assert "there is no check 'steps/seven'" in capfd.readouterr().err
+    said = " ".join(capfd.readouterr().err.split())
+    assert "there is no check 'steps/seven'; name it as" in said
+    assert said.endswith("one of one, two, three, four, five, six")
     assert grade(submissions, out, "--exercise", "stairs") == 2
     assert "there is no exercise 'stairs'; there are steps" in capfd.readouterr().err
+    assert not out.exists()
+
+
+def test_a_file_that_cannot_be_meant_is_refused_before_anything_is_written(
+    submissions: Path, out: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hand_in(submissions, {"ada": ""})
+    (tmp_path / "wrong.csv").write_text("shoe size\n44\n")
+    (tmp_path / "wrong.toml").write_text("[late]\ndedline = 3\n")
+    assert grade(submissions, out, "--roster", str(tmp_path / "wrong.csv")) == 2
+    assert "no column with the students' ids" in capfd.readouterr().err
+    assert grade(submissions, out, "--late", str(tmp_path / "wrong.toml")) == 2
+    assert "dedline" in capfd.readouterr().err
+    assert not out.exists()
 
 
 @pytest.mark.parametrize(

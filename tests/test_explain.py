@@ -16,7 +16,12 @@ from lockstep.wire import BROKEN
 
 LIMITS = Limits(seconds=5)
 SUBMISSION = Submission(
-    "someone", {"deep/x.py": b""}, frozenset(), "0", (), {"bad.py": "bad.py is not text."}
+    "someone",
+    {"deep/x.py": b"", "scaling_final.py": b"", "Scaling.py": b"", "scalings.py": b"", "amp.py.txt": b""},
+    frozenset(),
+    "0",
+    (),
+    {"bad.py": "bad.py is not text."},
 )
 LINE = CodeFrame("ddp_train.py", 12, "setup")
 PHASE = ({"kind": "phase", "name": "calling setup()"},)
@@ -69,6 +74,8 @@ def outcome(*ranks: RankOutcome, timed_out: bool = False, limit: str | None = No
         (outcome(STARTED, timed_out=True), Hung, "has not ended; its rank 0 waits in all_reduce at ddp_train.py, line 12; its rank 1 is busy at b.py, line 3."),
         (outcome(error("StudentMistake", "x.py does not define f", "looking for f in x.py")), Failed, "x.py does not define f."),
         (outcome(error("StudentMistake", "there is no x.py", "importing x.py")), Crashed, "but there is deep/x.py"),
+        (outcome(error("StudentMistake", "there is no scaling.py", "importing scaling.py")), Crashed, "no scaling.py in the submission; `Scaling.py`, `scaling_final.py` were not read: rename one if that is what you mean"),
+        (outcome(error("StudentMistake", "there is no amp.py", "importing amp.py")), Crashed, "`amp.py.txt` was not read: rename it"),
         (outcome(error("StudentMistake", "there is no bad.py", "importing bad.py")), Crashed, "bad.py is not text."),
         (outcome(error("SyntaxError", "invalid syntax", "importing x.py", frames=(), line=7)), Crashed, "(line 7)"),
         (outcome(error("Evil", "\x1b[31mred\u202e")), Crashed, "Evil: red"),

@@ -28,7 +28,7 @@ from lockstep.classroom.wording import same_words
 from lockstep.reports import between
 from lockstep.reports.document import document
 from lockstep.result import CheckResult, ExerciseResult, Review
-from lockstep.submission import open_submission
+from lockstep.submission import open_submission, unread_archive
 from lockstep.verdict import Verdict
 from tests.fillings import filled
 from tests.test_similarity import COPIES as REWORDED
@@ -187,6 +187,16 @@ def test_what_cannot_be_read_stops_nothing(school: Class, tmp_path: Path) -> Non
         "ben": ["similar code"],
         "dan": ["not graded"],
     }
+
+
+def test_an_archive_beside_what_was_graded_is_told() -> None:
+    notes = ("`work.py` in `a.zip` was not read: there is another one", unread_archive("work.rar"))
+    (flag,) = flags.from_record(Record(Student("ann"), "ann", notes=notes))
+    assert (flag.kind, flag.subject) == ("archive not read", "ann")
+    assert flag.detail == (
+        "The archive `work.rar` was not read: it is of a kind that cannot be unpacked here. "
+        "Hand in the files themselves, or one .zip of everything."
+    )
 
 
 def test_names_and_files_are_made_harmless(school: Class) -> None:

@@ -21,7 +21,7 @@ from lockstep.classroom.intake import IntakeError, take_in
 from lockstep.classroom.lms import sort_out
 from lockstep.classroom.matching import Register
 from lockstep.classroom.roster import Roster
-from lockstep.submission import SubmissionError, open_submission
+from lockstep.submission import SubmissionError, is_unread_archive, open_submission
 from tests.downloads import (
     ARCHIVE,
     CLASS,
@@ -129,11 +129,9 @@ def test_what_canvas_numbered_anew_takes_the_place_of_the_old(tmp_path: Path) ->
         "doejane_301_9010_ddp_train-10.py": b"new = 1\n",
         "doejane_301_9004_node-1.sh": b"1\n",
         "doejane_301_9005_node-2.sh": b"2\n",
-        "müllerjörg_302_9006_work.zip": zipped(("old.py", CODE)),
-        "müllerjörg_302_9007_work-1.zip": ARCHIVE,
     }
     intake = taken(tmp_path, files, True)
-    jane, joerg = by_id(intake)["m100"], by_id(intake)["m200"]
+    jane = by_id(intake)["m100"]
     kept = {
         "ddp_train.py": b"new = 1\n",
         "ddp_train-1.py": b"older = 1\n",
@@ -141,9 +139,74 @@ def test_what_canvas_numbered_anew_takes_the_place_of_the_old(tmp_path: Path) ->
         "node-1.sh": b"1\n",
     }
     assert files_of(jane) == kept
-    assert files_of(joerg) == {"ddp_train.py": CODE}
-    assert labels(intake) == {"doejane_301_9001_ddp_train.py", "müllerjörg_302_9006_work.zip"}
+    assert labels(intake) == {"doejane_301_9001_ddp_train.py"}
     assert "`doejane_301_9010_ddp_train-10.py` of the same student is newer" in " ".join(jane.notes)
+
+
+SEVERAL = {
+    "exercises": (
+        {"exercise-7.zip": {"scaling.py": b"7\n"}, "exercise-10.zip": {"answers.md": b"10\n"}},
+        {"scaling.py": b"7\n", "answers.md": b"10\n"},
+    ),
+    "parts": (
+        {"part-1.zip": {"hw/a.py": b"1\n"}, "part-2.zip": {"hw/b.py": b"2\n"}},
+        {"a.py": b"1\n", "b.py": b"2\n"},
+    ),
+    "versions": (
+        {
+            "lab.zip": {"a.py": b"0\n", "b.py": b"0\n", "c.py": b"0\n"},
+            "lab-9.zip": {"a.py": b"9\n", "b.py": b"9\n"},
+            "lab-10.zip": {"a.py": b"10\n"},
+        },
+        {"a.py": b"10\n", "b.py": b"9\n", "c.py": b"0\n"},
+    ),
+}
+
+
+@both
+@pytest.mark.parametrize("called", ["doejane_301_{}_{}", "Jane Doe_5511_assignsubmission_file_/{1}"])
+@pytest.mark.parametrize(("archives", "wanted"), SEVERAL.values(), ids=SEVERAL)
+def test_all_archives_of_a_student_count_and_of_equal_names_the_higher_number(
+    tmp_path: Path,
+    called: str,
+    packed: bool,
+    archives: Mapping[str, Mapping[str, bytes]],
+    wanted: Mapping[str, bytes],
+) -> None:
+    files = {
+        called.format(number, name): zipped(*content.items())
+        for number, (name, content) in enumerate(archives.items(), 9001)
+    }
+    intake = taken(tmp_path, files, packed)
+    (jane,) = intake.handins
+    assert files_of(jane) == wanted
+    assert intake.unmatched == ()
+    lost = sum(map(len, archives.values())) - len(wanted)
+    assert sum("was not read: there is another one" in note for note in jane.notes) == lost
+
+
+def test_archives_of_canvas_that_somebody_unpacked_are_one_hand_in(tmp_path: Path) -> None:
+    files = {
+        "doejane_301_9001_lab/work/a.py": b"0\n",
+        "doejane_301_9001_lab/work/b.py": b"0\n",
+        "doejane_301_9002_lab-1/a.py": b"1\n",
+        "doejane_301_9003_rest.zip": zipped(("c.py", b"2\n")),
+    }
+    intake = taken(tmp_path, files, False)
+    (jane,) = intake.handins
+    assert files_of(jane) == {"a.py": b"1\n", "b.py": b"0\n", "c.py": b"2\n"}
+    assert intake.unmatched == ()
+
+
+def test_what_somebody_unpacked_beside_canvas_s_archive_is_passed_over(tmp_path: Path) -> None:
+    files = {
+        "doejane_301_9001_lab-1.zip": zipped(("a.py", b"1\n")),
+        "doejane_301_9001_lab-1/a.py": b"unpacked\n",
+        "doejane_301_9002_lab-2/b.py": b"2\n",
+    }
+    intake = taken(tmp_path, files, False)
+    assert labels(intake) == {"doejane_301_9001_lab-1"}
+    assert files_of(by_id(intake)["m100"])["a.py"] == b"1\n"
 
 
 @both
@@ -167,6 +230,33 @@ def test_an_archive_and_files_beside_it_are_one_hand_in(tmp_path: Path, packed: 
     assert "`broken.zip` was not read" in said
     assert files_of(joerg) == {"ddp_train.py": CODE}
     assert "`report.pdf` beside `code.zip` was not read" in " ".join(joerg.notes)
+
+
+@both
+@pytest.mark.parametrize(
+    "called", ["doejane_301_{}_{}", "Jane Doe_5511_assignsubmission_file_/{1}", "m100/{1}"]
+)
+@pytest.mark.parametrize(
+    ("files", "unread"),
+    [
+        ({"answers.md": b"# answers\n", "work.rar": b"Rar!"}, "work.rar"),
+        ({"work.zip": ARCHIVE, "more.7z": b"7z"}, "more.7z"),
+        ({"answers.md": b"# answers\n", "work.zip": b"Rar!"}, "work.zip"),
+        ({"scaling.py": CODE, "work.zip": zipped(("ddp_train.py", CODE), ("inner.zip", ARCHIVE))}, ""),
+    ],
+    ids=["rar", "7z beside a zip", "a rar called zip", "in an archive"],
+)
+def test_an_archive_that_is_not_read_is_told(
+    tmp_path: Path, called: str, packed: bool, files: Mapping[str, bytes], unread: str
+) -> None:
+    named = {
+        called.format(number, name): content for number, (name, content) in enumerate(files.items(), 9001)
+    }
+    (jane,) = taken(tmp_path, named, packed).handins
+    assert jane.path is not None
+    told = [*jane.notes, *open_submission(jane.path).notes]
+    unread = unread or ("work.zip" if called.startswith("m100") else "inner.zip")
+    assert [f"`{unread}` was not read" in note for note in filter(is_unread_archive, told)] == [True]
 
 
 def test_texts_and_anonymous_names_of_canvas(tmp_path: Path) -> None:
@@ -333,6 +423,7 @@ def test_plain_folders_and_archives_go_by_id_name_or_address(tmp_path: Path, pac
     intake = taken(tmp_path, files, packed)
     assert set(by_id(intake)) == {"m100", "m200", "m300", "m400"}
     assert labels(intake) == {"somebody else.ipynb", "roster.csv", "__MACOSX", "Thumbs.db"}
+    assert intake.set_aside == 2
     assert reason(intake, "__MACOSX") == "Left out: made by a tool, not part of the work."
     assert "neither a folder nor an archive" in reason(intake, "roster.csv")
     assert intake.missing == ()
@@ -452,6 +543,7 @@ def test_a_second_hand_in_is_never_passed_over_in_silence(tmp_path: Path) -> Non
         "m400": "m400.zip",
     }
     assert labels(intake) == {"m100.zip", "m200.tgz", "m300.pdf", "李小龙.zip"}
+    assert intake.set_aside == 4
     assert (
         handins["m100"].notes[-1] == "handed in 2 times: `m100` was taken, it is the newest; not `m100.zip`"
     )
@@ -468,6 +560,7 @@ def test_people_of_one_name_get_nobody_s_grade(tmp_path: Path) -> None:
     intake = taken(tmp_path, files, True, names_only())
     assert set(by_id(intake)) == {"m200"}
     assert labels(intake) == {"doejane_701_9001_ddp_train.py", "doejane_702_9002_ddp_train.py"}
+    assert intake.set_aside == 0
     assert "the roster does not tell them apart" in reason(intake, "doejane_701_9001_ddp_train.py")
     assert {student.id for student in intake.missing} == {"m100", "m300", "m400"}
 

@@ -143,6 +143,7 @@ def by_id(folder: Path, box: Box, *checks: str) -> dict[str, Any]:
 def test_a_missing_file_is_said_by_its_own_check(tmp_path: Path, box: Box) -> None:
     (tmp_path / "launch").mkdir()
     (tmp_path / "launch" / "notes.md").write_text("later")
+    (tmp_path / "launch" / "torchrun_multi_final.sh").write_text("torchrun ddp_train.py")
     (tmp_path / "torchrun_multi.sh").mkdir()
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "torchrun_single.sh").write_text("torchrun ddp_train.py")
@@ -150,6 +151,7 @@ def test_a_missing_file_is_said_by_its_own_check(tmp_path: Path, box: Box) -> No
     assert "no launch/torchrun_single.sh" in checks["single_node"].message
     assert "other/torchrun_single.sh" in checks["single_node"].message
     assert "no launch/torchrun_multi.sh" in checks["multi_node"].message
+    assert "`launch/torchrun_multi_final.sh` was not read: rename it" in checks["multi_node"].message
     assert checks["multi_node_runs"].verdict is Verdict.NOT_CHECKED
     assert "train.slurm" in checks["cluster_header"].message
 

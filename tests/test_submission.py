@@ -52,6 +52,31 @@ def test_a_folder_is_read_as_it_is(tmp_path: Path) -> None:
         read.files["a.py"] = b""  # type: ignore[index]
 
 
+@pytest.mark.parametrize(
+    ("given", "read_as", "note"),
+    [
+        (["scaling (1).py"], ["scaling.py"], "`scaling (1).py` was read as `scaling.py`"),
+        (["launch/run(12).sh", "a.py"], ["launch/run.sh", "a.py"], "`launch/run(12).sh` was read as `launch/run.sh`"),
+        (["scaling (1).ipynb"], ["scaling.py"], "`scaling (1).ipynb` was read as `scaling.ipynb`"),
+        (["a (1).py", "a.py"], ["a (1).py", "a.py"], "`a (1).py` was not read as `a.py`, because that is there as well"),
+        (["a (1).py", "A.py"], ["a (1).py", "A.py"], "because that is there as well"),
+        (["a (1).ipynb", "a.py"], ["a (1).py", "a.py"], "was not read as `a.ipynb`, because that is there"),
+        (["a (1).py", "a (2).py"], ["a (1).py", "a (2).py"], "were not read as `a.py`: keep one of them"),
+        (["a (1).py", "a.py/b.py"], ["a (1).py", "a.py/b.py"], "because that is there as well"),
+        (["con (1).py"], ["con (1).py"], ""),
+        (["x.py", "plot (1).png", "(1).py", "f (a).py"], ["x.py", "plot (1).png", "(1).py", "f (a).py"], ""),
+    ],
+)  # fmt: skip
+def test_the_copy_of_a_browser_is_read_as_the_file_where_only_one_can_be_meant(
+    tmp_path: Path, given: list[str], read_as: list[str], note: str
+) -> None:
+    empty = b'{"cells": [{"cell_type": "code", "metadata": {}, "outputs": [], "source": "x = 1"}], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}'
+    files = {path: empty if path.endswith(".ipynb") else SOURCE for path in given}
+    read = open_submission(make(tmp_path / "hw", files))
+    assert set(read.files) == set(read_as)
+    assert note in said(read)
+
+
 def test_a_single_file_is_a_submission(tmp_path: Path) -> None:
     read = open_submission(make(tmp_path, {"lfw_dataset.py": SOURCE}) / "lfw_dataset.py")
     assert (read.name, dict(read.files)) == ("lfw_dataset", {"lfw_dataset.py": SOURCE})

@@ -18,6 +18,7 @@ from graders.answers.substance import FEWEST_WORDS, SAME_ANSWERS, own_text, own_
 from lockstep.check import Check
 from lockstep.members import shown, size_text
 from lockstep.result import Review
+from lockstep.submission import misnamed
 from lockstep.verdict import Failed, NotChecked
 
 STATED = (Kind.RATIO, Kind.SHARE, Kind.RATE)
@@ -108,7 +109,11 @@ def read(check: Check) -> File:
     """The answers of a submission; ends the exercise where there is no file to read."""
     paths = candidates(check.submission)
     if not paths:
-        raise unreadable(f"There is no {FILE}.", "Plain text, with a heading `## Q1` for each question.")
+        near = misnamed(check.submission, FILE)
+        there = f" {near[0].upper()}{near[1:]}." if near else ""
+        raise unreadable(
+            f"There is no {FILE}.{there}", "Plain text, with a heading `## Q1` for each question."
+        )
     if len(paths) > 1:
         raise unreadable(
             f"There are {len(paths)} files of that name: {', '.join(map(shown, paths[:3]))}.",

@@ -13,6 +13,7 @@ from graders.launch.headers import PBS, SLURM, Header
 from graders.launch.starts import NodeRun, read_ways
 from lockstep.check import Check
 from lockstep.sandbox.starvation import LONGEST
+from lockstep.submission import misnamed
 from lockstep.verdict import CheckEnded, Failed, Hung
 from lockstep.wire import Json
 
@@ -83,7 +84,8 @@ def insist_on(check: Check, name: str) -> str:
     if path in files:
         return path
     elsewhere = next((path for path in sorted(check.submission.files) if path.endswith(f"/{name}")), None)
-    there = f" There is {elsewhere}; move it there." if elsewhere else ""
+    near = misnamed(check.submission, path)
+    there = f" There is {elsewhere}; move it there." if elsewhere else f" {near}." if near else ""
     raise Failed(
         f"There is no launch/{name} in what you handed in.{there}", "The template has a place for it."
     )

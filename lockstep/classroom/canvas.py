@@ -19,7 +19,7 @@ from lockstep.members import shown
 _WHAT = r"_(?:(?P<attachment>[1-9][0-9]{0,19})_(?P<file>.+)|(?P<typed>(?:text|link)\.html))"
 _NAME = re.compile(r"(?P<name>.+?)(?P<late>_LATE)?_(?P<user>[1-9][0-9]{0,19})" + _WHAT, re.DOTALL)
 _ANONYMOUS = re.compile(r"(?P<name>anon)(?P<late>_LATE)?_(?P<user>[A-Za-z0-9]{5})" + _WHAT, re.DOTALL)
-_AGAIN = re.compile(r"(?P<stem>.+)-(?P<times>[1-9][0-9]?)(?P<suffix>(?:\.tar)?\.[^.]+)?", re.DOTALL)
+_AGAIN = re.compile(r"(?P<stem>.+)-(?P<times>[1-9][0-9]?)(?P<suffix>\.[^.]+)?", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -86,23 +86,30 @@ def _tells_apart(rows: set[tuple[str, str]] | set[tuple[int, str, str]]) -> bool
 def _newest(files: Sequence[Named]) -> tuple[tuple[Piece, ...], list[tuple[Item, str]]]:
     """A student's files by the names they had, and those for which there is a newer one.
 
-    Whatever is uploaded again Canvas calls `NAME-1.py`, `NAME-2.py` and so on.
+    Whatever is uploaded again Canvas calls `NAME-1.py`, `NAME-2.py` and so on. Of archives that says nothing: a
+    download holds the last attempt only, and `exercise-7.zip` belongs to it as well as `exercise-10.zip`.
     """
+    packed = {
+        (named.attachment, folded(stem_of(named.file))): named.file
+        for named in files
+        if not named.item.is_folder and is_archive(named.file)
+    }
     versions: dict[str, list[tuple[int, int, str, Named]]] = defaultdict(list)
     for named in files:
-        again = _AGAIN.fullmatch(named.file)
-        plain = again["stem"] + (again["suffix"] or "") if again else named.file
-        # A folder is what somebody unpacked an archive to: the archive goes before it.
-        times = -1 if named.item.is_folder else int(again["times"]) if again else 0
-        key = stem_of(plain) if is_archive(plain) or named.item.is_folder else plain
-        versions[folded(key)].append((times, named.attachment, plain, named))
+        times, plain = 0, named.file
+        if named.item.is_folder:
+            # A folder is what somebody unpacked an archive to: the archive goes before it.
+            times, plain = -1, packed.get((named.attachment, folded(stem_of(plain))), plain)
+        elif not is_archive(plain) and (again := _AGAIN.fullmatch(plain)):
+            times, plain = int(again["times"]), again["stem"] + (again["suffix"] or "")
+        versions[folded(plain)].append((times, named.attachment, plain, named))
     pieces: list[Piece] = []
     superseded: list[tuple[Item, str]] = []
     for several in versions.values():
         *older, (_, _, plain, newest) = sorted(several, key=lambda version: version[:2])
         pieces.append(Piece(newest.item, "" if newest.item.is_folder else plain))
         for times, _, _, named in older:
-            if times > 0 and not is_archive(plain):
+            if times > 0:
                 # `part-1.py` and `part-2.py` without a `part.py` may be two files that are called so.
                 pieces.append(Piece(named.item, named.file))
             else:

@@ -42,10 +42,14 @@ class Claim:
 
 @dataclass(frozen=True)
 class Claimed:
-    """One claim for each student who handed in, and what is nobody's or was left for another one."""
+    """One claim for each student who handed in, and what is nobody's or was left for another one, that one last.
+
+    `superseded` says how many those are that were left.
+    """
 
     claims: tuple[Claim, ...]
     unmatched: tuple[Unmatched, ...]
+    superseded: int = 0
 
 
 def claim(arrivals: Iterable[Arrival], register: Register | None) -> Claimed:
@@ -59,21 +63,24 @@ def claim(arrivals: Iterable[Arrival], register: Register | None) -> Claimed:
             else:
                 unmatched.append(each)
     chosen: list[Claim] = []
+    namesakes: list[tuple[Claim, str]] = []
     left: list[tuple[Claim, str]] = []
     for several in claims.values():
         one_persons, others = _of_one_person(several)
-        left += others
+        namesakes += others
         if one_persons:
-            winner, superseded = _newest(one_persons)
+            winner, older = _newest(one_persons)
             chosen.append(winner)
-            left += superseded
+            left += older
     # A team's hand-in that one member has replaced still is the others', and is listed once where it is nobody's.
     told = {id(each.arrival) for each in chosen}
-    for each, reason in left:
-        if id(each.arrival) not in told:
-            told.add(id(each.arrival))
-            unmatched += _left(each.arrival, reason)
-    return Claimed(tuple(chosen), tuple(unmatched))
+    superseded: list[Unmatched] = []
+    for claimed, listed in ((namesakes, unmatched), (left, superseded)):
+        for each, reason in claimed:
+            if id(each.arrival) not in told:
+                told.add(id(each.arrival))
+                listed += _left(each.arrival, reason)
+    return Claimed(tuple(chosen), (*unmatched, *superseded), len(superseded))
 
 
 def _claims_of(arrival: Arrival, register: Register | None) -> list[Claim | Unmatched]:

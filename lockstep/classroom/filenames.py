@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 
-from lockstep.submission import ARCHIVES
+from lockstep.submission import ARCHIVES, FOREIGN_ARCHIVES
 from lockstep.text import safe_line
 
 LABEL_LENGTH = 300
 """Characters of a name as it is stored and shown; file systems keep 255 bytes of each part."""
 
-_OTHER_ARCHIVES = (".7z", ".rar", ".tar.bz2", ".tar.xz", ".tbz2", ".txz", ".gz", ".bz2", ".xz")
+_OTHER_ARCHIVES = (*FOREIGN_ARCHIVES, ".gz", ".bz2", ".xz")
 
 
 def label(name: str) -> str:

@@ -20,15 +20,16 @@ from lockstep.classroom.record import Flag, Record
 from lockstep.classroom.traces import Traces, traces
 from lockstep.classroom.winnowing import Given, given
 from lockstep.reports.finding import ASIDE, GRAVITY, Judgement
-from lockstep.submission import SubmissionError, open_submission
+from lockstep.submission import SubmissionError, is_unread_archive, open_submission
 from lockstep.text import safe, safe_line
 from lockstep.verdict import Verdict
 
-UNUSUAL, ENDED, FAULT, NOT_GRADED, TURNED = (
+UNUSUAL, ENDED, FAULT, NOT_GRADED, UNREAD, TURNED = (
     "unusual report",
     "crashed or hung",
     "grader fault",
     "not graded",
+    "archive not read",
     "hidden characters",
 )
 MEANING: Mapping[str, str] = {
@@ -41,6 +42,7 @@ MEANING: Mapping[str, str] = {
     ENDED: "Checks that crashed, hung or exceeded a limit. The student may need help more than points.",
     FAULT: "lockstep itself failed. Grade again; nothing is held against the student.",
     NOT_GRADED: "Nothing could be graded. Read why, and ask for another hand-in.",
+    UNREAD: "Beside files that were graded lies an archive that was not. Ask for what is in it before you grade.",
     TURNED: "A source holds characters that turn the direction of text: it may read otherwise than it runs.",
 }
 """Every kind of flag, in the order in which a table shows them, with a sentence on what to do about it."""
@@ -108,6 +110,9 @@ def from_record(record: Record) -> Iterator[Flag]:
     """What the grading of one student has to say by itself."""
     if record.problem:
         yield Flag(NOT_GRADED, safe_line(record.label) or "the hand-in", safe(record.problem, 600))
+    if unread := [note for note in record.notes if is_unread_archive(note)]:
+        told = " ".join(f"{note[0].upper()}{note[1:].rstrip('.')}." for note in unread[:CHECKS_NAMED])
+        yield Flag(UNREAD, safe_line(record.label) or "the hand-in", safe_line(told, 600))
     checks = [(exercise.id, check) for exercise in record.exercises for check in exercise.checks]
     for exercise, check in checks:
         if odd := _ODD.search(check.message):
@@ -117,10 +122,10 @@ def from_record(record: Record) -> Iterator[Flag]:
         for verdict in (Verdict.CRASHED, Verdict.HUNG, Verdict.LIMIT, Verdict.FAULT)
     }
     faults = ended.pop(Verdict.FAULT)
-    told = [f"{len(names)} {verdict}: {_named(names)}" for verdict, names in ended.items() if names]
-    if told:
+    how = [f"{len(names)} {verdict}: {_named(names)}" for verdict, names in ended.items() if names]
+    if how:
         concerned = dict.fromkeys(name.split("/")[0] for names in ended.values() for name in names)
-        yield Flag(ENDED, ", ".join(concerned), f"{'; '.join(told)}.")
+        yield Flag(ENDED, ", ".join(concerned), f"{'; '.join(how)}.")
     if faults:
         concerned = dict.fromkeys(name.split("/")[0] for name in faults)
         yield Flag(FAULT, ", ".join(concerned), f"{len(faults)} without a verdict: {_named(faults)}.")

@@ -72,6 +72,18 @@ class Graded:
     remarks: tuple[str, ...] = ()
 
 
+def check_arguments(order: Order) -> None:
+    """Refuse what cannot be meant, before anything is written: a student of a wrong grading would stay for good.
+
+    Raises CouldNotGrade, RosterError and PolicyError with a sentence.
+    """
+    only_checks(order.only, _exercises(order))
+    if order.roster is not None:
+        read_roster(order.roster)
+    if order.late is not None:
+        read_policy(order.late)
+
+
 def grade_class(order: Order, book: Gradebook, progress: ClassProgress) -> Graded:
     """Grade what has to be graded; what was written by then stays, however this ends.
 

@@ -35,8 +35,12 @@ class Unmatched:
 
 @dataclass(frozen=True)
 class Intake:
-    """All that came in: what is graded, what matched nobody, and who handed in nothing."""
+    """All that came in: what is graded, what matched nobody, and who handed in nothing.
+
+    Of the `unmatched` so many are `set_aside` and no stranger's: older hand-ins of known students, files of tools.
+    """
 
     handins: tuple[HandIn, ...]
     unmatched: tuple[Unmatched, ...] = ()
     missing: tuple[Student, ...] = ()
+    set_aside: int = 0

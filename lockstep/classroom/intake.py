@@ -67,6 +67,8 @@ def take_in(
         ),
         unmatched=(*claimed.unmatched, *(Unmatched(item.label, reason) for item, reason in found.set_aside)),
         missing=tuple(student for student in students if student.id not in handed_in),
+        set_aside=claimed.superseded
+        + sum(not item.stray or item.stray == _RESULTS for item, _ in found.set_aside),
     )
 
 

@@ -80,7 +80,12 @@ def only_checks(names: Sequence[str], exercises: Sequence[Exercise]) -> Mapping[
             if exercise_id in ("", exercise.id) and check_id in {check.id for check in exercise.checks}
         ]
         if not meant:
-            raise CouldNotGrade(f"there is no check {safe_line(name)!r}; name it as CHECK or EXERCISE/CHECK")
+            named = [exercise for exercise in exercises if exercise.id == exercise_id] or exercises
+            known = dict.fromkeys(check.id for exercise in named for check in exercise.checks)
+            raise CouldNotGrade(
+                f"there is no check {safe_line(name)!r}; name it as CHECK or EXERCISE/CHECK, where CHECK is one of "
+                f"{', '.join(known)}"
+            )
         for exercise in meant:
             found[exercise] = found.get(exercise, frozenset()) | {check_id}
     return found

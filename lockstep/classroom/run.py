@@ -11,7 +11,7 @@ from rich.text import Text
 from lockstep import terminal
 from lockstep.classroom import flags
 from lockstep.classroom.classfolder import IntakeError
-from lockstep.classroom.grade import Graded, Order, grade_class
+from lockstep.classroom.grade import Graded, Order, check_arguments, grade_class
 from lockstep.classroom.gradebook import Gradebook, GradebookError, open_gradebook
 from lockstep.classroom.latepolicy import PolicyError
 from lockstep.classroom.progress import ClassProgress
@@ -25,6 +25,9 @@ from lockstep.text import safe_line
 ALL_GRADED, SOME_NOT, REFUSED = 0, 1, 2
 STOPPED = 130
 """What a shell reports for a program that Ctrl-C ended."""
+
+LONGEST = 2000
+"""Characters of a refusal; the names of all checks there are take half of that."""
 
 
 def run_grade(order: Order, *, gradebook: str | None, trusted: bool) -> int:
@@ -43,6 +46,7 @@ def run_grade(order: Order, *, gradebook: str | None, trusted: bool) -> int:
             raise CouldNotGrade("--cluster-config tells how to use a cluster; say which by --cluster as well")
         if order.out.exists() and not order.out.is_dir():
             raise CouldNotGrade(f"--out names a folder, and {order.out} is a file")
+        check_arguments(order)
         order.out.mkdir(parents=True, exist_ok=True)
         with open_gradebook(gradebook or order.out / "gradebook.db") as book:
             err.print(terminal.notes(book.notes))
@@ -89,4 +93,4 @@ def _refused(err: Console, sentence: str) -> int:
 
 
 def _say(err: Console, sentence: str) -> None:
-    err.print(Text(f"lockstep: {safe_line(sentence, 1000)}"), soft_wrap=True)
+    err.print(Text(f"lockstep: {safe_line(sentence, LONGEST)}"), soft_wrap=True)

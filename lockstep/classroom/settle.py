@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 
 from lockstep.archive import UPLOAD_BYTES, list_archive, refuse_bombs
 from lockstep.classroom.arrival import Arrival, Item, Piece
+from lockstep.classroom.filenames import stem_of
 from lockstep.classroom.names import folded
 from lockstep.classroom.parcel import Carried, Parcel, unpack
 from lockstep.leftovers import prune, trim
 from lockstep.members import Member, Names, SubmissionError, composed, shown, size_text
-from lockstep.submission import ARCHIVES, GRADABLE, SOURCES, display_name, orderly_files, unwrapped
+from lockstep.submission import (
+    ARCHIVES,
+    FOREIGN_ARCHIVES,
+    GRADABLE,
+    SOURCES,
+    display_name,
+    orderly_files,
+    unread_archive,
+    unwrapped,
+)
 
 _UPLOADED_ONE_BY_ONE = ("canvas", "moodle")
+_NUMBERED = re.compile(r"([^0-9]*)([0-9]{0,9})")
 
 
 @dataclass(frozen=True)
@@ -43,10 +56,16 @@ def settle(arrival: Arrival, place: Path) -> Settled:
             return Settled(only.item.place)
         if only is not None and stays and only.item.is_folder and not _has_archives(only.item):
             return Settled(only.item.place)
-        files = orderly_files(prune([member for piece in arrival.pieces for member in _members(piece)])[0])
-        if not files:
+        # Folders beside other pieces are unpacked archives, and as those they may hold files of equal names.
+        folders = [piece for piece in arrival.pieces if piece.item.is_folder and only is None]
+        others = [piece for piece in arrival.pieces if piece not in folders]
+        files = orderly_files(prune([member for piece in others for member in _members(piece)])[0])
+        if not files and not folders:
             return Settled(None, problem=f"{shown(arrival.label)} is empty: there is no file in it.")
         archives, loose = _told_apart(files)
+        if folders:
+            merged = _merged(archives, loose, folders)
+            return Settled(_write(merged.files, place), tuple(merged.notes))
         if len(archives) == 1 and not any(_suffix(file) in GRADABLE for file in loose):
             return Settled(_write_archive(archives[0], place), tuple(_beside(archives[0], loose)))
         one_by_one = any(person.system in _UPLOADED_ONE_BY_ONE for person in arrival.people)
@@ -88,21 +107,30 @@ def _suffix(file: Member) -> str:
 
 def _told_apart(files: Sequence[Member]) -> tuple[list[Member], list[Member]]:
     """The archives that lie on top, and everything else. A copy that was made later comes first."""
-    top = os.path.commonpath([os.path.dirname(file.path) for file in files])
+    top = os.path.commonpath([os.path.dirname(file.path) for file in files]) if files else ""
     is_archive = [
         file.path.lower().endswith(ARCHIVES) and os.path.dirname(file.path) == top for file in files
     ]
     archives = [file for file, is_one in zip(files, is_archive, strict=True) if is_one]
     loose = [file for file, is_one in zip(files, is_archive, strict=True) if not is_one]
-    return sorted(archives, key=lambda file: folded(os.path.splitext(file.path)[0]), reverse=True), loose
+    return sorted(archives, key=lambda file: _made_when(file.path), reverse=True), loose
+
+
+def _made_when(name: str) -> tuple[list[tuple[str, int]], str]:
+    """Greater for what is named as a later copy: `lab.zip`, `lab-2.zip`, `lab-10.zip`."""
+    numbered = _NUMBERED.findall(folded(stem_of(name)))
+    return [(words, int(number or 0)) for words, number in numbered], name
 
 
 def _beside(archive: Member, loose: Sequence[Member]) -> list[str]:
-    if not loose:
-        return []
-    names = ", ".join(shown(file.path) for file in loose[:4])
-    more = f" and {len(loose) - 4} more" if len(loose) > 4 else ""
-    return [f"{names}{more} beside {shown(archive.path)} was not read: it cannot be graded"]
+    packed = [file for file in loose if file.path.lower().endswith((*ARCHIVES, *FOREIGN_ARCHIVES))]
+    others = [file for file in loose if file not in packed]
+    notes = [unread_archive(file.path) for file in packed]
+    if others:
+        names = ", ".join(shown(file.path) for file in others[:4])
+        more = f" and {len(others) - 4} more" if len(others) > 4 else ""
+        notes.append(f"{names}{more} beside {shown(archive.path)} was not read: it cannot be graded")
+    return notes
 
 
 @dataclass
@@ -126,24 +154,34 @@ class _Merged:
         self.files.append(file)
 
 
-def _merged(archives: Sequence[Member], loose: Sequence[Member]) -> _Merged:
-    """The files that lie there, and those of archives beside them. Raises SubmissionError if that comes to nothing."""
+def _merged(archives: Sequence[Member], loose: Sequence[Member], folders: Sequence[Piece] = ()) -> _Merged:
+    """The files that lie there, those of archives beside them, and those of archives that somebody has unpacked.
+
+    Raises SubmissionError if that comes to nothing.
+    """
     merged = _Merged()
     problems: list[SubmissionError] = []
     for file in loose:
         merged.add(file)
-    for archive in archives:
+    inners = [(file.path, partial(_inner, file)) for file in archives]
+    names = sorted(folders, key=lambda piece: _made_when(piece.item.name), reverse=True)
+    inners += [(piece.item.name, partial(_unpacked, piece.item)) for piece in names]
+    for name, inner in inners:
         try:
-            inner = _inner(archive)
+            files = inner()
         except SubmissionError as error:
             problems.append(error)
-            merged.notes.append(f"{shown(archive.path)} was not read: {error}")
+            merged.notes.append(unread_archive(name, str(error)))
             continue
-        for file in inner:
-            merged.add(file, archive.path)
+        for file in files:
+            merged.add(file, name)
     if problems and not any(_suffix(file) in GRADABLE for file in merged.files):
         raise problems[0]
     return merged
+
+
+def _unpacked(folder: Item) -> list[Member]:
+    return unwrapped(orderly_files(prune(folder.members())[0]))[0]
 
 
 def _inner(archive: Member) -> list[Member]:

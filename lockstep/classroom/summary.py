@@ -38,7 +38,10 @@ def summary(
         ("Not graded:", [f"{_told_apart(record, records)}: {why}" for record, why in without]),
         ("Decided before, and fewer points than now:", list(_outgrown(records))),
         ("Machines:", graded.remarks),
-        ("Nobody's:", [f"{item.label}: {item.reason}" for item in graded.intake.unmatched]),
+        (
+            "Nobody's, or set aside:" if graded.intake.set_aside else "Nobody's:",
+            [f"{item.label}: {item.reason}" for item in graded.intake.unmatched],
+        ),
     )
     for title, lines in lists:
         if lines:
@@ -55,7 +58,8 @@ def _figures(
     catalogue: Sequence[ExerciseTitle],
 ) -> Iterator[str]:
     plan = graded.plan
-    handed_in, nobodys = len(graded.intake.handins), len(graded.intake.unmatched)
+    handed_in, set_aside = len(graded.intake.handins), graded.intake.set_aside
+    nobodys = len(graded.intake.unmatched) - set_aside
     kept = {record.student.id for record in records if record.handed_in}
     nothing = [student for student in graded.intake.missing if student.id not in kept]
     yield (
@@ -70,6 +74,11 @@ def _figures(
         yield (
             f"{_count(late, 'hand-in')} {'is' if late == 1 else 'are'} marked LATE by Canvas, and nothing says by how "
             "much: no points are taken off. The roster's column `late days` or `submitted at` can say it."
+        )
+    if set_aside:
+        yield (
+            f"{_count(set_aside, 'file')} {'was' if set_aside == 1 else 'were'} set aside: older hand-ins of known "
+            "students, or what tools have made."
         )
     none = {record.student.id for record, _ in without}
     final = [record.final_points for record in records if record.handed_in and record.student.id not in none]
