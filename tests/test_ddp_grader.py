@@ -35,6 +35,9 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "sums_gradients": {"gradients_averaged": ["divide by the world size"]},
     "syncs_every_second_step": {"gradients_averaged": ["earlier steps were averaged"]},
     "same_seed_same_data": {"really_communicates": ["same batch", "DistributedSampler"]},
+    "trains_the_inner_model": {"really_communicates": ["they go apart", "Keep what wrap_model returns"]},
+    "main_without_ddp": {"really_communicates": ["the same batches", "main"]},
+    "optimizer_of_another_network": {"really_communicates": ["the network stays as it was", "optimizer"]},
     "no_sampler": {"sampler_disjoint": ["same items"]},
     "never_calls_set_epoch": {"reshuffles": ["set_epoch(epoch)"]},
     "rank_local_accuracy": {"shuffle_false_for_eval": ["all_reduce"]},
@@ -173,6 +176,39 @@ def test_main_may_see_to_training_mode(before: str, after: str, tmp_path: Path, 
     (tmp_path / "ddp_train.py").write_text(source)
     shutil.copy(REFERENCE / "perf_report.py", tmp_path)
     (exercise,) = graded(tmp_path, EXERCISE, box, checks=("single_process",)).exercises
+    assert [(check.verdict, check.message) for check in exercise.checks] == [(Verdict.PASSED, "")]
+
+
+AVERAGED = """
+    def average(*_):
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= world_size
+
+    optimizer.register_step_pre_hook(average)
+"""
+WARM_UP = """
+    torch.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.0)
+    model(torch.ones(2, 3, 32, 32))
+"""
+
+
+@pytest.mark.parametrize(
+    ("wrapping", "more"),
+    [("ddp_model = wrap_model(", AVERAGED), ("model = wrap_model(", WARM_UP)],
+    ids=["averaged within the step", "warm-up from rate 0"],
+)
+def test_a_script_may_train_together_in_its_own_way(
+    wrapping: str, more: str, tmp_path: Path, box: Box
+) -> None:
+    source = (REFERENCE / "ddp_train.py").read_text()
+    made = "    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=MOMENTUM)\n"
+    wrapped = "    model = wrap_model("
+    assert source.count(made) == source.count(wrapped) == 1
+    source = source.replace(made, made + more).replace(wrapped, f"    {wrapping}")
+    (tmp_path / "ddp_train.py").write_text(source)
+    shutil.copy(REFERENCE / "perf_report.py", tmp_path)
+    (exercise,) = graded(tmp_path, EXERCISE, box, checks=("really_communicates",)).exercises
     assert [(check.verdict, check.message) for check in exercise.checks] == [(Verdict.PASSED, "")]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import hashlib
 import os
 import socket
 import subprocess
@@ -22,7 +23,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
-from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.data import DataLoader, Dataset
 
 from lockstep.sandbox.device import Machine, home
@@ -647,6 +648,39 @@ def orders(student: Student, inputs: Inputs) -> Observation:
     _before_each_image(note)
     student.run_script("ddp_train.py", cast(list[str], inputs.values["arguments"]))
     return Observation({"order": cast(Json, order), "trains": cast(Json, trains[-1:])})
+
+
+def together(student: Student, inputs: Inputs) -> Observation:
+    """Run the script: which batches its first steps are made of, and what a layer of the network holds after each."""
+    from torchvision.models.resnet import ResNet
+
+    _smaller_resnet()
+    batches: list[str] = []
+    latest: list[str] = []
+    gradients: list[bool] = []
+    arrays: dict[str, Array | torch.Tensor] = {}
+
+    # A step is looked at when the network is called again: whatever belongs to it has been done by then.
+    def before_forward(module: nn.Module, args: tuple[object, ...]) -> None:
+        if not isinstance(module, ResNet) or len(gradients) > len(FIRST_STEPS):
+            return
+        layer = [value for value in module.parameters() if value.requires_grad][-1:]
+        if layer:
+            arrays.setdefault(f"after{len(gradients)}", layer[0].detach().flatten()[:100].clone())
+        images = plain_tensor(home(args[0])) if args else None
+        if images is not None and torch.is_grad_enabled():
+            latest[:] = [hashlib.sha256(images.tobytes()).hexdigest()]
+
+    # After the step, because `optimizer.step(closure)` and an optimizer of one's own average within.
+    def after_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
+        batches.extend(latest if len(gradients) < len(FIRST_STEPS) else [])
+        latest.clear()
+        gradients.append(any(v.grad is not None for group in optimizer.param_groups for v in group["params"]))
+
+    register_module_forward_pre_hook(before_forward)
+    register_optimizer_step_post_hook(cast(Callable[..., None], after_step))
+    student.run_script("ddp_train.py", cast(list[str], inputs.values["arguments"]))
+    return Observation({"batches": cast(Json, batches), "gradients": any(gradients)}, arrays)
 
 
 def broken(student: Student, inputs: Inputs) -> Observation:

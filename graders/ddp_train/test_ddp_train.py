@@ -468,6 +468,7 @@ def test_really_communicates(check: Check) -> None:
         "neither the gradients nor the weights of a rank show what the other ranks' batches would do to them.",
         WRAP_HINT,
     )
+    _script_trains_together(check)
     # Each rank sends and receives every gradient once over; by hand it may be twice that, and the first weights.
     usual = 2 * least
     if outcome.loopback_bytes > MANY * usual:
@@ -475,6 +476,67 @@ def test_really_communicates(check: Check) -> None:
             f"{len(steps)} steps exchanged {outcome.loopback_bytes / 1e6:.1f} MB, where averaging the gradients takes "
             f"about {usual / 1e6:.1f} MB: something is sent again and again. That costs time, and no points."
         )
+
+
+def _script_trains_together(check: Check) -> None:
+    """End the check where the functions train together, but the script on two ranks does not; half of that is there.
+
+    Of what is not seen, as where a script has a network or an optimizer of its own kind, nothing is said.
+    """
+    first, second = check.run(
+        "together",
+        ranks=2,
+        values={
+            "arguments": [
+                "--training-data", "/data/cifar", "--epochs", "1", "--batch-size", "4", "--lr", "0.05",
+            ],
+        },
+        data={"cifar": cifar10.make_batches(check.rng, 16, 10)},
+        limits=SCRIPT_LIMITS,
+        shared_files=True,
+        expect=False,
+    ).ranks  # fmt: skip
+    before, *after = (_held_by_both(first, second, f"after{step}") for step in range(3))
+    moved = [pair for pair in after if pair is not None]
+    # Before the first step a network may still be what one rank alone has made of it.
+    if before is None or not moved:
+        return
+    still = all(np.array_equal(now, then) for pair in moved for now, then in zip(pair, before, strict=True))
+    check.expect(
+        not still or any(rank.values.get("gradients") is not False for rank in (first, second)),
+        "train_one_epoch trains, but in ddp_train.py on two ranks no parameter that the optimizer holds ever has a gradient, "
+        "and the network stays as it was.",
+        "Make the optimizer of the parameters of the model that is trained: torch.optim.SGD(model.parameters(), ...).",
+        points=check.points / 2,
+    )
+    check.expect(
+        any(difference(own, other, rtol=1e-4, atol=1e-6) is None for own, other in moved),
+        "train_one_epoch keeps the ranks' weights equal, but in ddp_train.py on two ranks they go apart at the first step: "
+        "each rank trains a network of its own there.",
+        "Keep what wrap_model returns and train that, `model = wrap_model(model, device)`: the model that was given to it "
+        "averages nothing.",
+        points=check.points / 2,
+    )
+    found = [rank.values.get("batches") for rank in (first, second)]
+    batches = [[shown(name) for name in one[:2]] if isinstance(one, list) else [] for one in found]
+    check.expect(
+        # Two that differ: what is made up to try a network once may be the same everywhere.
+        batches[0] != batches[1] or len(set(batches[0])) < 2,
+        "make_loader shares out the data, but in ddp_train.py on two ranks both train on the same batches: the whole work is "
+        "done twice.",
+        "Make the loaders of main with make_loader, whose DistributedSampler gives every rank other items.",
+        points=check.points / 2,
+    )
+
+
+def _held_by_both(first: RankOutcome, second: RankOutcome, name: str) -> tuple[Array, Array] | None:
+    """What two ranks hold under a name; None where one of them has none, or a training that went to infinity."""
+    one, other = first.arrays.get(name), second.arrays.get(name)
+    if one is None or other is None or one.shape != other.shape:
+        return None
+    if one.dtype != np.float32 or other.dtype != np.float32 or not np.isfinite([one, other]).all():
+        return None
+    return one, other
 
 
 def _as_one(
