@@ -38,6 +38,8 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "trains_the_inner_model": {"really_communicates": ["they go apart", "Keep what wrap_model returns"]},
     "main_without_ddp": {"really_communicates": ["the same batches", "main"]},
     "optimizer_of_another_network": {"really_communicates": ["the network stays as it was", "optimizer"]},
+    "breaks_off_after_ten": {"gradients_averaged": ["made 10 steps in an epoch of", "`break`"]},
+    "evaluates_five_batches": {"shuffle_false_for_eval": ["whole loader", "`break`"]},
     "no_sampler": {"sampler_disjoint": ["same items"]},
     "never_calls_set_epoch": {"reshuffles": ["set_epoch(epoch)"]},
     "rank_local_accuracy": {"shuffle_false_for_eval": ["all_reduce"]},
