@@ -214,6 +214,20 @@ def test_a_script_may_train_together_in_its_own_way(
     assert [(check.verdict, check.message) for check in exercise.checks] == [(Verdict.PASSED, "")]
 
 
+def test_a_report_that_was_handed_in_is_not_the_scripts(tmp_path: Path, box: Box) -> None:
+    for name in ("ddp_train.py", "ddp_train.sh", "perf_report.py", "reports/ddp.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(REFERENCE / name, tmp_path / name)
+    script = tmp_path / "ddp_train.sh"
+    text = script.read_text()
+    assert text.count(" --report reports/ddp.json") == 1
+    script.write_text(text.replace(" --report reports/ddp.json", ""))
+    (exercise,) = graded(tmp_path, EXERCISE, box, checks=("script",)).exercises
+    (check,) = exercise.checks
+    assert check.verdict is Verdict.FAILED
+    assert "one that was handed in does not count" in check.message
+
+
 @pytest.mark.parametrize(
     "sizes", [None, "x", [], [0], [-4, 8], [True] * 4, [2.0, 2.0], [4, None], [5], [1 << 62], [[4]]]
 )

@@ -1224,7 +1224,8 @@ def test_script(check: Check) -> None:
     )
     check.expect(
         _world_of(values.get("report")) == 2,
-        "ddp_train.sh ran, but reports/ddp.json is missing or does not tell of a run with world_size 2.",
+        "ddp_train.sh ran, but wrote no reports/ddp.json that tells of a run with world_size 2 (one that was handed in does "
+        "not count).",
         "Pass --report reports/ddp.json in ddp_train.sh; rank 0 writes it, in the format perf-report/1.",
     )
     # A script that takes no such arguments, or starts its processes in another way, is not asked.
