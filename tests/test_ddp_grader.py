@@ -40,6 +40,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "optimizer_of_another_network": {"really_communicates": ["the network stays as it was", "optimizer"]},
     "breaks_off_after_ten": {"gradients_averaged": ["made 10 steps in an epoch of", "`break`"]},
     "evaluates_five_batches": {"shuffle_false_for_eval": ["whole loader", "`break`"]},
+    "nproc_without_default": {"script": ["where nobody has set NPROC"]},
     "no_sampler": {"sampler_disjoint": ["same items"]},
     "never_calls_set_epoch": {"reshuffles": ["set_epoch(epoch)"]},
     "rank_local_accuracy": {"shuffle_false_for_eval": ["all_reduce"]},
@@ -315,7 +316,7 @@ def launched(**values: Json) -> Outcome:
         ("", 1),
         ("--standalone\n--nproc-per-node\n1\nddp_train.py\n", []),
         ("--nproc_per_node=1\n", {}),
-        ("--nproc-per-node\ngpu\nddp_train.py\n", None),
+        ("--nproc-per-node\n$n\nddp_train.py\n", None),
         ("-m\nfour.ranks\n--nproc-per-node=99999999\n", None),
     ],
 )
@@ -324,11 +325,42 @@ def test_scripts_that_let_nproc_decide_or_start_in_their_own_way_pass(asked: Jso
 
 
 @pytest.mark.parametrize(
-    "asked", ["--nproc-per-node\n2\nddp_train.py\n", "--standalone\n-nproc_per_node=2\nddp_train.py"]
+    ("asked", "number"),
+    [
+        ("--nproc-per-node\n2\nddp_train.py\n", "2"),
+        ("--standalone\n-nproc_per_node=2\nddp_train.py", "2"),
+        ("--nproc-per-node=auto\nddp_train.py\n", "auto"),
+        ("--nproc-per-node\ngpu\nddp_train.py\n", "gpu"),
+    ],
 )
-def test_a_script_that_does_not_ask_nproc_is_told(asked: str) -> None:
+def test_a_script_that_does_not_ask_nproc_is_told(asked: str, number: str) -> None:
     told = verdict("script", lambda _: launched(asked=asked))
-    assert "`NPROC=1 ./ddp_train.sh` asks torchrun for 2 processes" in told
+    assert f"`NPROC=1 ./ddp_train.sh` asks torchrun for {number} processes" in told
+
+
+@pytest.mark.parametrize(
+    ("unasked", "passes"),
+    [
+        ("--standalone\n--nproc-per-node\nauto\nddp_train.py\n--help\n", True),
+        ("--nproc-per-node=4\nddp_train.py\n", True),
+        ("ddp_train.py\n--help\n", True),  # python alone
+        ("-c\nprint(2)\n--nproc-per-node\n\nddp_train.py\n", True),  # its number comes from Python
+        ("count.py\n--nproc-per-node=\nddp_train.py\n", True),
+        (None, True),
+        (3, True),
+        ("", False),
+        ("--nproc-per-node\n\nddp_train.py\n", False),
+        ("--standalone\n--nproc_per_node\nddp_train.py\n--help\n", False),
+        ("--standalone\n--nproc_per_node=\nddp_train.py\n", False),
+    ],
+)
+def test_nproc_has_a_default(unasked: Json, passes: bool) -> None:
+    asked = "--nproc-per-node\n1\nddp_train.py\n"
+    told = verdict("script", lambda _: launched(asked=asked, unasked=unasked))
+    assert (told == "") == passes, told
+    assert passes or "where nobody has set NPROC" in told
+    # Of a script that says otherwise how many there are, nothing is known.
+    assert verdict("script", lambda _: launched(asked="", unasked=unasked)) == ""
 
 
 def test_a_checkpoint_that_the_script_cannot_go_on_from_is_told() -> None:

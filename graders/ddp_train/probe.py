@@ -749,14 +749,16 @@ def launch(student: Student, inputs: Inputs) -> Observation:
             resuming = name
             with student.calling(f"reading {name}"):
                 keys = _tensor_keys(torch.load(name, weights_only=False, map_location="cpu"))
-    asked = resumed = None
+    asked = unasked = resumed = None
     if result.status == 0:
         # First, because a script may begin with a clean folder.
         resumed = _resumed(student, inputs, resuming) if resuming else None
-        asked = _what_torchrun_is_told(student, inputs, command)
+        asked = _what_torchrun_is_told(student, command, cast(dict[str, str], inputs.values["other"]))
+        unasked = _what_torchrun_is_told(student, command, {})
     return Observation(
         {
             "asked": asked,
+            "unasked": unasked,
             "resumed": resumed,
             "executable": executable,
             "status": result.status,
@@ -778,8 +780,11 @@ def _resumed(student: Student, inputs: Inputs, checkpoint: str) -> str | None:
     return "\n".join(line[:200] for line in result.output.splitlines()[-20:])
 
 
-def _what_torchrun_is_told(student: Student, inputs: Inputs, command: list[str]) -> str | None:
-    """The words after `torchrun` where the script is started with another environment; nothing is trained."""
+def _what_torchrun_is_told(student: Student, command: list[str], environment: dict[str, str]) -> str | None:
+    """The words after `torchrun` where the script is started with another environment; nothing is trained.
+
+    None where it was not to be seen in time; nothing where the script ended without it.
+    """
     with tempfile.TemporaryDirectory() as folder:
         told, stand_in = os.path.join(folder, "told"), os.path.join(folder, "torchrun")
         with open(stand_in, "w", encoding="utf-8") as file:
@@ -787,12 +792,11 @@ def _what_torchrun_is_told(student: Student, inputs: Inputs, command: list[str])
         os.chmod(stand_in, 0o700)
         for name in ("python", "python3"):  # -m torch.distributed.run is torchrun, too
             os.symlink(stand_in, os.path.join(folder, name))
-        environment = cast(dict[str, str], inputs.values["other"])
-        _within_seconds(
+        ended = _within_seconds(
             student, [*command, "--help"], {**environment, "PATH": f"{folder}:{os.environ['PATH']}"}
         )
         if not os.path.isfile(told):
-            return None
+            return None if ended is None else ""
         with open(told, encoding="utf-8", errors="replace") as file:
             return file.read(2000)
 

@@ -1240,9 +1240,15 @@ def test_script(check: Check) -> None:
     )
     asked = _processes_asked_for(values.get("asked"))
     check.expect(
-        asked in (None, OTHER_NPROC),
+        asked in ("", str(OTHER_NPROC)),
         f"ddp_train.sh works, but `NPROC={OTHER_NPROC} ./ddp_train.sh` asks torchrun for {asked} processes.",
         'Let NPROC say how many there are: torchrun --standalone --nproc-per-node "${NPROC:-2}" ddp_train.py.',
+        points=check.points / 2,
+    )
+    check.expect(
+        asked == "" or not _asks_for_no_number(values.get("unasked")),
+        "`NPROC=2 ./ddp_train.sh` works, but `./ddp_train.sh` alone, where nobody has set NPROC, starts no processes.",
+        'Give NPROC a default: torchrun --standalone --nproc-per-node "${NPROC:-2}" ddp_train.py.',
         points=check.points / 2,
     )
     check.expect(
@@ -1265,12 +1271,25 @@ def _not_loaded(output: Json) -> str:
     return safe(" ".join(found[0].split())[:160]) + " ..." if found else ""
 
 
-def _processes_asked_for(words: Json) -> int | None:
-    """The number of processes that torchrun was asked for; None where that is no number, or torchrun was not called."""
+def _processes_asked_for(words: Json) -> str:
+    """How many processes torchrun was asked for; nothing where that is in no known words, or torchrun was not called."""
     given = re.search(
-        r"(?:^|\n)--?nproc[-_]per[-_]node[=\n](\d{1,4})(?:\n|$)", words if isinstance(words, str) else ""
+        r"(?:^|\n)--?nproc[-_]per[-_]node[=\n](0*(\d{1,4})|auto|cpu|gpu)(?:\n|$)",
+        words if isinstance(words, str) else "",
     )
-    return int(given[1]) if given else None
+    return (given[2] or given[1]) if given else ""
+
+
+def _asks_for_no_number(words: Json) -> bool:
+    """Whether a script that asks for as many processes as NPROC says starts none, or torchrun without a number."""
+    if not isinstance(words, str) or not words:
+        return words == ""
+    lines = words.split("\n")
+    # Python that is to find the number out is not there, only what stands in for it.
+    if {"-", "-c"} & set(lines) or sum(line.endswith(".py") for line in lines) != 1:
+        return False
+    given = re.search(r"(?:^|\n)--?nproc[-_]per[-_]node[=\n]([^\n]*)", words)
+    return given is not None and (not given[1] or given[1].endswith(".py"))
 
 
 def _world_of(report: Json) -> int | None:
