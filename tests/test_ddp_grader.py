@@ -41,6 +41,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "breaks_off_after_ten": {"gradients_averaged": ["made 10 steps in an epoch of", "`break`"]},
     "evaluates_five_batches": {"shuffle_false_for_eval": ["whole loader", "`break`"]},
     "nproc_without_default": {"script": ["where nobody has set NPROC"]},
+    "lr_times_two": {"lr_scaling": ["on 3 ranks", "args.lr * world_size"]},
     "no_sampler": {"sampler_disjoint": ["same items"]},
     "never_calls_set_epoch": {"reshuffles": ["set_epoch(epoch)"]},
     "rank_local_accuracy": {"shuffle_false_for_eval": ["all_reduce"]},
