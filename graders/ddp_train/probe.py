@@ -575,7 +575,7 @@ def _alone(student: Student, inputs: Inputs) -> Observation:
     batch_size = cast(int, inputs.values["batch_size"])
     dataset = _data(inputs)
     loader = lab.loader(dataset, batch_size, shuffle=True, seed=_seed(inputs))
-    loss = _epoch(lab, wrapped, loader, optimizer, 0)
+    loss = _epoch(lab, wrapped, loader, optimizer, cast(int, inputs.values["epoch"]))
     seen = recorder.values(), recorder.arrays()
     evaluation = lab.loader(dataset, batch_size, shuffle=False, seed=_seed(inputs))
     result = plain(lab.call("evaluate", wrapped, evaluation, lab.device, shown="model, loader, device"))
