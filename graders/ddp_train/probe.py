@@ -448,15 +448,15 @@ def _note_writes() -> list[str]:
                 written.append(os.path.relpath(os.path.join(work, os.fsdecode(args[0])), work))
 
     sys.addaudithook(hook)
-    # torch.save opens its file in C++, which no audit hook sees.
-    original = torch.save
+    # torch.save opens its file in C++, which no audit hook sees; by whatever name it was imported, it comes by here.
+    original = torch.serialization._open_zipfile_writer
 
-    def save_noted(obj: object, f: Any, *args: Any, **kwargs: Any) -> None:
-        if isinstance(f, str | os.PathLike):
-            written.append(os.path.relpath(os.path.join(work, os.fspath(f)), work))
-        original(obj, f, *args, **kwargs)
+    def open_noted(name_or_buffer: Any) -> Any:
+        if isinstance(name_or_buffer, str):
+            written.append(os.path.relpath(os.path.join(work, name_or_buffer), work))
+        return original(name_or_buffer)
 
-    torch.save = save_noted
+    torch.serialization._open_zipfile_writer = open_noted
     return written
 
 
@@ -464,13 +464,16 @@ def _slow_down_saving(inputs: Inputs) -> None:
     """Give the ranks that do not wait for rank 0's file time to show it."""
     if inputs.rank != 0 or inputs.world_size == 1:
         return
-    original = torch.save
+    for name in ("_open_zipfile_writer", "_legacy_save"):
+        setattr(torch.serialization, name, _late(getattr(torch.serialization, name)))
 
-    def save_late(*args: Any, **kwargs: Any) -> None:
+
+def _late(original: Callable[..., Any]) -> Callable[..., Any]:
+    def late(*args: Any, **kwargs: Any) -> Any:
         time.sleep(0.25)
-        original(*args, **kwargs)
+        return original(*args, **kwargs)
 
-    torch.save = save_late
+    return late
 
 
 def _tensor_keys(value: object, depth: int = 0) -> list[str]:
