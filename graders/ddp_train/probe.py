@@ -413,13 +413,14 @@ def save(student: Student, inputs: Inputs) -> Observation:
     )
     epoch = cast(int, inputs.values["epoch"])
     _epoch(lab, wrapped, loader, optimizer, epoch)
-    written = _note_writes()
+    written, renamed = _note_writes()
     _slow_down_saving(inputs)
     lab.call("save_checkpoint", wrapped, optimizer, epoch, path, shown=f"..., epoch={epoch}, path")
     there = os.path.isfile(path)
     wrote = [
         name for name in written if os.path.basename(name).startswith(("checkpoint", ".checkpoint", "tmp"))
     ]
+    wrote += [name for name in renamed if name == path]
     values: dict[str, Json] = {
         **recorder.values(), "there": there, "wrote": cast(Json, wrote[:10]), "direct": path in written,
     }  # fmt: skip
@@ -433,9 +434,13 @@ def save(student: Student, inputs: Inputs) -> Observation:
     return Observation(values, arrays)
 
 
-def _note_writes() -> list[str]:
-    """Files this process opens for writing from now on, relative to the folder where they are in it."""
+def _note_writes() -> tuple[list[str], list[str]]:
+    """Files this process opens for writing from now on, and those that it renames another to.
+
+    They are named relative to the folder where they are in it.
+    """
     written: list[str] = []
+    renamed: list[str] = []
     work = os.getcwd()
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
@@ -446,6 +451,8 @@ def _note_writes() -> list[str]:
             )
             if writes:
                 written.append(os.path.relpath(os.path.join(work, os.fsdecode(args[0])), work))
+        elif event == "os.rename" and len(renamed) < 100:
+            renamed.append(os.path.relpath(os.path.join(work, os.fsdecode(args[1])), work))
 
     sys.addaudithook(hook)
     # torch.save opens its file in C++, which no audit hook sees; by whatever name it was imported, it comes by here.
@@ -457,7 +464,7 @@ def _note_writes() -> list[str]:
         return original(name_or_buffer)
 
     torch.serialization._open_zipfile_writer = open_noted
-    return written
+    return written, renamed
 
 
 def _slow_down_saving(inputs: Inputs) -> None:
