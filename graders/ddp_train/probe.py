@@ -553,14 +553,13 @@ def tidy(student: Student, inputs: Inputs) -> Observation:
 def script_ends(student: Student, inputs: Inputs) -> Observation:
     """Run the script to its end; whether it is still in its group then."""
     _smaller_resnet()
-    joined: list[bool] = []
-    original = torch.optim.Optimizer.zero_grad
+    joined: set[bool] = set()
 
-    def noted(self: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:
-        joined.append(dist.is_initialized())
-        original(self, *args, **kwargs)
+    def note(*_: object) -> None:
+        joined.add(dist.is_initialized())
 
-    torch.optim.Optimizer.zero_grad = noted  # type: ignore[method-assign]
+    register_module_forward_pre_hook(note)
+    register_optimizer_step_pre_hook(cast(Callable[..., None], note))
     student.run_script("ddp_train.py", cast(list[str], inputs.values["arguments"]))
     return Observation({"was": any(joined), "is": dist.is_initialized()})
 
@@ -697,11 +696,20 @@ def broken(student: Student, inputs: Inputs) -> Observation:
     """Run the script on training images of which one cannot be read, by whichever rank comes to it."""
     _smaller_resnet()
 
+    met: list[int] = []
+
     def fail(index: int) -> None:
         if index == inputs.values["broken"]:
+            met.append(index)
+            student.watch.note("met")
             raise InjectedFault("this image cannot be read (put there by the check)")
 
+    def after_step(*_: object) -> None:
+        if met:
+            student.watch.note("went_on")
+
     _before_each_image(fail)
+    register_optimizer_step_post_hook(cast(Callable[..., None], after_step))
     status = student.run_script("ddp_train.py", cast(list[str], inputs.values["arguments"]))
     return Observation({"status": status})
 

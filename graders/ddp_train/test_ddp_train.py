@@ -11,6 +11,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence, Set
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -19,6 +20,7 @@ import numpy as np
 from fixtures import cifar10
 from graders.ddp_train import expected
 from graders.ddp_train.expected import Batch, Data, Shape, Training
+from lockstep import explain
 from lockstep.check import Check, Inputs
 from lockstep.compare import close, difference, integer, number, shown
 from lockstep.devicefault import is_device_fault
@@ -1112,26 +1114,43 @@ def test_fails_fast(check: Check) -> None:
 def _script_fails_fast(check: Check) -> None:
     """End the check where train_one_epoch lets an exception through, but the script around it waits for ever."""
     arguments: Json = ["--training-data", "/data/cifar", "--epochs", "1", "--batch-size", "4"]
-    try:
-        check.run(
-            "broken",
-            ranks=2,
-            values={"arguments": arguments, "broken": int(check.rng.integers(16))},
-            data={"cifar": cifar10.make_batches(check.rng, 16, 8)},
-            limits=SCRIPT_LIMITS,
-            shared_files=True,
-            seconds=SCRIPT_ENDS_SECONDS,
-        )
-    except Hung as hung:
+    outcome = check.run(
+        "broken",
+        ranks=2,
+        values={"arguments": arguments, "broken": int(check.rng.integers(16))},
+        data={"cifar": cifar10.make_batches(check.rng, 16, 8)},
+        limits=SCRIPT_LIMITS,
+        shared_files=True,
+        seconds=SCRIPT_ENDS_SECONDS,
+        expect=False,
+    )
+    limits = replace(SCRIPT_LIMITS, seconds=SCRIPT_ENDS_SECONDS)
+    problem = explain.problem(outcome, limits, check.submission)
+    if isinstance(problem, Hung):
         check.fail(
             "train_one_epoch lets an exception through, but ddp_train.py on two ranks, with a training image that cannot be "
-            f"read, does not end. {hung.feedback.message}",
+            f"read, does not end. {problem.feedback.message}",
             "What stands in `finally` is done after an exception as well: a barrier there waits for ranks that wait "
             "elsewhere. dist.destroy_process_group() alone is safe.",
             points=check.points / 2,
         )
-    except CheckEnded:
-        return  # as it should: a traceback, and nobody who waits for it
+    check.expect(
+        not any(map(_hides_a_fault, outcome.ranks)),
+        "train_one_epoch lets an exception through, but the process of ddp_train.py that came to a training image that cannot "
+        "be read ended early with exit status 0, as if all had gone well.",
+        "torchrun and everybody who waits for the job go by the status. Whoever catches an exception in main has to raise it "
+        "again after printing it; without any `except` Python prints it and ends with status 1.",
+        points=check.points / 2,
+    )
+
+
+def _hides_a_fault(rank: RankOutcome) -> bool:
+    """Whether a rank's script met what cannot be read, trained no further, and ended as one that is done."""
+    happened = {event.get("kind") for event in rank.events}
+    # Who passes over what cannot be read and goes on may mean it.
+    if rank.error is not None or "met" not in happened or "went_on" in happened:
+        return False
+    return integer(rank.values.get("status") if rank.complete else rank.status) == 0
 
 
 def _is_injected(rank: RankOutcome) -> bool:
@@ -1157,13 +1176,29 @@ def test_single_process(check: Check) -> None:
         "In one process the mean over all ranks is the process's own.",
     )
     training = Training(shape, weights, lr=LR, momentum=MOMENTUM)
-    for batch in fed(check, seen, data, 0):
+    batches = fed(check, seen, data, 0)
+    for batch in batches:
         training.step([data], [batch])
     wrong = differing([seen], "final", training.state(), "the weight")
     check.expect(
         wrong is None,
         f"Without torchrun train_one_epoch did not train as one process does ({wrong[1] if wrong else ''}).",
         "Train in one process as well: only what needs other ranks falls away.",
+    )
+    n, n_trained = len(data.images), len({item for batch in batches for item in batch})
+    check.expect(
+        n_trained == n,
+        f"Without torchrun train_one_epoch trained on {n_trained} of {n} items.",
+        "In one process the whole data set is the share: go through the whole loader.",
+        points=check.points / 2,
+    )
+    right = (training.logits(data.images).argmax(1) == data.labels).mean()
+    check.expect(
+        # One item may lie on the border between two answers after the training.
+        close(accuracy, float(right), rtol=0, atol=1.01 / n),
+        f"Without torchrun evaluate returned {shown(seen.values.get('accuracy'))}, expected {right:.6f}.",
+        "In one process the accuracy over all ranks is the process's own: count its right answers there, too.",
+        points=check.points / 2,
     )
     if seen.values.get("trains") is not True and not _script_trains(check):
         check.fail(
