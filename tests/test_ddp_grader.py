@@ -308,6 +308,33 @@ def test_an_evaluation_on_gpus_is_minded_only_where_tensors_of_two_devices_meet(
     assert verdict("shuffle_false_for_eval", answer).startswith(said)
 
 
+FAULT = StudentError("InjectedFault", "put there by the check", (), "running it")
+MET, WENT_ON = {"kind": "met"}, {"kind": "went_on"}
+
+
+@pytest.mark.parametrize(
+    ("rank", "passes"),
+    [
+        (RankOutcome(complete=False, events=(MET,), status=0), False),
+        (RankOutcome(complete=True, events=(MET,), values={"status": 0}), False),
+        (RankOutcome(complete=True, events=(MET,), values={"status": 1}), True),
+        (RankOutcome(complete=False, events=(MET,), status=1), True),
+        (RankOutcome(complete=False, events=(MET,), status=-6), True),
+        (RankOutcome(complete=True, events=(MET,), error=FAULT, status=0), True),
+        # What cannot be read is passed over, or read in a way that nobody sees.
+        (RankOutcome(complete=True, events=(MET, WENT_ON), values={"status": 0}), True),
+        (RankOutcome(complete=True, values={"status": 0}), True),
+    ],
+)
+def test_a_fault_is_hidden_by_status_0_alone(rank: RankOutcome, passes: bool) -> None:
+    other = RankOutcome(complete=True, error=FAULT)
+
+    def answer(spec: RunSpec) -> Outcome:
+        return Outcome((other, rank if spec.call == "broken" else other), elapsed=1.0)
+
+    assert ("exit status 0" in verdict("fails_fast", answer)) != passes
+
+
 def launched(**values: Json) -> Outcome:
     """What is seen of a ddp_train.sh that works, but for these values."""
     found: dict[str, Json] = {
