@@ -48,7 +48,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "training_mode_once": {"single_process": ["model.train()"]},
     "clears_by_the_model_and_stays": {"cleans_up": ["ends without having called it"]},
     "silent_exit": {"fails_fast": ["exit status 0", "raise it again"]},
-    "one_batch_alone": {"single_process": ["trained on 4 of 14 items"]},
+    "one_batch_alone": {"single_process": ["trained on 4 of 16 items"]},
     "no_accuracy_alone": {"single_process": ["evaluate returned 0.0"]},
     "no_sampler": {"sampler_disjoint": ["same items"]},
     "never_calls_set_epoch": {"reshuffles": ["set_epoch(epoch)"]},

@@ -482,7 +482,9 @@ def test_really_communicates(check: Check) -> None:
         "neither the gradients nor the weights of a rank show what the other ranks' batches would do to them.",
         WRAP_HINT,
     )
-    _script_trains_together(check)
+    # Where the functions let the ranks go apart, other checks say why.
+    if unlike(outcome.ranks, "final") is None:
+        _script_trains_together(check)
     # Each rank sends and receives every gradient once over; by hand it may be twice that, and the first weights.
     usual = 2 * least
     if outcome.loopback_bytes > MANY * usual:
@@ -1163,7 +1165,7 @@ def test_single_process(check: Check) -> None:
     """Without torchrun the same functions train on one process."""
     shape = expected.make_shape(check.rng)
     weights = expected.make_weights(check.rng, shape)
-    data = _labelled(check, shape, weights, 14)
+    data = _labelled(check, shape, weights, 16)  # in whole batches: short ones have checks of their own
     arrays = {**data.arrays(), **expected.as_inputs(weights)}
     # Not the first: what is done in that one only is missing from then on.
     told = options(shape, epoch=int(check.rng.integers(1, 3)))
