@@ -35,6 +35,21 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "sums_gradients": {"gradients_averaged": ["divide by the world size"]},
     "syncs_every_second_step": {"gradients_averaged": ["earlier steps were averaged"]},
     "same_seed_same_data": {"really_communicates": ["same batch", "DistributedSampler"]},
+    "trains_the_inner_model": {"really_communicates": ["they go apart", "Keep what wrap_model returns"]},
+    "main_without_ddp": {"really_communicates": ["the same batches", "main"]},
+    "optimizer_of_another_network": {"really_communicates": ["the network stays as it was", "optimizer"]},
+    "breaks_off_after_ten": {"gradients_averaged": ["made 10 steps in an epoch of", "`break`"]},
+    "evaluates_five_batches": {"shuffle_false_for_eval": ["whole loader", "`break`"]},
+    "nproc_without_default": {"script": ["where nobody has set NPROC"]},
+    "lr_times_two": {"lr_scaling": ["on 3 ranks", "args.lr * world_size"]},
+    "every_rank_renames": {"checkpoint": ["rank 1 wrote the file"]},
+    "imports_save": {"checkpoint": ["rank 1 wrote the file"]},
+    "imports_save_in_place": {"checkpoint": ["straight over the last checkpoint"]},
+    "training_mode_once": {"single_process": ["model.train()"]},
+    "clears_by_the_model_and_stays": {"cleans_up": ["ends without having called it"]},
+    "silent_exit": {"fails_fast": ["exit status 0", "raise it again"]},
+    "one_batch_alone": {"single_process": ["trained on 4 of 16 items"]},
+    "no_accuracy_alone": {"single_process": ["evaluate returned 0.0"]},
     "no_sampler": {"sampler_disjoint": ["same items"]},
     "never_calls_set_epoch": {"reshuffles": ["set_epoch(epoch)"]},
     "rank_local_accuracy": {"shuffle_false_for_eval": ["all_reduce"]},
@@ -176,6 +191,53 @@ def test_main_may_see_to_training_mode(before: str, after: str, tmp_path: Path, 
     assert [(check.verdict, check.message) for check in exercise.checks] == [(Verdict.PASSED, "")]
 
 
+AVERAGED = """
+    def average(*_):
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= world_size
+
+    optimizer.register_step_pre_hook(average)
+"""
+WARM_UP = """
+    torch.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.0)
+    model(torch.ones(2, 3, 32, 32))
+"""
+
+
+@pytest.mark.parametrize(
+    ("wrapping", "more"),
+    [("ddp_model = wrap_model(", AVERAGED), ("model = wrap_model(", WARM_UP)],
+    ids=["averaged within the step", "warm-up from rate 0"],
+)
+def test_a_script_may_train_together_in_its_own_way(
+    wrapping: str, more: str, tmp_path: Path, box: Box
+) -> None:
+    source = (REFERENCE / "ddp_train.py").read_text()
+    made = "    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=MOMENTUM)\n"
+    wrapped = "    model = wrap_model("
+    assert source.count(made) == source.count(wrapped) == 1
+    source = source.replace(made, made + more).replace(wrapped, f"    {wrapping}")
+    (tmp_path / "ddp_train.py").write_text(source)
+    shutil.copy(REFERENCE / "perf_report.py", tmp_path)
+    (exercise,) = graded(tmp_path, EXERCISE, box, checks=("really_communicates",)).exercises
+    assert [(check.verdict, check.message) for check in exercise.checks] == [(Verdict.PASSED, "")]
+
+
+def test_a_report_that_was_handed_in_is_not_the_scripts(tmp_path: Path, box: Box) -> None:
+    for name in ("ddp_train.py", "ddp_train.sh", "perf_report.py", "reports/ddp.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(REFERENCE / name, tmp_path / name)
+    script = tmp_path / "ddp_train.sh"
+    text = script.read_text()
+    assert text.count(" --report reports/ddp.json") == 1
+    script.write_text(text.replace(" --report reports/ddp.json", ""))
+    (exercise,) = graded(tmp_path, EXERCISE, box, checks=("script",)).exercises
+    (check,) = exercise.checks
+    assert check.verdict is Verdict.FAILED
+    assert "one that was handed in does not count" in check.message
+
+
 @pytest.mark.parametrize(
     "sizes", [None, "x", [], [0], [-4, 8], [True] * 4, [2.0, 2.0], [4, None], [5], [1 << 62], [[4]]]
 )
@@ -246,6 +308,33 @@ def test_an_evaluation_on_gpus_is_minded_only_where_tensors_of_two_devices_meet(
     assert verdict("shuffle_false_for_eval", answer).startswith(said)
 
 
+FAULT = StudentError("InjectedFault", "put there by the check", (), "running it")
+MET, WENT_ON = {"kind": "met"}, {"kind": "went_on"}
+
+
+@pytest.mark.parametrize(
+    ("rank", "passes"),
+    [
+        (RankOutcome(complete=False, events=(MET,), status=0), False),
+        (RankOutcome(complete=True, events=(MET,), values={"status": 0}), False),
+        (RankOutcome(complete=True, events=(MET,), values={"status": 1}), True),
+        (RankOutcome(complete=False, events=(MET,), status=1), True),
+        (RankOutcome(complete=False, events=(MET,), status=-6), True),
+        (RankOutcome(complete=True, events=(MET,), error=FAULT, status=0), True),
+        # What cannot be read is passed over, or read in a way that nobody sees.
+        (RankOutcome(complete=True, events=(MET, WENT_ON), values={"status": 0}), True),
+        (RankOutcome(complete=True, values={"status": 0}), True),
+    ],
+)
+def test_a_fault_is_hidden_by_status_0_alone(rank: RankOutcome, passes: bool) -> None:
+    other = RankOutcome(complete=True, error=FAULT)
+
+    def answer(spec: RunSpec) -> Outcome:
+        return Outcome((other, rank if spec.call == "broken" else other), elapsed=1.0)
+
+    assert ("exit status 0" in verdict("fails_fast", answer)) != passes
+
+
 def launched(**values: Json) -> Outcome:
     """What is seen of a ddp_train.sh that works, but for these values."""
     found: dict[str, Json] = {
@@ -263,7 +352,7 @@ def launched(**values: Json) -> Outcome:
         ("", 1),
         ("--standalone\n--nproc-per-node\n1\nddp_train.py\n", []),
         ("--nproc_per_node=1\n", {}),
-        ("--nproc-per-node\ngpu\nddp_train.py\n", None),
+        ("--nproc-per-node\n$n\nddp_train.py\n", None),
         ("-m\nfour.ranks\n--nproc-per-node=99999999\n", None),
     ],
 )
@@ -272,11 +361,42 @@ def test_scripts_that_let_nproc_decide_or_start_in_their_own_way_pass(asked: Jso
 
 
 @pytest.mark.parametrize(
-    "asked", ["--nproc-per-node\n2\nddp_train.py\n", "--standalone\n-nproc_per_node=2\nddp_train.py"]
+    ("asked", "number"),
+    [
+        ("--nproc-per-node\n2\nddp_train.py\n", "2"),
+        ("--standalone\n-nproc_per_node=2\nddp_train.py", "2"),
+        ("--nproc-per-node=auto\nddp_train.py\n", "auto"),
+        ("--nproc-per-node\ngpu\nddp_train.py\n", "gpu"),
+    ],
 )
-def test_a_script_that_does_not_ask_nproc_is_told(asked: str) -> None:
+def test_a_script_that_does_not_ask_nproc_is_told(asked: str, number: str) -> None:
     told = verdict("script", lambda _: launched(asked=asked))
-    assert "`NPROC=1 ./ddp_train.sh` asks torchrun for 2 processes" in told
+    assert f"`NPROC=1 ./ddp_train.sh` asks torchrun for {number} processes" in told
+
+
+@pytest.mark.parametrize(
+    ("unasked", "passes"),
+    [
+        ("--standalone\n--nproc-per-node\nauto\nddp_train.py\n--help\n", True),
+        ("--nproc-per-node=4\nddp_train.py\n", True),
+        ("ddp_train.py\n--help\n", True),  # python alone
+        ("-c\nprint(2)\n--nproc-per-node\n\nddp_train.py\n", True),  # its number comes from Python
+        ("count.py\n--nproc-per-node=\nddp_train.py\n", True),
+        (None, True),
+        (3, True),
+        ("", False),
+        ("--nproc-per-node\n\nddp_train.py\n", False),
+        ("--standalone\n--nproc_per_node\nddp_train.py\n--help\n", False),
+        ("--standalone\n--nproc_per_node=\nddp_train.py\n", False),
+    ],
+)
+def test_nproc_has_a_default(unasked: Json, passes: bool) -> None:
+    asked = "--nproc-per-node\n1\nddp_train.py\n"
+    told = verdict("script", lambda _: launched(asked=asked, unasked=unasked))
+    assert (told == "") == passes, told
+    assert passes or "where nobody has set NPROC" in told
+    # Of a script that says otherwise how many there are, nothing is known.
+    assert verdict("script", lambda _: launched(asked="", unasked=unasked)) == ""
 
 
 def test_a_checkpoint_that_the_script_cannot_go_on_from_is_told() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import hashlib
 import os
 import socket
 import subprocess
@@ -22,7 +23,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
-from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils.data import DataLoader, Dataset
 
 from lockstep.sandbox.device import Machine, home
@@ -412,13 +413,14 @@ def save(student: Student, inputs: Inputs) -> Observation:
     )
     epoch = cast(int, inputs.values["epoch"])
     _epoch(lab, wrapped, loader, optimizer, epoch)
-    written = _note_writes()
+    written, renamed = _note_writes()
     _slow_down_saving(inputs)
     lab.call("save_checkpoint", wrapped, optimizer, epoch, path, shown=f"..., epoch={epoch}, path")
     there = os.path.isfile(path)
     wrote = [
         name for name in written if os.path.basename(name).startswith(("checkpoint", ".checkpoint", "tmp"))
     ]
+    wrote += [name for name in renamed if name == path]
     values: dict[str, Json] = {
         **recorder.values(), "there": there, "wrote": cast(Json, wrote[:10]), "direct": path in written,
     }  # fmt: skip
@@ -432,9 +434,13 @@ def save(student: Student, inputs: Inputs) -> Observation:
     return Observation(values, arrays)
 
 
-def _note_writes() -> list[str]:
-    """Files this process opens for writing from now on, relative to the folder where they are in it."""
+def _note_writes() -> tuple[list[str], list[str]]:
+    """Files this process opens for writing from now on, and those that it renames another to.
+
+    They are named relative to the folder where they are in it.
+    """
     written: list[str] = []
+    renamed: list[str] = []
     work = os.getcwd()
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
@@ -445,31 +451,36 @@ def _note_writes() -> list[str]:
             )
             if writes:
                 written.append(os.path.relpath(os.path.join(work, os.fsdecode(args[0])), work))
+        elif event == "os.rename" and len(renamed) < 100:
+            renamed.append(os.path.relpath(os.path.join(work, os.fsdecode(args[1])), work))
 
     sys.addaudithook(hook)
-    # torch.save opens its file in C++, which no audit hook sees.
-    original = torch.save
+    # torch.save opens its file in C++, which no audit hook sees; by whatever name it was imported, it comes by here.
+    original = torch.serialization._open_zipfile_writer
 
-    def save_noted(obj: object, f: Any, *args: Any, **kwargs: Any) -> None:
-        if isinstance(f, str | os.PathLike):
-            written.append(os.path.relpath(os.path.join(work, os.fspath(f)), work))
-        original(obj, f, *args, **kwargs)
+    def open_noted(name_or_buffer: Any) -> Any:
+        if isinstance(name_or_buffer, str):
+            written.append(os.path.relpath(os.path.join(work, name_or_buffer), work))
+        return original(name_or_buffer)
 
-    torch.save = save_noted
-    return written
+    torch.serialization._open_zipfile_writer = open_noted
+    return written, renamed
 
 
 def _slow_down_saving(inputs: Inputs) -> None:
     """Give the ranks that do not wait for rank 0's file time to show it."""
     if inputs.rank != 0 or inputs.world_size == 1:
         return
-    original = torch.save
+    for name in ("_open_zipfile_writer", "_legacy_save"):
+        setattr(torch.serialization, name, _late(getattr(torch.serialization, name)))
 
-    def save_late(*args: Any, **kwargs: Any) -> None:
+
+def _late(original: Callable[..., Any]) -> Callable[..., Any]:
+    def late(*args: Any, **kwargs: Any) -> Any:
         time.sleep(0.25)
-        original(*args, **kwargs)
+        return original(*args, **kwargs)
 
-    torch.save = save_late
+    return late
 
 
 def _tensor_keys(value: object, depth: int = 0) -> list[str]:
@@ -542,14 +553,13 @@ def tidy(student: Student, inputs: Inputs) -> Observation:
 def script_ends(student: Student, inputs: Inputs) -> Observation:
     """Run the script to its end; whether it is still in its group then."""
     _smaller_resnet()
-    joined: list[bool] = []
-    original = torch.optim.Optimizer.zero_grad
+    joined: set[bool] = set()
 
-    def noted(self: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> None:
-        joined.append(dist.is_initialized())
-        original(self, *args, **kwargs)
+    def note(*_: object) -> None:
+        joined.add(dist.is_initialized())
 
-    torch.optim.Optimizer.zero_grad = noted  # type: ignore[method-assign]
+    register_module_forward_pre_hook(note)
+    register_optimizer_step_pre_hook(cast(Callable[..., None], note))
     student.run_script("ddp_train.py", cast(list[str], inputs.values["arguments"]))
     return Observation({"was": any(joined), "is": dist.is_initialized()})
 
@@ -574,7 +584,7 @@ def _alone(student: Student, inputs: Inputs) -> Observation:
     batch_size = cast(int, inputs.values["batch_size"])
     dataset = _data(inputs)
     loader = lab.loader(dataset, batch_size, shuffle=True, seed=_seed(inputs))
-    loss = _epoch(lab, wrapped, loader, optimizer, 0)
+    loss = _epoch(lab, wrapped, loader, optimizer, cast(int, inputs.values["epoch"]))
     seen = recorder.values(), recorder.arrays()
     evaluation = lab.loader(dataset, batch_size, shuffle=False, seed=_seed(inputs))
     result = plain(lab.call("evaluate", wrapped, evaluation, lab.device, shown="model, loader, device"))
@@ -649,15 +659,57 @@ def orders(student: Student, inputs: Inputs) -> Observation:
     return Observation({"order": cast(Json, order), "trains": cast(Json, trains[-1:])})
 
 
+def together(student: Student, inputs: Inputs) -> Observation:
+    """Run the script: which batches its first steps are made of, and what a layer of the network holds after each."""
+    from torchvision.models.resnet import ResNet
+
+    _smaller_resnet()
+    batches: list[str] = []
+    latest: list[str] = []
+    gradients: list[bool] = []
+    arrays: dict[str, Array | torch.Tensor] = {}
+
+    # A step is looked at when the network is called again: whatever belongs to it has been done by then.
+    def before_forward(module: nn.Module, args: tuple[object, ...]) -> None:
+        if not isinstance(module, ResNet) or len(gradients) > len(FIRST_STEPS):
+            return
+        layer = [value for value in module.parameters() if value.requires_grad][-1:]
+        if layer:
+            arrays.setdefault(f"after{len(gradients)}", layer[0].detach().flatten()[:100].clone())
+        images = plain_tensor(home(args[0])) if args else None
+        if images is not None and torch.is_grad_enabled():
+            latest[:] = [hashlib.sha256(images.tobytes()).hexdigest()]
+
+    # After the step, because `optimizer.step(closure)` and an optimizer of one's own average within.
+    def after_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
+        batches.extend(latest if len(gradients) < len(FIRST_STEPS) else [])
+        latest.clear()
+        gradients.append(any(v.grad is not None for group in optimizer.param_groups for v in group["params"]))
+
+    register_module_forward_pre_hook(before_forward)
+    register_optimizer_step_post_hook(cast(Callable[..., None], after_step))
+    student.run_script("ddp_train.py", cast(list[str], inputs.values["arguments"]))
+    return Observation({"batches": cast(Json, batches), "gradients": any(gradients)}, arrays)
+
+
 def broken(student: Student, inputs: Inputs) -> Observation:
     """Run the script on training images of which one cannot be read, by whichever rank comes to it."""
     _smaller_resnet()
 
+    met: list[int] = []
+
     def fail(index: int) -> None:
         if index == inputs.values["broken"]:
+            met.append(index)
+            student.watch.note("met")
             raise InjectedFault("this image cannot be read (put there by the check)")
 
+    def after_step(*_: object) -> None:
+        if met:
+            student.watch.note("went_on")
+
     _before_each_image(fail)
+    register_optimizer_step_post_hook(cast(Callable[..., None], after_step))
     status = student.run_script("ddp_train.py", cast(list[str], inputs.values["arguments"]))
     return Observation({"status": status})
 
@@ -690,6 +742,9 @@ def _without_workers(original: Callable[..., None]) -> Callable[..., None]:
 
 def launch(student: Student, inputs: Inputs) -> Observation:
     """`./ddp_train.sh` with two processes; what it leaves behind."""
+    # One that was handed in tells of another run.
+    with contextlib.suppress(OSError):
+        os.remove("reports/ddp.json")
     before = set(_files())
     executable = os.access("ddp_train.sh", os.X_OK)
     if not os.path.exists("ddp_train.sh"):
@@ -712,14 +767,16 @@ def launch(student: Student, inputs: Inputs) -> Observation:
             resuming = name
             with student.calling(f"reading {name}"):
                 keys = _tensor_keys(torch.load(name, weights_only=False, map_location="cpu"))
-    asked = resumed = None
+    asked = unasked = resumed = None
     if result.status == 0:
         # First, because a script may begin with a clean folder.
         resumed = _resumed(student, inputs, resuming) if resuming else None
-        asked = _what_torchrun_is_told(student, inputs, command)
+        asked = _what_torchrun_is_told(student, command, cast(dict[str, str], inputs.values["other"]))
+        unasked = _what_torchrun_is_told(student, command, {})
     return Observation(
         {
             "asked": asked,
+            "unasked": unasked,
             "resumed": resumed,
             "executable": executable,
             "status": result.status,
@@ -741,8 +798,11 @@ def _resumed(student: Student, inputs: Inputs, checkpoint: str) -> str | None:
     return "\n".join(line[:200] for line in result.output.splitlines()[-20:])
 
 
-def _what_torchrun_is_told(student: Student, inputs: Inputs, command: list[str]) -> str | None:
-    """The words after `torchrun` where the script is started with another environment; nothing is trained."""
+def _what_torchrun_is_told(student: Student, command: list[str], environment: dict[str, str]) -> str | None:
+    """The words after `torchrun` where the script is started with another environment; nothing is trained.
+
+    None where it was not to be seen in time; nothing where the script ended without it.
+    """
     with tempfile.TemporaryDirectory() as folder:
         told, stand_in = os.path.join(folder, "told"), os.path.join(folder, "torchrun")
         with open(stand_in, "w", encoding="utf-8") as file:
@@ -750,12 +810,11 @@ def _what_torchrun_is_told(student: Student, inputs: Inputs, command: list[str])
         os.chmod(stand_in, 0o700)
         for name in ("python", "python3"):  # -m torch.distributed.run is torchrun, too
             os.symlink(stand_in, os.path.join(folder, name))
-        environment = cast(dict[str, str], inputs.values["other"])
-        _within_seconds(
+        ended = _within_seconds(
             student, [*command, "--help"], {**environment, "PATH": f"{folder}:{os.environ['PATH']}"}
         )
         if not os.path.isfile(told):
-            return None
+            return None if ended is None else ""
         with open(told, encoding="utf-8", errors="replace") as file:
             return file.read(2000)
 
