@@ -224,6 +224,16 @@ def test_a_script_may_train_together_in_its_own_way(
     assert [(check.verdict, check.message) for check in exercise.checks] == [(Verdict.PASSED, "")]
 
 
+def test_a_group_may_be_left_as_python_ends(tmp_path: Path, box: Box) -> None:
+    source = (REFERENCE / "ddp_train.py").read_text()
+    last = "    cleanup()\n\n\nif __name__"
+    assert source.count(last) == source.count("import os\n") == 1
+    source = source.replace(last, "    atexit.register(cleanup)\n\n\nif __name__")
+    (tmp_path / "ddp_train.py").write_text(source.replace("import os\n", "import atexit\nimport os\n"))
+    (exercise,) = graded(tmp_path, EXERCISE, box, checks=("cleans_up",)).exercises
+    assert [(check.verdict, check.message) for check in exercise.checks] == [(Verdict.PASSED, "")]
+
+
 def test_a_report_that_was_handed_in_is_not_the_scripts(tmp_path: Path, box: Box) -> None:
     for name in ("ddp_train.py", "ddp_train.sh", "perf_report.py", "reports/ddp.json"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -6,6 +6,7 @@ values came back. The judge compares the ranks with one another and with a train
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import copy
 import hashlib
@@ -561,6 +562,8 @@ def script_ends(student: Student, inputs: Inputs) -> Observation:
     register_module_forward_pre_hook(note)
     register_optimizer_step_pre_hook(cast(Callable[..., None], note))
     student.run_script("ddp_train.py", cast(list[str], inputs.values["arguments"]))
+    with student.calling("ending as Python does at its end"):
+        atexit._run_exitfuncs()
     return Observation({"was": any(joined), "is": dist.is_initialized()})
 
 
