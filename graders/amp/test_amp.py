@@ -1189,12 +1189,11 @@ def test_eval_no_grad(check: Check) -> None:
     first = next(place for place, (_, derived) in enumerate(made) if not derived)
     after = [event for event, derived in made[first:] if derived]
     resumed = [event for (_, before), (event, derived) in pairwise(made) if derived and not before]
-    hint = "model.train() right after every validation, or before every batch: evaluate() has called model.eval()."
     check.expect(
         not after or any(event[3:4] == [True] for event in after),
         f"{call}: after the first validation the model was trained on in evaluation mode: dropout is off then, and batch "
         "norm learns nothing more.",
-        hint,
+        "model.train() at the beginning of every epoch, not once before the first: evaluate() has called model.eval().",
         points=check.points / 2,
     )
     wrong = sum(event[3:4] == [False] for event in resumed)
@@ -1202,7 +1201,7 @@ def test_eval_no_grad(check: Check) -> None:
         wrong < 2,
         f"{call} validates within an epoch, and {wrong} of {len(resumed)} times the model was trained on in evaluation mode "
         "afterwards: dropout is off then, and batch norm learns nothing more, until the epoch ends.",
-        hint,
+        "model.train() right after every validation, or before every batch: evaluate() has called model.eval().",
         points=check.points / 2,
     )
 
