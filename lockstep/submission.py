@@ -269,7 +269,7 @@ def misnamed(submission: Submission, name: str) -> str:
     for path in submission.files:
         place = PurePosixPath(path)
         called = place.name.casefold()
-        is_alike = called.startswith(stem) and not called[len(stem)].isalpha()
+        is_alike = called.startswith(stem) and not called[len(stem) : len(stem) + 1].isalpha()
         suffixes = (wanted.suffix, ".txt", *(SOURCES if wanted.suffix in SOURCES else ()))
         if place.parent == wanted.parent and is_alike and place.suffix.lower() in suffixes:
             near.append(path)

@@ -17,7 +17,14 @@ from lockstep.wire import BROKEN
 LIMITS = Limits(seconds=5)
 SUBMISSION = Submission(
     "someone",
-    {"deep/x.py": b"", "scaling_final.py": b"", "Scaling.py": b"", "scalings.py": b"", "amp.py.txt": b""},
+    {
+        "deep/x.py": b"",
+        "scaling": b"",
+        "scaling_final.py": b"",
+        "Scaling.py": b"",
+        "scalings.py": b"",
+        "amp.py.txt": b"",
+    },
     frozenset(),
     "0",
     (),
