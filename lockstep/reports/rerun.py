@@ -95,16 +95,17 @@ def _x03(report: Report, facts: Facts) -> Iterator[Finding]:
                 counted=counted,
             )
         elif report.kind == "dataloader":
-            yield from _told_in_part(rerun, runs)
+            yield from _told_in_part(rerun, sorted(runs, key=lambda run: run.t_end))
 
 
 def _seen(rerun: Rerun, written: Report) -> tuple[list[Run], list[Holdup]]:
-    """The runs, in the order of their ends, whose work could be held up and counted, and how it was."""
-    runs = sorted(written.runs, key=lambda run: run.t_end)
+    """The runs whose work could be held up and counted, and how it was."""
     if not rerun.unseen:
-        return runs, list(rerun.holdups)
+        return list(written.runs), list(rerun.holdups)
     # Workers that are out of sight leave what is read without any where it was; a run says so, or is left alone.
-    alone = [run for run in runs if written.kind == "dataloader" and run.config.get("num_workers") == 0]
+    alone = [
+        run for run in written.runs if written.kind == "dataloader" and run.config.get("num_workers") == 0
+    ]
     return alone, [held for held in rerun.holdups if held.in_main]
 
 
@@ -146,8 +147,8 @@ def _told_in_part(rerun: Rerun, runs: Sequence[Run]) -> Iterator[Finding]:
 
 def _x04(report: Report, facts: Facts) -> Iterator[Finding]:
     for rerun, written in _written(facts):
-        main = [held for held in rerun.holdups if held.in_main]
-        seen = written.runs if not rerun.unseen else _seen(rerun, written)[0]
+        seen, held = _seen(rerun, written)
+        main = [each for each in held if each.in_main]
         runs = [run for run in seen if not _workers(run)]
         wrong = first_misfit(runs, main, rerun.start, rerun.end)
         if wrong is not None:
@@ -155,7 +156,7 @@ def _x04(report: Report, facts: Facts) -> Iterator[Finding]:
             continue
         if rerun.unseen:
             continue
-        busy = sum(held.done - held.start for held in rerun.holdups if not held.in_main)
+        busy = sum(each.done - each.start for each in rerun.holdups if not each.in_main)
         given = sum(run.seconds * _workers(run) for run in written.runs if _workers(run))
         if given < OVERLAP * busy:
             yield inconsistent(
