@@ -507,7 +507,7 @@ def _script_trains_together(check: Check) -> None:
                 "--training-data", "/data/cifar", "--epochs", "1", "--batch-size", "4", "--lr", "0.05",
             ],
         },
-        data={"cifar": cifar10.make_batches(check.rng, 16, 10)},
+        data={"cifar": cifar10.make_batches(check.rng, 24, 10)},
         limits=SCRIPT_LIMITS,
         shared_files=True,
         expect=False,
