@@ -618,20 +618,22 @@ class _SeenEnough(BaseException):
 
 
 def first_lr(student: Student, inputs: Inputs) -> Observation:
-    """Run the script until its first optimizer step; the learning rates of that step."""
+    """Run the script for some optimizer steps; the learning rate of the first group of parameters in each of them."""
     _smaller_resnet()
     seen: list[Json] = []
+    steps = cast(int, inputs.values["steps"])
 
     def before_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
-        seen.extend(plain(group["lr"]) for group in optimizer.param_groups)
-        raise _SeenEnough
+        seen.append(plain(optimizer.param_groups[0]["lr"]))
+        if len(seen) == steps:
+            raise _SeenEnough
 
     register_optimizer_step_pre_hook(cast(Callable[..., None], before_step))
     try:
         student.run_script("ddp_train.py", cast(list[str], inputs.values["arguments"]))
     except _SeenEnough:
         student.phase = ""
-    return Observation({"lr": seen[:8]})
+    return Observation({"lr": cast(Json, seen)})
 
 
 def orders(student: Student, inputs: Inputs) -> Observation:

@@ -1344,29 +1344,68 @@ def _world_of(report: Json) -> int | None:
 
 def test_lr_scaling(check: Check) -> None:
     """--scale-lr multiplies the learning rate by the number of ranks."""
-    lr = round(float(check.rng.uniform(0.001, 0.009)), 5)
-    tree = cifar10.make_batches(check.rng, 16, 10)
-    arguments = ["--training-data", "/data/cifar", "--epochs", "1", "--batch-size", "8", "--lr", str(lr)]
-    # On two ranks alone a 2 written out would do.
+    # On two ranks alone a 2 written out would do, and with one rate for both calls the rate itself.
     fewest, more = check.world_sizes[0], check.world_sizes[:2][-1]
-    for flags, world, wanted in ((["--scale-lr"], more, lr * more), ([], fewest, lr)):
+    scaled, plain = (
+        round(float(check.rng.uniform(*bounds)), 5) for bounds in ((0.001, 0.004), (0.005, 0.009))
+    )
+    calls = ((more, scaled, ["--scale-lr"], scaled * more), (fewest, plain, [], plain))
+    first = [[rates[:1] for rates in _rates(check, *call[:3])] for call in calls]
+    parts = [_part(rates, wanted) for rates, (*_, wanted) in zip(first, calls, strict=True)]
+    if _may_warm_up(*parts, more) and _rises(_rates(check, more, scaled, ["--scale-lr"], steps=4)):
+        return
+    for (world, lr, flags, wanted), rates in zip(calls, first, strict=True):
         shown_call = " ".join(["ddp_train.py --lr", str(lr), *flags])
-        outcome = check.run(
-            "first_lr",
-            ranks=world,
-            env=on_nodes(1, world),
-            values={"arguments": [*arguments, *flags]},
-            data={"cifar": tree},
-            limits=SCRIPT_LIMITS,
-            shared_files=True,
-        )
-        for rank, seen in enumerate(outcome.ranks):
-            rates = seen.values.get("lr")
-            first = rates[0] if isinstance(rates, list) and rates else None
+        for rank, seen in enumerate(rates):
             check.expect(
-                close(first, wanted, rtol=1e-6, atol=0),
+                all(close(rate, wanted, rtol=1e-6, atol=0) for rate in seen or [None]),
                 f"`{shown_call}` on {world} ranks, each on a node of its own: the first step on rank {rank} had the learning "
-                f"rate {shown(first)}, expected {wanted:.6g}.",
+                f"rate {shown(seen[0] if seen else None)}, expected {wanted:.6g}.",
                 "With --scale-lr the rate is args.lr * world_size, since a step sees world_size times as many items; "
                 "the batch size of one rank plays no part, and without the flag nothing is multiplied.",
             )
+
+
+def _rates(check: Check, world: int, lr: float, flags: list[str], *, steps: int = 1) -> list[list[Json]]:
+    """The learning rates of the script's first steps on each rank."""
+    outcome = check.run(
+        "first_lr",
+        ranks=world,
+        env=on_nodes(1, world),
+        values={
+            "arguments": [
+                "--training-data", "/data/cifar", "--epochs", "2", "--batch-size", "8", "--lr", str(lr), *flags,
+            ],
+            "steps": steps,
+        },
+        data={"cifar": cifar10.make_batches(check.rng, 16 * world, 10)},
+        limits=SCRIPT_LIMITS,
+        shared_files=True,
+    )  # fmt: skip
+    found = [rank.values.get("lr") for rank in outcome.ranks]
+    return [rates if isinstance(rates, list) else [] for rates in found]
+
+
+def _part(rates: list[list[Json]], wanted: float) -> float | None:
+    """Which part of a rate every rank begins with; None where they differ, or one has no rate."""
+    first = [number(seen[0]) if seen else None for seen in rates]
+    return first[0] / wanted if first[0] is not None and len(set(first)) == 1 else None
+
+
+def _may_warm_up(scaled: float | None, plain: float | None, world: int) -> bool:
+    """Whether a script that begins with these parts of its rates, with --scale-lr and without, may go up to them.
+
+    It may begin with the same part of both, or with --scale-lr at the rate of one rank (Goyal et al., Accurate, Large
+    Minibatch SGD, section 2.2).
+    """
+    if scaled is None or plain is None or not 0 < scaled < 1 - 1e-6:
+        return False
+    return close(scaled, plain, rtol=1e-6, atol=0) or (
+        close(scaled, 1 / world, rtol=1e-6, atol=0) and close(plain, 1.0, rtol=1e-6, atol=0)
+    )
+
+
+def _rises(rates: list[list[Json]]) -> bool:
+    """Whether the learning rate of every rank is higher in a later step than in the first."""
+    found = [[rate for value in seen if (rate := number(value)) is not None] for seen in rates]
+    return all(any(later > seen[0] for later in seen[1:]) for seen in found)
