@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from itertools import permutations
 from pathlib import Path
 
 import numpy as np
@@ -261,6 +262,12 @@ def test_images_with_rows_for_columns_are_told_from_mirrored_ones(
     assert (len(faces.on_their_side(picture, found)) >= script_runs.SIDEWAYS) == told
 
 
+@pytest.mark.parametrize("colours", [(0, 1, 2, 6), (0, 6, 7, 5), (1, 3, 5, 6), (2, 4, 7, 3)])
+def test_blurred_edges_of_one_image_are_no_other_image(colours: tuple[int, ...]) -> None:
+    every = {faces._pattern(four) for four in permutations(range(8), 4)}
+    assert faces.quilts_in(_figure([faces.read(faces.jpeg(faces._quilt(colours)))]), every) == {colours}
+
+
 def test_a_figure_of_every_pattern_shows_none() -> None:
     rng = np.random.default_rng(3)
     _, hidden = faces.make_quilts(rng, patterns=8, images=64)
@@ -273,7 +280,7 @@ def test_a_figure_of_every_pattern_shows_none() -> None:
 def _figure(images: list[np.ndarray]) -> np.ndarray:
     figure = Figure()
     for place, image in enumerate(images):
-        figure.add_subplot(len(images) // 4, 4, place + 1).imshow(image)
+        figure.add_subplot(-(-len(images) // 4), min(4, len(images)), place + 1).imshow(image)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     return np.array(canvas.buffer_rgba())[..., :3]
