@@ -9,6 +9,7 @@ from lockstep.check import Check, Inputs
 from lockstep.compare import difference, integer, shown
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.verdict import CheckEnded, Crashed
+from lockstep.wire import Array
 
 LOCAL_RANK_HINT = "RANK counts over all nodes; the number of a GPU within its node is LOCAL_RANK."
 DEVICE_HINT = "Return the device: cuda:LOCAL_RANK where torch.cuda.is_available(), else torch.device('cpu')."
@@ -32,9 +33,7 @@ def test_joins_group(check: Check) -> None:
 
 def _joined(check: Check, world: int) -> None:
     numbers = check.rng.integers(1, 1 << 40, world)
-    outcome = check.run(
-        "join", ranks=world, per_rank=[Inputs(arrays={"number": np.array([value])}) for value in numbers]
-    )
+    outcome = check.run("join", ranks=world, per_rank=_numbered(numbers))
     for rank, seen in enumerate(outcome.ranks):
         call = f"setup() on rank {rank} of {world}, from torchrun's variables"
         _in_group(check, seen, rank, world, int(numbers.sum()), call)
@@ -51,6 +50,11 @@ def _joined(check: Check, world: int) -> None:
         )
 
 
+def _numbered(numbers: Array) -> list[Inputs]:
+    """A number for each rank alone: the sum of all is known only where the ranks found together."""
+    return [Inputs(arrays={"number": np.array([value])}) for value in numbers]
+
+
 def _given(check: Check) -> None:
     """Two ranks that are told where to meet, and to use gloo although there are GPUs."""
     numbers = check.rng.integers(1, 1 << 40, 2)
@@ -58,7 +62,7 @@ def _given(check: Check) -> None:
         "join",
         ranks=2,
         values={"gpus": 2, "meeting": "meet", "backend": "gloo"},
-        per_rank=[Inputs(arrays={"number": np.array([value])}) for value in numbers],
+        per_rank=_numbered(numbers),
         # What file:// says must not be needed from the environment.
         env={"MASTER_ADDR": "nowhere.invalid"},
         shared_files=True,
@@ -110,7 +114,7 @@ def _two_nodes(check: Check) -> None:
             ranks=4,
             values={"gpus": 2},
             env=on_nodes(2, 4),
-            per_rank=[Inputs(arrays={"number": np.array([value])}) for value in numbers],
+            per_rank=_numbered(numbers),
         )
     except Crashed as ended:
         if "device ordinal" not in ended.feedback.message:
@@ -158,9 +162,8 @@ def _two_jobs(check: Check) -> None:
     ports = (29511, 29533)
     env = [{"RANK": str(r % 2), "LOCAL_RANK": str(r % 2), "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2",
             "MASTER_PORT": str(ports[r // 2])} for r in range(4)]  # fmt: skip
-    per_rank = [Inputs(arrays={"number": np.array([value])}) for value in numbers]
     try:
-        outcome = check.run("join", ranks=4, env=env, per_rank=per_rank, seconds=8.0)
+        outcome = check.run("join", ranks=4, env=env, per_rank=_numbered(numbers), seconds=8.0)
     except CheckEnded as ended:
         check.fail(
             "Two jobs of two ranks each, started at the same time on one machine with different MASTER_PORTs, "
