@@ -40,10 +40,10 @@ class Data:
         return {"images": self.images, "labels": self.labels}
 
 
-def make_data(rng: np.random.Generator, n: int, classes: int = 10, side: int = 4) -> Data:
+def make_data(rng: np.random.Generator, n: int) -> Data:
     """`n` images that are all different."""
-    images = rng.standard_normal((n, 3, side, side)).astype(np.float32)
-    return Data(images, rng.integers(0, classes, n))
+    images = rng.standard_normal((n, 3, 4, 4)).astype(np.float32)
+    return Data(images, rng.integers(0, 10, n))
 
 
 def make_shape(
@@ -80,6 +80,19 @@ def make_weights_of_ranks(rng: np.random.Generator, shape: Shape, world: int) ->
     buffers = {name for name, _ in build_model(shape).named_buffers()}
     first, *others = (make_weights(rng, shape) for _ in range(world))
     return [first, *({**own, **{name: first[name] for name in buffers}} for own in others)]
+
+
+def make_labelled_data(rng: np.random.Generator, shape: Shape, weights: dict[str, Array], n: int) -> Data:
+    """Data with clear answers, of which about two thirds are right, the first ones among them."""
+    data = make_data(rng, 40 * n)
+    logits = Training(shape, weights, lr=0, momentum=0).logits(data.images)
+    ordered = np.sort(logits, axis=1)
+    clear = np.argsort(ordered[:, -2] - ordered[:, -1])[:n]
+    answers = logits[clear].argmax(1)
+    wrong = rng.permutation(np.arange(min(4, n - 1), n))[: n // 3]
+    labels = answers.copy()
+    labels[wrong] = (answers[wrong] + 1 + rng.integers(0, 9, len(wrong))) % 10
+    return Data(data.images[clear], labels.astype(np.int64))
 
 
 def as_inputs(weights: Mapping[str, Array]) -> dict[str, Array]:
@@ -143,10 +156,8 @@ class Training:
         nn.functional.cross_entropy(outputs, torch.from_numpy(data.labels[list(batch)])).backward()
         return {n: v.grad.clone() for n, v in self.model.named_parameters() if v.grad is not None}
 
-    def step(
-        self, data: Sequence[Data], ranks: Sequence[Batch], *, softmax: bool = False
-    ) -> dict[str, torch.Tensor]:
-        """One step on one batch per rank; the gradient is the mean over the ranks, and is returned."""
+    def step(self, data: Sequence[Data], ranks: Sequence[Batch], *, softmax: bool = False) -> None:
+        """One step on one batch per rank; the gradient is the mean over the ranks."""
         local = [
             self.local_gradients(own, batch, softmax=softmax)
             for own, batch in zip(data, ranks, strict=True)
@@ -161,7 +172,6 @@ class Training:
                 velocity = gradient if before is None else self._momentum * before + gradient
                 self._velocity[name] = velocity
                 parameters[name] -= self._lr * velocity
-        return mean
 
     def weights(self) -> dict[str, Array]:
         """Parameters, by name."""

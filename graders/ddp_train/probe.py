@@ -42,6 +42,7 @@ from lockstep.sandbox.probing import (
 from lockstep.wire import Array, Json
 
 MODULE = "ddp_train"
+CHECKPOINT = "checkpoint.pt"
 FIRST_STEPS = range(4)
 # Of this group alone, as its port is. Looked up before student code can change it. An address that nobody else takes:
 # students' ranks meet at 127.0.0.1, and the ports given out for connections are higher.
@@ -218,6 +219,11 @@ def _seed(inputs: Inputs) -> int:
     return cast(int, inputs.values["seed"])
 
 
+def _training_loader(lab: Lab, inputs: Inputs) -> Any:
+    batch_size = cast(int, inputs.values["batch_size"])
+    return lab.loader(_data(inputs), batch_size, shuffle=True, seed=_seed(inputs))
+
+
 def _cleanup(lab: Lab, inputs: Inputs) -> None:
     """Leave the group in good order; whether cleanup does that is one check's business alone."""
     if dist.is_initialized():
@@ -331,8 +337,7 @@ def train(student: Student, inputs: Inputs) -> Observation:
         wrapped = lab.wrap(model)
         optimizer = _optimizer(inputs, wrapped)
     recorder.watch(optimizer, wrapped, cast(list[int], inputs.values.get("gradients_of", list(FIRST_STEPS))))
-    batch_size = cast(int, inputs.values["batch_size"])
-    loader = lab.loader(_data(inputs), batch_size, shuffle=True, seed=_seed(inputs))
+    loader = _training_loader(lab, inputs)
     losses, boundaries = [], []
     for epoch in cast(list[int], inputs.values["epochs"]):
         losses.append(_epoch(lab, wrapped, loader, optimizer, epoch))
@@ -355,9 +360,7 @@ def shares(student: Student, inputs: Inputs) -> Observation:
     torch.manual_seed(cast(int, inputs.values["rank_seed"]))
     lab = Lab(student)
     lab.setup()
-    loader = lab.loader(
-        _data(inputs), cast(int, inputs.values["batch_size"]), shuffle=True, seed=_seed(inputs)
-    )
+    loader = _training_loader(lab, inputs)
     sizes, rows = _pass(lab, loader)
     _cleanup(lab, inputs)
     return Observation({"sizes": cast(Json, sizes)}, {"rows": rows})
@@ -401,7 +404,6 @@ def _accuracy(student: Student, inputs: Inputs) -> Observation:
 
 def save(student: Student, inputs: Inputs) -> Observation:
     """Train an epoch, then save_checkpoint; who opened the file to write, and what is in it."""
-    path = "checkpoint.pt"
     lab = Lab(student)
     lab.setup()
     model = _model(inputs)
@@ -409,28 +411,26 @@ def save(student: Student, inputs: Inputs) -> Observation:
     wrapped = lab.wrap(model)
     optimizer = _optimizer(inputs, wrapped)
     recorder.watch(optimizer, wrapped)
-    loader = lab.loader(
-        _data(inputs), cast(int, inputs.values["batch_size"]), shuffle=True, seed=_seed(inputs)
-    )
+    loader = _training_loader(lab, inputs)
     epoch = cast(int, inputs.values["epoch"])
     _epoch(lab, wrapped, loader, optimizer, epoch)
     written, renamed = _note_writes()
     _slow_down_saving(inputs)
-    lab.call("save_checkpoint", wrapped, optimizer, epoch, path, shown=f"..., epoch={epoch}, path")
-    there = os.path.isfile(path)
+    lab.call("save_checkpoint", wrapped, optimizer, epoch, CHECKPOINT, shown=f"..., epoch={epoch}, path")
+    there = os.path.isfile(CHECKPOINT)
     wrote = [
         name for name in written if os.path.basename(name).startswith(("checkpoint", ".checkpoint", "tmp"))
     ]
-    wrote += [name for name in renamed if name == path]
+    wrote += [name for name in renamed if name == CHECKPOINT]
     values: dict[str, Json] = {
-        **recorder.values(), "there": there, "wrote": cast(Json, wrote[:10]), "direct": path in written,
+        **recorder.values(), "there": there, "wrote": cast(Json, wrote[:10]), "direct": CHECKPOINT in written,
     }  # fmt: skip
     arrays = {**recorder.arrays(), **_state(wrapped, "held")}
     if inputs.rank == 0 and there:
-        with open(path, "rb") as file:
+        with open(CHECKPOINT, "rb") as file:
             arrays["checkpoint"] = np.frombuffer(file.read(), dtype=np.uint8)
         with student.calling("reading the checkpoint back"):
-            values["keys"] = cast(Json, _tensor_keys(torch.load(path, weights_only=False))[:1000])
+            values["keys"] = cast(Json, _tensor_keys(torch.load(CHECKPOINT, weights_only=False))[:1000])
     _cleanup(lab, inputs)
     return Observation(values, arrays)
 
@@ -506,27 +506,23 @@ def resume(student: Student, inputs: Inputs) -> Observation:
     recorder = Recorder(model)
     wrapped = lab.wrap(model)
     optimizer = _optimizer(inputs, wrapped)
-    target: nn.Module = wrapped
     before = copy.deepcopy(optimizer.state_dict())
+
+    def load(model: nn.Module) -> Any:
+        return lab.call("load_checkpoint", model, optimizer, CHECKPOINT, shown="model, optimizer, path")
+
     try:
-        epoch = lab.call(
-            "load_checkpoint", wrapped, optimizer, "checkpoint.pt", shown="model, optimizer, path"
-        )
+        epoch = load(wrapped)
     except RuntimeError:
         # Loading before wrapping is as good; a file with plain keys then fits the inner model alone.
-        target = getattr(wrapped, "module", wrapped)
         optimizer.load_state_dict(before)
-        epoch = lab.call(
-            "load_checkpoint", target, optimizer, "checkpoint.pt", shown="model, optimizer, path"
-        )
+        epoch = load(getattr(wrapped, "module", wrapped))
     # From here on: to load a state, torch.distributed.checkpoint makes one first, by a step that changes nothing.
     recorder.watch(optimizer, wrapped)
     held = _state(wrapped, "held")
     if inputs.world_size > 1:
         held |= _momentum(optimizer, wrapped)
-    loader = lab.loader(
-        _data(inputs), cast(int, inputs.values["batch_size"]), shuffle=True, seed=_seed(inputs)
-    )
+    loader = _training_loader(lab, inputs)
     _epoch(lab, wrapped, loader, optimizer, cast(int, inputs.values["epoch"]) + 1)
     arrays = {**recorder.arrays(), **held, **_state(wrapped, "final")}
     _cleanup(lab, inputs)
@@ -553,7 +549,6 @@ def tidy(student: Student, inputs: Inputs) -> Observation:
 
 def script_ends(student: Student, inputs: Inputs) -> Observation:
     """Run the script to its end; whether it is still in its group then."""
-    _smaller_resnet()
     joined: set[bool] = set()
 
     def note(*_: object) -> None:
@@ -561,7 +556,7 @@ def script_ends(student: Student, inputs: Inputs) -> Observation:
 
     register_module_forward_pre_hook(note)
     register_optimizer_step_pre_hook(cast(Callable[..., None], note))
-    student.run_script("ddp_train.py", cast(list[str], inputs.values["arguments"]))
+    _run_script(student, inputs)
     with student.calling("ending as Python does at its end"):
         atexit._run_exitfuncs()
     return Observation({"was": any(joined), "is": dist.is_initialized()})
@@ -602,6 +597,16 @@ def _trains(model: nn.Module) -> bool:
     return any(part.training for part in model.modules())
 
 
+def _run_script(student: Student, inputs: Inputs) -> int:
+    """Run the script with the judge's arguments, on a smaller network than it asks for; its exit status."""
+    _smaller_resnet()
+    return student.run_script("ddp_train.py", _arguments(inputs))
+
+
+def _arguments(inputs: Inputs) -> list[str]:
+    return cast(list[str], inputs.values["arguments"])
+
+
 def _smaller_resnet() -> None:
     """Let `resnet18()` build one block a stage instead of two: what these checks look at is not its size."""
     from torchvision import models
@@ -619,7 +624,6 @@ class _SeenEnough(BaseException):
 
 def first_lr(student: Student, inputs: Inputs) -> Observation:
     """Run the script for some optimizer steps; the learning rate of the first group of parameters in each of them."""
-    _smaller_resnet()
     seen: list[Json] = []
     steps = cast(int, inputs.values["steps"])
 
@@ -630,7 +634,7 @@ def first_lr(student: Student, inputs: Inputs) -> Observation:
 
     register_optimizer_step_pre_hook(cast(Callable[..., None], before_step))
     try:
-        student.run_script("ddp_train.py", cast(list[str], inputs.values["arguments"]))
+        _run_script(student, inputs)
     except _SeenEnough:
         student.phase = ""
     return Observation({"lr": cast(Json, seen)})
@@ -640,7 +644,6 @@ def orders(student: Student, inputs: Inputs) -> Observation:
     """Run the script for some epochs: in which order it reads the training images, in which mode the model learns."""
     from torchvision.models.resnet import ResNet
 
-    _smaller_resnet()
     order: list[int] = []
     models: list[nn.Module] = []
     trains: list[bool] = []
@@ -660,7 +663,7 @@ def orders(student: Student, inputs: Inputs) -> Observation:
             order.append(index)
 
     _before_each_image(note)
-    student.run_script("ddp_train.py", cast(list[str], inputs.values["arguments"]))
+    _run_script(student, inputs)
     return Observation({"order": cast(Json, order), "trains": cast(Json, trains[-1:])})
 
 
@@ -668,7 +671,6 @@ def together(student: Student, inputs: Inputs) -> Observation:
     """Run the script: which batches its first steps are made of, and what a layer of the network holds after each."""
     from torchvision.models.resnet import ResNet
 
-    _smaller_resnet()
     batches: list[str] = []
     latest: list[str] = []
     gradients: list[bool] = []
@@ -693,14 +695,12 @@ def together(student: Student, inputs: Inputs) -> Observation:
 
     register_module_forward_pre_hook(before_forward)
     register_optimizer_step_post_hook(cast(Callable[..., None], after_step))
-    student.run_script("ddp_train.py", cast(list[str], inputs.values["arguments"]))
+    _run_script(student, inputs)
     return Observation({"batches": cast(Json, batches), "gradients": any(gradients)}, arrays)
 
 
 def broken(student: Student, inputs: Inputs) -> Observation:
     """Run the script on training images of which one cannot be read, by whichever rank comes to it."""
-    _smaller_resnet()
-
     met: list[int] = []
 
     def fail(index: int) -> None:
@@ -715,7 +715,7 @@ def broken(student: Student, inputs: Inputs) -> Observation:
 
     _before_each_image(fail)
     register_optimizer_step_post_hook(cast(Callable[..., None], after_step))
-    status = student.run_script("ddp_train.py", cast(list[str], inputs.values["arguments"]))
+    status = _run_script(student, inputs)
     return Observation({"status": status})
 
 
@@ -757,7 +757,7 @@ def launch(student: Student, inputs: Inputs) -> Observation:
         raise StudentMistake("there is no ddp_train.sh in the submission")
     command = ["./ddp_train.sh"] if executable else ["bash", "ddp_train.sh"]
     result = student.run_command(
-        [*command, *cast(list[str], inputs.values["arguments"])],
+        [*command, *_arguments(inputs)],
         cast(dict[str, str], inputs.values["environment"]),
     )
     new = sorted(set(_files()) - before)[:200]
@@ -794,8 +794,7 @@ def launch(student: Student, inputs: Inputs) -> Observation:
 
 def _resumed(student: Student, inputs: Inputs, checkpoint: str) -> str | None:
     """How `python ddp_train.py --resume` ends where it fails with this checkpoint; no epoch is left to be trained."""
-    arguments = cast(list[str], inputs.values["arguments"])
-    command = ["python", "ddp_train.py", *arguments, "--checkpoint", checkpoint, "--resume"]
+    command = ["python", "ddp_train.py", *_arguments(inputs), "--checkpoint", checkpoint, "--resume"]
     result = _within_seconds(student, command, {})
     if result is None or result.status == 0:
         return None

@@ -1,0 +1,118 @@
+"""Exercise 4, checkpoints: one rank writes them, every rank goes on from them."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from graders.ddp_train import expected
+from graders.ddp_train.batches import fed_by_step
+from graders.ddp_train.expected import Training
+from graders.ddp_train.runs import LR, MOMENTUM, on_nodes, options
+from graders.ddp_train.weights import differing, unlike
+from lockstep.check import Check
+from lockstep.compare import integer, shown
+from lockstep.sandbox.outcome import Outcome
+
+
+def test_checkpoint(check: Check) -> None:
+    """Rank 0 alone writes the checkpoint, and a resumed run goes on as if it had not been interrupted."""
+    # What a run on one rank computes does not depend on how gradients are averaged, which has checks of its own.
+    for world in (check.world_sizes[0], 1):
+        shape = expected.make_shape(check.rng)
+        weights, other = (expected.make_weights(check.rng, shape) for _ in range(2))
+        data = expected.make_data(check.rng, world * 4 * 2)
+        epoch = int(check.rng.integers(2, 7))
+        told = options(shape, epoch=epoch)
+        saved = check.run(
+            "save",
+            ranks=world,
+            # Of several nodes, rank 0 is on one only.
+            env=on_nodes(1, world),
+            values=told,
+            arrays={**data.arrays(), **expected.as_inputs(weights)},
+            shared_files=True,
+        )
+        _written_once(check, saved)
+        resumed = check.run(
+            "resume",
+            ranks=world,
+            # As after --lr was changed: the rate is part of what is resumed.
+            values={**told, "lr": 3 * LR},
+            arrays={**data.arrays(), **expected.as_inputs(other)},
+            files={"checkpoint.pt": saved.ranks[0].arrays["checkpoint"].tobytes()},
+            shared_files=True,
+        )
+        unbroken = Training(shape, weights, lr=LR, momentum=MOMENTUM)
+        names = unbroken.state().keys()
+        _loaded_everywhere(check, saved, resumed, epoch, names)
+    for outcome in (saved, resumed):
+        for ranks in fed_by_step(check, outcome, [data]):
+            unbroken.step([data], ranks)
+    wrong = differing(resumed.ranks, "final", unbroken.state(), "the weight")
+    check.expect(
+        wrong is None,
+        "An epoch, save_checkpoint, a new process, load_checkpoint, another epoch, on one rank: the weights are not "
+        f"those of a run without a break ({wrong[1] if wrong else ''}).",
+        "The file has to hold the weights and optimizer.state_dict() (momentum and learning rate are in there), and "
+        "load_checkpoint has to load both.",
+    )
+    check.expect(
+        saved.ranks[0].values.get("direct") is not True,
+        "Saving and resuming work, but save_checkpoint writes straight over the last checkpoint: a run that is stopped "
+        "while it writes has none left.",
+        "Write to a second name in the same folder, then os.replace(second, path): that happens at once or not at all.",
+        points=check.points / 2,
+    )
+
+
+def _written_once(check: Check, saved: Outcome) -> None:
+    for rank, seen in enumerate(saved.ranks):
+        wrote = seen.values.get("wrote")
+        check.expect(
+            rank == 0 or not wrote,
+            f"save_checkpoint: rank {rank} wrote the file, too.",
+            "Only rank 0 may write: `if dist.get_rank() == 0:`. Ranks that write the same file at once spoil it.",
+        )
+        check.expect(
+            seen.values.get("there") is True,
+            f"save_checkpoint returned on rank {rank} before the file was there.",
+            "Let the other ranks wait for rank 0: dist.barrier() after writing, on every rank.",
+        )
+    keys = saved.ranks[0].values.get("keys")
+    names = [key for key in keys if isinstance(key, str)] if isinstance(keys, list) else []
+    check.expect(
+        "checkpoint" in saved.ranks[0].arrays and len(names) > 0,
+        "save_checkpoint wrote a file without tensors by name in it.",
+        "Write a dict with the model's state_dict, the optimizer's state_dict and the epoch, with torch.save.",
+    )
+    prefixed = [name for name in names if name.startswith("module.")]
+    check.expect(
+        not prefixed,
+        f"The checkpoint's keys begin with `module.` ({', '.join(prefixed[:2])} ...).",
+        "Save model.module.state_dict(): a checkpoint should load into the plain model.",
+    )
+
+
+def _loaded_everywhere(check: Check, saved: Outcome, resumed: Outcome, epoch: int, names: Set[str]) -> None:
+    held = {n.partition("/")[2]: v for n, v in saved.ranks[0].arrays.items() if n.startswith("held/")}
+    wrong = differing(resumed.ranks, "held", held, "")
+    check.expect(
+        wrong is None and names <= held.keys(),
+        f"load_checkpoint on {len(resumed.ranks)} ranks: rank {wrong[0] if wrong else 0} does not hold the saved weights"
+        f"{': ' + wrong[1].strip() if wrong else ''}.",
+        "Every rank has to read the file: DistributedDataParallel hands weights out only once, when it is made.",
+    )
+    apart = unlike(resumed.ranks, "momentum")
+    check.expect(
+        apart is None,
+        f"load_checkpoint on {len(resumed.ranks)} ranks: they hold the saved weights, but not the same momentum in their "
+        f"optimizers: {apart}. From then on each rank takes steps of its own.",
+        "Nobody keeps the optimizers of the ranks equal but you: optimizer.load_state_dict on every rank.",
+    )
+    for rank, seen in enumerate(resumed.ranks):
+        value = seen.values.get("epoch")
+        check.expect(
+            integer(value) in (epoch, epoch + 1),
+            f"load_checkpoint on rank {rank} returned {shown(value)} for a checkpoint saved after epoch {epoch}.",
+            f"Save the epoch in the file and return it ({epoch}, or {epoch + 1} as the next to run).",
+        )

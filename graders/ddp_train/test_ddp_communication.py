@@ -1,0 +1,168 @@
+"""Exercise 4, the communication: other data on every rank, and what was made of it shared with the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fixtures import cifar10
+from graders.ddp_train import expected
+from graders.ddp_train.batches import fed_by_step
+from graders.ddp_train.expected import Batch, Data, Shape, Training
+from graders.ddp_train.hints import WRAP_HINT
+from graders.ddp_train.runs import LR, MOMENTUM, options
+from graders.ddp_train.script_runs import SCRIPT_LIMITS
+from graders.ddp_train.weights import differing, unlike
+from lockstep.check import Check, Inputs
+from lockstep.compare import difference, shown
+from lockstep.sandbox.outcome import Outcome, RankOutcome
+from lockstep.wire import Array
+
+MANY = 4
+"""Times the usual bytes between ranks from which on a student is told: a sum by hand or checks of one's own stay below."""
+
+
+def test_really_communicates(check: Check) -> None:
+    """The ranks work on different data and exchange their gradients in every step."""
+    world = check.world_sizes[0]
+    shape = expected.make_shape(check.rng, hidden=120)
+    weights = expected.make_weights(check.rng, shape)
+    batch_size, n_steps = 3, 6
+    # Every rank has images nobody else has: bytes alone do not tell what is in them.
+    data = [expected.make_data(check.rng, world * batch_size * n_steps) for _ in range(world)]
+    outcome = check.run(
+        "train",
+        ranks=world,
+        values=options(shape, batch_size=batch_size),
+        arrays=expected.as_inputs(weights),
+        per_rank=[Inputs(arrays=own.arrays()) for own in data],
+    )
+    steps = fed_by_step(check, outcome, data)
+    for step, ranks in enumerate(steps):
+        check.expect(
+            len({frozenset(batch) for batch in ranks}) > 1,
+            f"Step {step + 1} of train_one_epoch on {world} ranks: every rank trained on the same batch. The weights "
+            "stay equal that way, but the work is done once per rank instead of being shared.",
+            "make_loader needs DistributedSampler(dataset): it gives every rank other items.",
+        )
+    if outcome.loopback_bytes is None:
+        check.note("How many bytes went between the ranks can only be counted in the sandbox.")
+        return
+    training = Training(shape, weights, lr=LR, momentum=MOMENTUM)
+    size = sum(v.numel() * 4 for v in training.model.parameters() if v.requires_grad)
+    least = size * (world - 1) * len(steps)
+    check.expect(
+        outcome.loopback_bytes >= least,
+        f"{len(steps)} steps of train_one_epoch on {world} ranks exchanged {outcome.loopback_bytes / 1e6:.2f} MB; "
+        f"averaging the gradients of this model takes at least {least / 1e6:.2f} MB.",
+        WRAP_HINT,
+    )
+    check.expect(
+        any(_as_one(outcome, shape, weights, data, steps, softmax=softmax) for softmax in (False, True))
+        or _in_gradients(outcome, training, data, steps[0]),
+        f"{len(steps)} steps of train_one_epoch on {world} ranks exchanged {outcome.loopback_bytes / 1e6:.2f} MB, but "
+        "neither the gradients nor the weights of a rank show what the other ranks' batches would do to them.",
+        WRAP_HINT,
+    )
+    # Where the functions let the ranks go apart, other checks say why.
+    if unlike(outcome.ranks, "final") is None:
+        _script_trains_together(check)
+    # Each rank sends and receives every gradient once over; by hand it may be twice that, and the first weights.
+    usual = 2 * least
+    if outcome.loopback_bytes > MANY * usual:
+        check.note(
+            f"{len(steps)} steps exchanged {outcome.loopback_bytes / 1e6:.1f} MB, where averaging the gradients takes "
+            f"about {usual / 1e6:.1f} MB: something is sent again and again. That costs time, and no points."
+        )
+
+
+def _as_one(
+    outcome: Outcome,
+    shape: Shape,
+    weights: dict[str, Array],
+    data: Sequence[Data],
+    steps: Sequence[Sequence[Batch]],
+    *,
+    softmax: bool,
+) -> bool:
+    """Whether all ranks ended with the weights of one process that trains on all their batches."""
+    training = Training(shape, weights, lr=LR, momentum=MOMENTUM)
+    for ranks in steps:
+        training.step(data, ranks, softmax=softmax)
+    return differing(outcome.ranks, "final", training.state(), "") is None
+
+
+def _in_gradients(outcome: Outcome, training: Training, data: Sequence[Data], ranks: Sequence[Batch]) -> bool:
+    """Whether every rank's first gradient holds a part of the others', in whatever proportion they were put together."""
+    if not all(ranks):
+        return False
+    local = [training.local_gradients(own, batch) for own, batch in zip(data, ranks, strict=True)]
+    return all(
+        any(
+            expected.is_mixed(seen.arrays.get(f"grad0/{name}"), [one[name].numpy() for one in local], number)
+            for name in local[0]
+        )
+        for number, seen in enumerate(outcome.ranks)
+    )
+
+
+def _script_trains_together(check: Check) -> None:
+    """End the check where the functions train together, but the script on two ranks does not; half of that is there.
+
+    Of what is not seen, as where a script has a network or an optimizer of its own kind, nothing is said.
+    """
+    first, second = check.run(
+        "together",
+        ranks=2,
+        values={
+            "arguments": [
+                "--training-data", "/data/cifar", "--epochs", "1", "--batch-size", "4", "--lr", "0.05",
+            ],
+        },
+        data={"cifar": cifar10.make_batches(check.rng, 24, 10)},
+        limits=SCRIPT_LIMITS,
+        shared_files=True,
+        expect=False,
+    ).ranks  # fmt: skip
+    before, *after = (_held_by_both(first, second, f"after{step}") for step in range(3))
+    moved = [pair for pair in after if pair is not None]
+    # Before the first step a network may still be what one rank alone has made of it.
+    if before is None or not moved:
+        return
+    still = all(np.array_equal(now, then) for pair in moved for now, then in zip(pair, before, strict=True))
+    check.expect(
+        not still or any(rank.values.get("gradients") is not False for rank in (first, second)),
+        "train_one_epoch trains, but in ddp_train.py on two ranks no parameter that the optimizer holds ever has a gradient, "
+        "and the network stays as it was.",
+        "Make the optimizer of the parameters of the model that is trained: torch.optim.SGD(model.parameters(), ...).",
+        points=check.points / 2,
+    )
+    check.expect(
+        any(difference(own, other, rtol=1e-4, atol=1e-6) is None for own, other in moved),
+        "train_one_epoch keeps the ranks' weights equal, but in ddp_train.py on two ranks they go apart at the first step: "
+        "each rank trains a network of its own there.",
+        "Keep what wrap_model returns and train that, `model = wrap_model(model, device)`: the model that was given to it "
+        "averages nothing.",
+        points=check.points / 2,
+    )
+    found = [rank.values.get("batches") for rank in (first, second)]
+    batches = [[shown(name) for name in one[:2]] if isinstance(one, list) else [] for one in found]
+    check.expect(
+        # Two that differ: what is made up to try a network once may be the same everywhere.
+        batches[0] != batches[1] or len(set(batches[0])) < 2,
+        "make_loader shares out the data, but in ddp_train.py on two ranks both train on the same batches: the whole work is "
+        "done twice.",
+        "Make the loaders of main with make_loader, whose DistributedSampler gives every rank other items.",
+        points=check.points / 2,
+    )
+
+
+def _held_by_both(first: RankOutcome, second: RankOutcome, name: str) -> tuple[Array, Array] | None:
+    """What two ranks hold under a name; None where one of them has none, or a training that went to infinity."""
+    one, other = first.arrays.get(name), second.arrays.get(name)
+    if one is None or other is None or one.shape != other.shape:
+        return None
+    if one.dtype != np.float32 or other.dtype != np.float32 or not np.isfinite([one, other]).all():
+        return None
+    return one, other

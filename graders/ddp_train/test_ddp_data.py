@@ -1,0 +1,195 @@
+"""Exercise 4, the data: every rank its share, in another order each epoch, and all of it.
+
+The loader of evaluate has its check in test_ddp_metrics.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+
+from graders.ddp_train import expected
+from graders.ddp_train.batches import fed
+from graders.ddp_train.expected import Batch, Data
+from graders.ddp_train.runs import on_nodes, options, rank_seeds
+from graders.ddp_train.script_runs import three_epochs
+from lockstep.check import Check, Inputs
+from lockstep.compare import integer, number
+from lockstep.sandbox.outcome import RankOutcome
+
+
+def test_sampler_disjoint(check: Check) -> None:
+    """The ranks' loaders share out the data set: nothing missing, nothing twice but the padding."""
+    for world in check.world_sizes:
+        n = world * int(check.rng.integers(5, 9)) + int(check.rng.integers(1, world))
+        data = expected.make_data(check.rng, n)
+        seed = int(check.rng.integers(1 << 20))
+        outcome = check.run(
+            "shares",
+            ranks=world,
+            values={"batch_size": 3, "seed": seed},
+            arrays=data.arrays(),
+            per_rank=[Inputs(own) for own in rank_seeds(check, world)],
+            # One rank on each of several nodes: what counts is the number of ranks of the group, not of a node.
+            env=on_nodes(1, world) if world == check.world_sizes[0] else None,
+        )
+        own = [_items(check, rank, data, number) for number, rank in enumerate(outcome.ranks)]
+        _shared_out(check, own, n, f"make_loader on {world} ranks over {n} items, one pass")
+
+
+def _items(check: Check, rank: RankOutcome, data: Data, number_of_rank: int) -> list[int]:
+    found = expected.batches(rank, data)
+    if found is None:
+        check.fail(
+            f"make_loader on rank {number_of_rank}: what the loader gave were not the data set's images.",
+            "Each batch has to be images and labels, as DataLoader makes it of the data set's items.",
+        )
+    return [item for batch in found for item in batch]
+
+
+def _shared_out(check: Check, own: Sequence[Sequence[int]], n: int, call: str) -> None:
+    world = len(own)
+    counts = Counter(item for items in own for item in items)
+    twice = sum(counts.values()) - len(counts)
+    sizes = [len(items) for items in own]
+    listed = ", ".join(str(size) for size in sizes)
+    if twice >= n and all(set(items) == set(own[0]) for items in own):
+        check.fail(
+            f"{call}: every rank was given the same items ({listed}).",
+            "make_loader has to give the DataLoader sampler=DistributedSampler(dataset, ...); every rank then reads a share.",
+        )
+    check.expect(
+        len(counts) == n,
+        f"{call}: {n - len(counts)} items were given to no rank (the ranks had {listed} items).",
+        "The shares together must be the whole data set: no drop_last, and the same seed on all ranks, so that "
+        "they cut up the same order.",
+    )
+    check.expect(
+        twice < world,
+        f"{call}: {twice} items were given more than once; at most {world - 1} may be repeated to fill up the shares.",
+        "DistributedSampler(dataset) makes the shares disjoint, provided that all ranks give it the same seed.",
+    )
+    check.expect(
+        max(sizes) - min(sizes) <= 1,
+        f"{call}: the ranks had {listed} items; the shares may differ by one at most.",
+        "A rank with more batches than the others waits for them in its last backward.",
+    )
+
+
+def test_reshuffles(check: Check) -> None:
+    """Every epoch has another order, the same on all ranks."""
+    world = check.world_sizes[0]
+    shape = expected.make_shape(check.rng)
+    data = expected.make_data(check.rng, world * 12)
+    weights = expected.as_inputs(expected.make_weights(check.rng, shape))
+    seed = int(check.rng.integers(1 << 20))
+    outcome, other = (
+        check.run(
+            "train",
+            ranks=world,
+            values=options(shape, epochs=epochs, seed=seed + more, lr=0.0),
+            arrays={**data.arrays(), **weights},
+            per_rank=[Inputs(own) for own in rank_seeds(check, world)],
+        )
+        for more, epochs in ((0, [0, 1, 2]), (1, [0]))
+    )
+    epochs = [_epochs(fed(check, rank, data, number), rank) for number, rank in enumerate(outcome.ranks)]
+    if any(len(own) != 3 or not all(own) for own in epochs):
+        check.fail(
+            "train_one_epoch for epochs 0, 1, 2: an epoch had no batches.", "Does it iterate over the loader?"
+        )
+    orders = [tuple(tuple(own[epoch]) for own in epochs) for epoch in range(3)]
+    if len(set(orders)) < 3 and not _script_reshuffles(check):
+        check.fail(
+            f"train_one_epoch for epochs 0, 1, 2 on {world} ranks: two epochs had the same order.",
+            "Call loader.sampler.set_epoch(epoch) before iterating: DistributedSampler shuffles by seed + epoch.",
+        )
+    for epoch, own in enumerate(orders):
+        _shared_out(check, own, len(data.images), f"Epoch {epoch} of train_one_epoch on {world} ranks")
+    again = [_epochs(fed(check, rank, data, number), rank) for number, rank in enumerate(other.ranks)]
+    check.expect(
+        all(len(own) == 1 for own in again),
+        "train_one_epoch was called for one epoch, and went through the data otherwise.",
+        "Does it iterate over the loader, once?",
+    )
+    first = tuple(tuple(own[0]) for own in again)
+    _shared_out(check, first, len(data.images), f"An epoch with another seed on {world} ranks")
+    check.expect(
+        first != orders[0],
+        f"make_loader(dataset, batch_size, seed={seed}) and seed={seed + 1}: the first epoch on {world} ranks had the same "
+        "order.",
+        "DistributedSampler(dataset, shuffle=shuffle, seed=seed): it shuffles with a generator of its own, whatever "
+        "torch.manual_seed or the DataLoader's generator say.",
+        points=check.points / 2,
+    )
+
+
+def _epochs(batches: Sequence[Batch], rank: RankOutcome) -> list[list[int]]:
+    boundaries = rank.values.get("boundaries")
+    ends = [integer(end) or 0 for end in boundaries] if isinstance(boundaries, list) else []
+    return [[i for batch in batches[start:end] for i in batch] for start, end in pairwise([0, *ends])]
+
+
+def _script_reshuffles(check: Check) -> bool:
+    """Whether the script itself sees to another order in each epoch."""
+    for rank in three_epochs(check).ranks:
+        order = rank.values.get("order")
+        # A first look at an item, as for its shape, is not part of an epoch.
+        if not isinstance(order, list) or len(order) < 24:
+            return False
+        if len({tuple(map(number, order[-8 * epoch :][:8])) for epoch in (1, 2, 3)}) < 3:
+            return False
+    return True
+
+
+def test_steps_per_epoch(check: Check) -> None:
+    """An epoch has ceil(items / (batch size x ranks)) steps."""
+    world, batch_size = check.world_sizes[0], 4
+    shape = expected.make_shape(check.rng)
+    n = world * (batch_size * 3 + 1)  # even shares, with a short last batch
+    data = expected.make_data(check.rng, n)
+    outcome = check.run(
+        "train",
+        ranks=world,
+        values=options(shape, batch_size=batch_size, lr=0.0),
+        arrays={**data.arrays(), **expected.as_inputs(expected.make_weights(check.rng, shape))},
+        per_rank=[Inputs(own) for own in rank_seeds(check, world)],
+    )
+    wanted = math.ceil(n / (batch_size * world))
+    counts = []
+    for rank in outcome.ranks:
+        steps = rank.values.get("steps")
+        counts.append(len(steps) if isinstance(steps, list) else 0)
+    # Shares without padding may leave some ranks one step short.
+    check.expect(
+        max(counts) == wanted and min(counts) >= wanted - 1,
+        f"train_one_epoch on {world} ranks over {n} items with batches of {batch_size} on each rank made "
+        f"{', '.join(map(str, counts))} steps, expected {wanted}.",
+        "With n ranks the effective batch is n times as large, so an epoch has that many fewer steps. All steps on "
+        "every rank means that every rank reads the whole data set.",
+    )
+
+
+def test_uneven_data(check: Check) -> None:
+    """A data set that cannot be divided evenly: no hang, and no item left out."""
+    for world in check.world_sizes:
+        batch_size = 2
+        n = world * batch_size * 2 + 1
+        shape = expected.make_shape(check.rng)
+        data = expected.make_data(check.rng, n)
+        outcome = check.run(
+            "train",
+            ranks=world,
+            values=options(shape, batch_size=batch_size, lr=0.0),
+            arrays={**data.arrays(), **expected.as_inputs(expected.make_weights(check.rng, shape))},
+            per_rank=[Inputs(own) for own in rank_seeds(check, world)],
+        )
+        seen = {i for r, rank in enumerate(outcome.ranks) for b in fed(check, rank, data, r) for i in b}
+        check.expect(
+            len(seen) == n,
+            f"train_one_epoch on {world} ranks over {n} items with batches of {batch_size}: {n - len(seen)} items were "
+            "never trained on.",
+            "Do not drop the last batch, and let the sampler fill up the shares (drop_last=False).",
+        )

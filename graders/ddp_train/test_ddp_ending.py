@@ -1,0 +1,134 @@
+"""Exercise 4, the end: nothing is left running, and what one rank raises ends them all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fixtures import cifar10
+from graders.ddp_train import expected
+from graders.ddp_train.runs import options
+from graders.ddp_train.script_runs import SCRIPT_LIMITS
+from lockstep import explain
+from lockstep.check import Check
+from lockstep.compare import integer
+from lockstep.sandbox.outcome import RankOutcome
+from lockstep.verdict import Hung
+from lockstep.wire import Json
+
+SCRIPT_ENDS_SECONDS = 20.0
+
+
+def test_cleans_up(check: Check) -> None:
+    """cleanup() leaves the process group and nothing running."""
+    world = check.world_sizes[0]
+    shape = expected.make_shape(check.rng)
+    data = expected.make_data(check.rng, 4)
+    outcome = check.run(
+        "tidy",
+        ranks=world,
+        values=options(shape),
+        arrays={"images": data.images, **expected.as_inputs(expected.make_weights(check.rng, shape))},
+    )
+    for rank, seen in enumerate(outcome.ranks):
+        check.expect(
+            seen.values.get("was") is True and seen.values.get("is") is False,
+            f"After cleanup() rank {rank} is still in its process group.",
+            "cleanup has to call torch.distributed.destroy_process_group().",
+        )
+    check.expect(
+        not outcome.left_running,
+        f"After cleanup() {outcome.left_running} processes that your code started are still running.",
+        "End what was started: join processes, and let DataLoader workers end with their loader.",
+    )
+    seen = check.run(
+        "script_ends",
+        ranks=1,
+        values={"arguments": ["--training-data", "/data/cifar", "--epochs", "1", "--batch-size", "8"]},
+        data={"cifar": cifar10.make_batches(check.rng, 8, 10)},
+        limits=SCRIPT_LIMITS,
+    ).ranks[0]
+    check.expect(
+        seen.values.get("is") is False or seen.values.get("was") is False,
+        "cleanup() works, but ddp_train.py, run as a script, ends without having called it.",
+        "Call cleanup() as the last line of main().",
+    )
+
+
+def test_fails_fast(check: Check) -> None:
+    """An exception on one rank ends all ranks, with its traceback."""
+    world = check.world_sizes[0]
+    shape = expected.make_shape(check.rng)
+    data = expected.make_data(check.rng, world * 4 * 2)
+    broken = len(data.images) - 1
+    outcome = check.run(
+        "train",
+        ranks=world,
+        # The item is somebody's in the first epoch, whatever the order.
+        values=options(shape, broken=broken),
+        arrays={**data.arrays(), **expected.as_inputs(expected.make_weights(check.rng, shape))},
+        expect=False,
+    )
+    raised = [r for r, rank in enumerate(outcome.ranks) if _is_injected(rank)]
+    call = f"train_one_epoch on {world} ranks, with one item that raises InjectedFault when it is read"
+    if outcome.timed_out:
+        hung = [r for r, rank in enumerate(outcome.ranks) if not rank.complete]
+        check.fail(
+            f"{call}: {'rank ' + ', '.join(map(str, hung)) if hung else 'no rank'} still waited after "
+            f"{outcome.elapsed:.0f} s.",
+            "Do not catch the exception and go on: the other ranks wait for this one in their next collective. Let it "
+            "end the process; torchrun then ends the others.",
+        )
+    check.expect(
+        bool(raised),
+        f"{call}: the exception came out of no rank.",
+        "Something catches it (`except: pass`, `except Exception: print(...)`). Let it go through, or raise it again.",
+    )
+    _script_fails_fast(check)
+
+
+def _is_injected(rank: RankOutcome) -> bool:
+    return rank.error is not None and (
+        rank.error.type == "InjectedFault" or "put there by the check" in rank.error.message
+    )
+
+
+def _script_fails_fast(check: Check) -> None:
+    """End the check where train_one_epoch lets an exception through, but the script around it waits for ever."""
+    arguments: Json = ["--training-data", "/data/cifar", "--epochs", "1", "--batch-size", "4"]
+    outcome = check.run(
+        "broken",
+        ranks=2,
+        values={"arguments": arguments, "broken": int(check.rng.integers(16))},
+        data={"cifar": cifar10.make_batches(check.rng, 16, 8)},
+        limits=SCRIPT_LIMITS,
+        shared_files=True,
+        seconds=SCRIPT_ENDS_SECONDS,
+        expect=False,
+    )
+    limits = replace(SCRIPT_LIMITS, seconds=SCRIPT_ENDS_SECONDS)
+    problem = explain.problem(outcome, limits, check.submission)
+    if isinstance(problem, Hung):
+        check.fail(
+            "train_one_epoch lets an exception through, but ddp_train.py on two ranks, with a training image that cannot be "
+            f"read, does not end. {problem.feedback.message}",
+            "What stands in `finally` is done after an exception as well: a barrier there waits for ranks that wait "
+            "elsewhere. dist.destroy_process_group() alone is safe.",
+            points=check.points / 2,
+        )
+    check.expect(
+        not any(map(_hides_a_fault, outcome.ranks)),
+        "train_one_epoch lets an exception through, but the process of ddp_train.py that came to a training image that cannot "
+        "be read ended early with exit status 0, as if all had gone well.",
+        "torchrun and everybody who waits for the job go by the status. Whoever catches an exception in main has to raise it "
+        "again after printing it; without any `except` Python prints it and ends with status 1.",
+        points=check.points / 2,
+    )
+
+
+def _hides_a_fault(rank: RankOutcome) -> bool:
+    """Whether a rank's script met what cannot be read, trained no further, and ended as one that is done."""
+    happened = {event.get("kind") for event in rank.events}
+    # Who passes over what cannot be read and goes on may mean it.
+    if rank.error is not None or "met" not in happened or "went_on" in happened:
+        return False
+    return integer(rank.values.get("status") if rank.complete else rank.status) == 0

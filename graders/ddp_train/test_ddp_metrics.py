@@ -1,0 +1,125 @@
+"""Exercise 4, the metrics: loss and accuracy over the items of all ranks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graders.ddp_train import expected
+from graders.ddp_train.batches import fed
+from graders.ddp_train.expected import Training
+from graders.ddp_train.hints import TO_THE_DEVICE
+from graders.ddp_train.runs import options, rank_seeds
+from lockstep.check import Check, Inputs
+from lockstep.compare import close, number, shown
+from lockstep.devicefault import is_device_fault
+from lockstep.sandbox.outcome import Outcome
+from lockstep.verdict import CheckEnded, Crashed
+from lockstep.wire import Array, Json
+
+
+def test_global_metrics(check: Check) -> None:
+    """train_one_epoch returns the mean loss over all ranks' items, the same on every rank."""
+    for world in check.world_sizes[:2]:
+        shape = expected.make_shape(check.rng)
+        weights = expected.make_weights(check.rng, shape)
+        data = expected.make_data(check.rng, world * 9)  # batches of 4, 4 and 1
+        # With lr 0 the loss of an item does not depend on what was trained before it.
+        outcome = check.run(
+            "train",
+            ranks=world,
+            values=options(shape, lr=0.0),
+            arrays={**data.arrays(), **expected.as_inputs(weights)},
+            per_rank=[Inputs(own) for own in rank_seeds(check, world)],
+        )
+        training = Training(shape, weights, lr=0, momentum=0)
+        own = [
+            training.losses(data, tuple(i for b in fed(check, rank, data, r) for i in b))
+            for r, rank in enumerate(outcome.ranks)
+        ]
+        wanted = float(np.concatenate(own).mean())
+        for rank, seen in enumerate(outcome.ranks):
+            losses = seen.values.get("losses")
+            value = losses[0] if isinstance(losses, list) and losses else None
+            if not close(value, wanted, rtol=1e-4, atol=1e-5):
+                check.fail(
+                    f"train_one_epoch on {world} ranks: rank {rank} returned {shown(value)}; the mean loss over all "
+                    f"ranks' items is {wanted:.6f}.",
+                    _loss_hint(value, float(own[rank].mean()), wanted, world),
+                )
+
+
+def _loss_hint(value: Json, local: float, wanted: float, world: int) -> str:
+    if close(value, local, rtol=1e-4):
+        return "That is this rank's own mean: add up losses and items over all ranks with dist.all_reduce, then divide."
+    if close(value, wanted * world, rtol=1e-4):
+        return "That is the sum over the ranks of their means: divide by the world size, too."
+    if not isinstance(value, int | float):
+        return "Return a plain float, such as (total_loss / total_items).item()."
+    return "Add up loss.item() * len(labels) and len(labels), both over all ranks with dist.all_reduce, then divide."
+
+
+def test_shuffle_false_for_eval(check: Check) -> None:
+    """evaluate() returns the accuracy over the whole set, exactly, on every rank."""
+    for world in check.world_sizes:
+        shape = expected.make_shape(check.rng, dropout=0.6)
+        weights = expected.make_weights(check.rng, shape)
+        # In one of the runs as many batches as a loop that is broken off does not reach.
+        share = 43 if world == check.world_sizes[-1] else 7
+        n = world * share + int(check.rng.integers(1, world))
+        data = expected.make_labelled_data(check.rng, shape, weights, n)
+        right = int(
+            (Training(shape, weights, lr=0, momentum=0).logits(data.images).argmax(1) == data.labels).sum()
+        )
+        arrays = {**data.arrays(), **expected.as_inputs(weights)}
+        # One GPU for each of the first ranks: what is computed there is the same, to the bit.
+        gpus = world if world == check.world_sizes[0] else None
+        outcome = _evaluated(check, world, options(shape, gpus=gpus), arrays)
+        for rank, seen in enumerate(outcome.ranks):
+            value = seen.values.get("accuracy")
+            if close(value, right / n, rtol=0, atol=1e-5):
+                continue
+            check.fail(
+                f"evaluate on {world} ranks over {n} items, {right} of which the model gets right: rank {rank} returned "
+                f"{shown(value)}, expected {right / n:.6f}.",
+                _accuracy_hint(value, right, n, outcome),
+            )
+        for rank, seen in enumerate(outcome.ranks):
+            orders = [data.find(seen.arrays.get(f"order{which}", np.zeros(0))) for which in (0, 1)]
+            check.expect(
+                orders[0] is not None and orders[0] == orders[1],
+                f"make_loader(..., shuffle=False) on rank {rank} of {world}: the order of the items depends on the seed.",
+                "Hand shuffle on to the sampler: DistributedSampler(dataset, shuffle=shuffle, ...) shuffles by default.",
+            )
+
+
+def _evaluated(check: Check, world: int, values: dict[str, Json], arrays: dict[str, Array]) -> Outcome:
+    try:
+        return check.run("accuracy", ranks=world, values=values, arrays=arrays)
+    except CheckEnded as ended:
+        if values["gpus"] is None:
+            raise
+        if is_device_fault(ended.feedback.message):
+            raise Crashed(
+                f"On a machine with {world} GPUs: {ended.feedback.message}",
+                TO_THE_DEVICE,
+            ) from None
+    # What else may go wrong on emulated GPUs is judged without them.
+    return check.run("accuracy", ranks=world, values={**values, "gpus": None}, arrays=arrays)
+
+
+def _accuracy_hint(value: Json, right: int, n: int, outcome: Outcome) -> str:
+    seen = number(value)
+    values = [number(rank.values.get("accuracy")) for rank in outcome.ranks]
+    if seen is not None and seen > 1:
+        return "Accuracy is a fraction between 0 and 1: divide the number of right answers by the number of items."
+    if len(set(values)) > 1:
+        return "The ranks disagree: add up right answers and items over all ranks with dist.all_reduce before dividing."
+    if seen is not None and abs(seen - right / n) < (len(outcome.ranks) - 1) / n:
+        return (
+            "DistributedSampler repeats items until all shares are equally long, and those count twice here. Leave "
+            "the repeated ones out, or give each rank its share without padding."
+        )
+    return (
+        "Call model.eval() first (this model has dropout), count right answers and items of the whole loader (no `break`), "
+        "add both up over all ranks with dist.all_reduce, then divide."
+    )

@@ -1,0 +1,115 @@
+"""Exercise 4, one process: what the functions do where there is no other rank is plain training."""
+
+from __future__ import annotations
+
+from graders.ddp_train import expected
+from graders.ddp_train.batches import fed, fed_by_step
+from graders.ddp_train.expected import Training
+from graders.ddp_train.hints import TO_THE_DEVICE
+from graders.ddp_train.runs import LR, MOMENTUM, options
+from graders.ddp_train.script_runs import three_epochs
+from graders.ddp_train.weights import differing
+from lockstep.check import Check
+from lockstep.compare import close, number, shown
+from lockstep.devicefault import is_device_fault
+from lockstep.verdict import CheckEnded
+
+# What DistributedDataParallel says of a model on the CPU for which it is given the number of a GPU.
+NOT_MOVED = "only work with single-device"
+
+
+def test_no_double_softmax(check: Check) -> None:
+    """The logits reach the loss: CrossEntropyLoss does the softmax itself."""
+    shape = expected.make_shape(check.rng)
+    weights = expected.make_weights(check.rng, shape)
+    data = expected.make_data(check.rng, 12)
+    outcome = check.run(
+        "train",
+        ranks=1,
+        values=options(shape),
+        arrays={**data.arrays(), **expected.as_inputs(weights)},
+    )
+    steps = fed_by_step(check, outcome, [data])
+    right = Training(shape, weights, lr=LR, momentum=MOMENTUM)
+    twice = Training(shape, weights, lr=LR, momentum=MOMENTUM)
+    for ranks in steps:
+        right.step([data], ranks)
+        twice.step([data], ranks, softmax=True)
+    wrong = differing(outcome.ranks, "final", right.state(), "the weight")
+    if wrong is None:
+        return
+    if differing(outcome.ranks, "final", twice.state(), "the weight") is None:
+        check.fail(
+            "train_one_epoch puts a softmax between the model and CrossEntropyLoss: the trained weights are those of "
+            "a softmax done twice. Training then still works, but much more slowly.",
+            "Hand the model's output to the criterion as it is. Some course texts show this softmax; "
+            "nn.CrossEntropyLoss takes logits and does log_softmax itself.",
+        )
+    check.fail(
+        f"train_one_epoch on one rank: the weights are not those of plain training with CrossEntropyLoss ({wrong[1]}).",
+        "Each batch: zero_grad, loss = criterion(model(images), labels), backward, step; nothing in between.",
+    )
+
+
+def test_single_process(check: Check) -> None:
+    """Without torchrun the same functions train on one process."""
+    shape = expected.make_shape(check.rng)
+    weights = expected.make_weights(check.rng, shape)
+    # In whole batches: short ones have checks of their own.
+    data = expected.make_labelled_data(check.rng, shape, weights, 16)
+    arrays = {**data.arrays(), **expected.as_inputs(weights)}
+    # Not the first: what is done in that one only is missing from then on.
+    told = options(shape, epoch=int(check.rng.integers(1, 3)))
+    seen = check.run("alone", values=told, arrays=arrays).ranks[0]
+    loss, accuracy = number(seen.values.get("loss")), number(seen.values.get("accuracy"))
+    check.expect(
+        loss is not None and accuracy is not None and 0 <= accuracy <= 1,
+        f"Without torchrun train_one_epoch returned {shown(seen.values.get('loss'))} and evaluate "
+        f"{shown(seen.values.get('accuracy'))}; expected two numbers, the second from 0 to 1.",
+        "In one process the mean over all ranks is the process's own.",
+    )
+    training = Training(shape, weights, lr=LR, momentum=MOMENTUM)
+    batches = fed(check, seen, data, 0)
+    for batch in batches:
+        training.step([data], [batch])
+    wrong = differing([seen], "final", training.state(), "the weight")
+    check.expect(
+        wrong is None,
+        f"Without torchrun train_one_epoch did not train as one process does ({wrong[1] if wrong else ''}).",
+        "Train in one process as well: only what needs other ranks falls away.",
+    )
+    n, n_trained = len(data.images), len({item for batch in batches for item in batch})
+    check.expect(
+        n_trained == n,
+        f"Without torchrun train_one_epoch trained on {n_trained} of {n} items.",
+        "In one process the whole data set is the share: go through the whole loader.",
+        points=check.points / 2,
+    )
+    right = (training.logits(data.images).argmax(1) == data.labels).mean()
+    check.expect(
+        # One item may lie on the border between two answers after the training.
+        close(accuracy, float(right), rtol=0, atol=1.01 / n),
+        f"Without torchrun evaluate returned {shown(seen.values.get('accuracy'))}, expected {right:.6f}.",
+        "In one process the accuracy over all ranks is the process's own: count its right answers there, too.",
+        points=check.points / 2,
+    )
+    if seen.values.get("trains") is not True and not _script_trains(check):
+        check.fail(
+            "train_one_epoch was given a model in eval mode, as evaluate leaves it, and trained it as it was: from the "
+            "second epoch on dropout is off, and batch norm keeps the statistics that it has.",
+            "Call model.train() before the loop over the batches, as train_noddp.py does.",
+            points=check.points / 2,
+        )
+    try:
+        check.run("alone", values={**told, "gpus": 1}, arrays=arrays)
+    except CheckEnded as ended:
+        # What else may go wrong on an emulated GPU is not asked here.
+        if is_device_fault(ended.feedback.message) or NOT_MOVED in ended.feedback.message:
+            check.fail(
+                f"On a machine with a GPU: {ended.feedback.message}", TO_THE_DEVICE, points=check.points / 2
+            )
+
+
+def _script_trains(check: Check) -> bool:
+    """Whether the script itself puts the model back into training mode; one that does not get there is not blamed."""
+    return all(rank.values.get("trains") != [False] for rank in three_epochs(check).ranks)

@@ -1,0 +1,153 @@
+"""Exercise 4, the replicas: equal at the start, and kept equal by gradients that are averaged in every step.
+
+What came out of the student's ranks is held against a training in one process, here, on the batches that those
+ranks were seen to use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from graders.ddp_train import expected
+from graders.ddp_train.batches import fed_by_step
+from graders.ddp_train.expected import Training
+from graders.ddp_train.hints import WRAP_HINT
+from graders.ddp_train.runs import LR, MOMENTUM, options, rank_seeds
+from graders.ddp_train.weights import differing, unlike
+from lockstep.check import Check, Inputs
+from lockstep.sandbox.outcome import Outcome
+from lockstep.wire import Array
+
+
+def test_starts_equal(check: Check) -> None:
+    """After wrap_model every rank holds rank 0's weights and buffers."""
+    world = max(check.world_sizes)
+    shape = expected.make_shape(check.rng, batch_norm=True)
+    weights = [expected.make_weights(check.rng, shape) for _ in range(world)]
+    outcome = check.run(
+        "start",
+        ranks=world,
+        values={"shape": shape},
+        per_rank=[Inputs(arrays=expected.as_inputs(own)) for own in weights],
+    )
+    training = Training(shape, weights[0], lr=LR, momentum=MOMENTUM)
+    held = training.state()
+    if all(rank.values.get("own_buffers") is True for rank in outcome.ranks):
+        held = training.weights()
+        check.note(
+            "With broadcast_buffers=False DistributedDataParallel leaves each rank its own buffers, at the start, too: they "
+            "have to be made alike."
+        )
+    wrong = differing(outcome.ranks, "held", held, "")
+    if wrong is not None:
+        rank, problem = wrong
+        check.fail(
+            f"Every one of {world} ranks built its model with weights of its own and called wrap_model. Afterwards "
+            f"rank {rank} does not hold rank 0's weights: {problem.strip()}.",
+            "DistributedDataParallel(model) copies rank 0's parameters and buffers to all ranks when it is "
+            "made. Is the model wrapped on every rank, and is the wrapped model what wrap_model returns?",
+        )
+
+
+def test_weights_in_sync(check: Check) -> None:
+    """After some steps all ranks hold the same weights: those of one process training on all their batches."""
+    for world in check.world_sizes:
+        shape = expected.make_shape(check.rng)
+        weights = expected.make_weights_of_ranks(check.rng, shape, world)
+        batch_size = int(check.rng.integers(2, 5))
+        # Every rank has images nobody else has: what is in them can only arrive by communication.
+        data = [expected.make_data(check.rng, world * batch_size * 3) for _ in range(world)]
+        outcome = check.run(
+            "train",
+            ranks=world,
+            values=options(shape, batch_size=batch_size, epochs=[0, 1], optimizer_first=world % 2 == 1),
+            per_rank=[
+                Inputs(seed, {**own.arrays(), **expected.as_inputs(held)})
+                for seed, own, held in zip(rank_seeds(check, world), data, weights, strict=True)
+            ],
+        )
+        call = f"train_one_epoch, two epochs on {world} ranks"
+        apart = unlike(outcome.ranks, "final")
+        check.expect(apart is None, f"{call}: the ranks' weights are not equal: {apart}.", WRAP_HINT)
+        steps = fed_by_step(check, outcome, data)
+        training = Training(shape, weights[0], lr=LR, momentum=MOMENTUM)
+        for ranks in steps:
+            training.step(data, ranks)
+        wrong = differing(outcome.ranks, "final", training.state(), "the weight")
+        if wrong is not None:
+            check.fail(
+                f"{call}: the ranks agree with each other, but not with one process that trains on all their "
+                f"batches ({wrong[1]}).",
+                "Each step has to average the gradients of all ranks before optimizer.step(), once. "
+                + WRAP_HINT,
+            )
+
+
+def test_gradients_averaged(check: Check) -> None:
+    """What the optimizer sees is the mean over the ranks of their gradients, in every step."""
+    world = check.world_sizes[0]
+    shape = expected.make_shape(check.rng)
+    weights = expected.make_weights(check.rng, shape)
+    # So many steps that averaging which is left off after a while shows; the last batch is a short one.
+    batch_size, n_steps = 2, int(check.rng.integers(70, 130))
+    n = world * (batch_size * (n_steps - 1) + 1)
+    data = [expected.make_data(check.rng, n) for _ in range(world)]
+    looked_at = [0, 1, 2, int(check.rng.integers(n_steps - 6, n_steps - 1)), n_steps - 1]
+    # With lr 0 the weights stay, and each step's gradient can be told apart from the ones before it.
+    outcome = check.run(
+        "train",
+        ranks=world,
+        values=options(shape, lr=0.0, batch_size=batch_size, gradients_of=[*looked_at]),
+        arrays=expected.as_inputs(weights),
+        per_rank=[Inputs(s, own.arrays()) for s, own in zip(rank_seeds(check, world), data, strict=True)],
+    )
+    training = Training(shape, weights, lr=0.0, momentum=0.0)
+    steps = fed_by_step(check, outcome, data)
+    for step in (step for step in looked_at if step < len(steps)):
+        ranks = steps[step]
+        local = [training.local_gradients(own, batch) for own, batch in zip(data, ranks, strict=True)]
+        _averaged(check, outcome, step, [{n: np.array(g.numpy()) for n, g in one.items()} for one in local])
+    _whole_epoch(check, len(steps), n_steps, world)
+
+
+def _whole_epoch(check: Check, made: int, wanted: int, world: int) -> None:
+    """End the check where an epoch is broken off, though its length is right where it has a few steps."""
+    # Shares that are cut in another way may leave a rank one step short.
+    check.expect(
+        made >= wanted - 1,
+        f"train_one_epoch on {world} ranks made {made} steps in an epoch of {wanted}: the rest of the data is left out.",
+        "Go through the whole loader. Is a `break` left over from debugging, or a limit on the number of batches?",
+        points=check.points / 2,
+    )
+
+
+def _averaged(check: Check, outcome: Outcome, step: int, local: Sequence[dict[str, Array]]) -> None:
+    world = len(local)
+    mean = {name: np.mean([own[name] for own in local], axis=0, dtype=np.float32) for name in local[0]}
+    wrong = differing(outcome.ranks, f"grad{step}", mean, "the gradient of")
+    if wrong is None:
+        return
+    rank, problem = wrong
+    total = {name: value * np.float32(world) for name, value in mean.items()}
+    prefix = f"grad{step}"
+    if differing(outcome.ranks, prefix, total, "") is None:
+        cause = f"It is the sum over the {world} ranks: divide by the world size."
+    elif all(
+        differing([seen], prefix, own, "") is None for seen, own in zip(outcome.ranks, local, strict=True)
+    ):
+        cause = f"It is the rank's own gradient: nothing was averaged. {WRAP_HINT}"
+        if step > 0:
+            cause = (
+                "It is the rank's own gradient: earlier steps were averaged, this one was not. Every batch needs it, the "
+                "short last one as well: no_sync() and hooks that leave it out now and then let the replicas go apart."
+            )
+    else:
+        right = [name for name in mean if differing(outcome.ranks, prefix, {name: mean[name]}, "") is None]
+        cause = f"Right are only {', '.join(right)}: are all parameters averaged?" if right else WRAP_HINT
+    check.fail(
+        f"Step {step + 1} of train_one_epoch on {world} ranks: when the optimizer stepped on rank {rank}, "
+        f"{problem} from the mean over the ranks.",
+        cause,
+    )

@@ -1,0 +1,205 @@
+"""Exercise 4, the script: what ddp_train.sh starts and leaves behind, and what the arguments of ddp_train.py do."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from fixtures import cifar10
+from graders.ddp_train.runs import on_nodes
+from graders.ddp_train.script_runs import SCRIPT_LIMITS
+from lockstep.check import Check
+from lockstep.compare import close, integer, number, shown
+from lockstep.text import safe
+from lockstep.wire import Json
+
+OTHER_NPROC = 1  # more than there are cores a script may refuse
+RESNET18_BYTES = 44_000_000
+
+
+def test_script(check: Check) -> None:
+    """ddp_train.sh starts NPROC processes with torchrun, trains, and leaves a report and a checkpoint to go on from."""
+    tree = cifar10.make_batches(check.rng, 16, 10)
+    seen = check.run(
+        "launch",
+        values={
+            "arguments": ["--training-data", "/data/cifar", "--epochs", "1", "--batch-size", "8"],
+            "environment": {"NPROC": "2"},
+            "other": {"NPROC": str(OTHER_NPROC)},
+        },
+        data={"cifar": tree},
+        # Where the script does not hand its arguments on, the default folder has the data, too.
+        files={f"data/{name}": content for name, content in tree.items()},
+        limits=SCRIPT_LIMITS,
+    )
+    values = seen.ranks[0].values
+    status, output = integer(values.get("status")), values.get("output")
+    check.expect(
+        status == 0,
+        f"`NPROC=2 ./ddp_train.sh --training-data ... --epochs 1 --batch-size 8` ended with status "
+        f"{shown(values.get('status'))}. Its last lines: {_tail(output)}",
+        'Run the same line in a terminal. The script should hand its arguments on to ddp_train.py with "$@".',
+    )
+    least = RESNET18_BYTES
+    check.expect(
+        seen.loopback_bytes is None or seen.loopback_bytes >= least,
+        "ddp_train.sh ran, but its processes exchanged "
+        f"{(seen.loopback_bytes or 0) / 1e6:.1f} MB; one step of ResNet-18 on two ranks takes {least / 1e6:.0f} MB.",
+        'Start two processes that join one group: torchrun --standalone --nproc-per-node "${NPROC:-2}" ddp_train.py.',
+    )
+    keys = values.get("keys")
+    names = [key for key in keys if isinstance(key, str)] if isinstance(keys, list) else []
+    check.expect(
+        any(name.endswith("fc.weight") for name in names),
+        "ddp_train.sh ran, but left no checkpoint of a ResNet-18 (looked for a new .pt, .pth or .ckpt file).",
+        "Pass --checkpoint FILE in ddp_train.sh and call save_checkpoint after each epoch.",
+    )
+    check.expect(
+        _world_of(values.get("report")) == 2,
+        "ddp_train.sh ran, but wrote no reports/ddp.json that tells of a run with world_size 2 (one that was handed in does "
+        "not count).",
+        "Pass --report reports/ddp.json in ddp_train.sh; rank 0 writes it, in the format perf-report/1.",
+    )
+    # A script that takes no such arguments, or starts its processes in another way, is not asked.
+    raised = _not_loaded(values.get("resumed"))
+    check.expect(
+        not raised,
+        "ddp_train.sh works, but `python ddp_train.py --checkpoint FILE --resume` does not go on from the checkpoint that "
+        f"it left: {raised}",
+        "The names in the file have no `module.`. Load them into model.module where the model is wrapped already, or "
+        "call load_checkpoint before wrap_model.",
+        points=check.points / 2,
+    )
+    asked = _processes_asked_for(values.get("asked"))
+    check.expect(
+        asked in ("", str(OTHER_NPROC)),
+        f"ddp_train.sh works, but `NPROC={OTHER_NPROC} ./ddp_train.sh` asks torchrun for {asked} processes.",
+        'Let NPROC say how many there are: torchrun --standalone --nproc-per-node "${NPROC:-2}" ddp_train.py.',
+        points=check.points / 2,
+    )
+    check.expect(
+        asked == "" or not _asks_for_no_number(values.get("unasked")),
+        "`NPROC=2 ./ddp_train.sh` works, but `./ddp_train.sh` alone, where nobody has set NPROC, starts no processes.",
+        'Give NPROC a default: torchrun --standalone --nproc-per-node "${NPROC:-2}" ddp_train.py.',
+        points=check.points / 2,
+    )
+    check.expect(
+        values.get("executable") is True,
+        "ddp_train.sh works, but only with `bash ddp_train.sh`: it is not executable.",
+        "chmod +x ddp_train.sh",
+        points=check.points / 2,
+    )
+
+
+def _tail(output: Json) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()] if isinstance(output, str) else []
+    return " | ".join(line[:160] for line in lines[-4:]) or "(nothing was printed)"
+
+
+def _not_loaded(output: Json) -> str:
+    """What torch said where the names in a checkpoint were not those of the model; nothing where it did not."""
+    text = output if isinstance(output, str) else ""
+    found = re.search(r"RuntimeError: Error\(s\) in loading state_dict.*(?:\n.*)?", text)
+    return safe(" ".join(found[0].split())[:160]) + " ..." if found else ""
+
+
+def _processes_asked_for(words: Json) -> str:
+    """How many processes torchrun was asked for; nothing where that is in no known words, or torchrun was not called."""
+    given = re.search(
+        r"(?:^|\n)--?nproc[-_]per[-_]node[=\n](0*(\d{1,4})|auto|cpu|gpu)(?:\n|$)",
+        words if isinstance(words, str) else "",
+    )
+    return (given[2] or given[1]) if given else ""
+
+
+def _asks_for_no_number(words: Json) -> bool:
+    """Whether a script that asks for as many processes as NPROC says starts none, or torchrun without a number."""
+    if not isinstance(words, str) or not words:
+        return words == ""
+    lines = words.split("\n")
+    # Python that is to find the number out is not there, only what stands in for it.
+    if {"-", "-c"} & set(lines) or sum(line.endswith(".py") for line in lines) != 1:
+        return False
+    given = re.search(r"(?:^|\n)--?nproc[-_]per[-_]node[=\n]([^\n]*)", words)
+    return given is not None and (not given[1] or given[1].endswith(".py"))
+
+
+def _world_of(report: Json) -> int | None:
+    """The world size of the last run in a perf-report/1, read as plain JSON."""
+    if not isinstance(report, str):
+        return None
+    try:
+        runs: Any = json.loads(report)["runs"]
+        return max(integer(run["config"]["world_size"]) or 0 for run in runs)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def test_lr_scaling(check: Check) -> None:
+    """--scale-lr multiplies the learning rate by the number of ranks."""
+    # On two ranks alone a 2 written out would do, and with one rate for both calls the rate itself.
+    fewest, more = check.world_sizes[0], check.world_sizes[:2][-1]
+    scaled, plain = (
+        round(float(check.rng.uniform(*bounds)), 5) for bounds in ((0.001, 0.004), (0.005, 0.009))
+    )
+    calls = ((more, scaled, ["--scale-lr"], scaled * more), (fewest, plain, [], plain))
+    first = [[rates[:1] for rates in _rates(check, *call[:3])] for call in calls]
+    parts = [_part(rates, wanted) for rates, (*_, wanted) in zip(first, calls, strict=True)]
+    if _may_warm_up(*parts, more) and _rises(_rates(check, more, scaled, ["--scale-lr"], steps=4)):
+        return
+    for (world, lr, flags, wanted), rates in zip(calls, first, strict=True):
+        shown_call = " ".join(["ddp_train.py --lr", str(lr), *flags])
+        for rank, seen in enumerate(rates):
+            check.expect(
+                all(close(rate, wanted, rtol=1e-6, atol=0) for rate in seen or [None]),
+                f"`{shown_call}` on {world} ranks, each on a node of its own: the first step on rank {rank} had the learning "
+                f"rate {shown(seen[0] if seen else None)}, expected {wanted:.6g}.",
+                "With --scale-lr the rate is args.lr * world_size, since a step sees world_size times as many items; "
+                "the batch size of one rank plays no part, and without the flag nothing is multiplied.",
+            )
+
+
+def _rates(check: Check, world: int, lr: float, flags: list[str], *, steps: int = 1) -> list[list[Json]]:
+    """The learning rates of the script's first steps on each rank."""
+    outcome = check.run(
+        "first_lr",
+        ranks=world,
+        env=on_nodes(1, world),
+        values={
+            "arguments": [
+                "--training-data", "/data/cifar", "--epochs", "2", "--batch-size", "8", "--lr", str(lr), *flags,
+            ],
+            "steps": steps,
+        },
+        data={"cifar": cifar10.make_batches(check.rng, 16 * world, 10)},
+        limits=SCRIPT_LIMITS,
+        shared_files=True,
+    )  # fmt: skip
+    found = [rank.values.get("lr") for rank in outcome.ranks]
+    return [rates if isinstance(rates, list) else [] for rates in found]
+
+
+def _part(rates: list[list[Json]], wanted: float) -> float | None:
+    """Which part of a rate every rank begins with; None where they differ, or one has no rate."""
+    first = [number(seen[0]) if seen else None for seen in rates]
+    return first[0] / wanted if first[0] is not None and len(set(first)) == 1 else None
+
+
+def _may_warm_up(scaled: float | None, plain: float | None, world: int) -> bool:
+    """Whether a script that begins with these parts of its rates, with --scale-lr and without, may go up to them.
+
+    It may begin with the same part of both, or with --scale-lr at the rate of one rank (Goyal et al., Accurate, Large
+    Minibatch SGD, section 2.2).
+    """
+    if scaled is None or plain is None or not 0 < scaled < 1 - 1e-6:
+        return False
+    return close(scaled, plain, rtol=1e-6, atol=0) or (
+        close(scaled, 1 / world, rtol=1e-6, atol=0) and close(plain, 1.0, rtol=1e-6, atol=0)
+    )
+
+
+def _rises(rates: list[list[Json]]) -> bool:
+    """Whether the learning rate of every rank is higher in a later step than in the first."""
+    found = [[rate for value in seen if (rate := number(value)) is not None] for seen in rates]
+    return all(any(later > seen[0] for later in seen[1:]) for seen in found)

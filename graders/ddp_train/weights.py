@@ -1,0 +1,38 @@
+"""Whether the ranks hold the weights, gradients and buffers that they should, and the same as one another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lockstep.compare import difference
+from lockstep.sandbox.outcome import RankOutcome
+from lockstep.wire import Array
+
+# float32 sums in another order differ by about 1e-7 of their size; the mistakes differ by 1e-3 and more.
+CLOSE = {"rtol": 2e-4, "atol": 5e-6}
+
+
+def differing(
+    ranks: Sequence[RankOutcome], prefix: str, wanted: dict[str, Array], what: str
+) -> tuple[int, str] | None:
+    """The first rank and value that is not as wanted: missing, of another shape, not finite, or different."""
+    for number_of_rank, rank in enumerate(ranks):
+        for name, value in wanted.items():
+            seen = rank.arrays.get(f"{prefix}/{name}")
+            problem = difference(seen, value, what=f"{what} {name}", **CLOSE)
+            if problem is not None:
+                return number_of_rank, problem
+    return None
+
+
+def unlike(ranks: Sequence[RankOutcome], prefix: str) -> str | None:
+    """A value that some rank holds differently from rank 0, in words."""
+    first = {name: value for name, value in ranks[0].arrays.items() if name.startswith(f"{prefix}/")}
+    for number_of_rank, rank in enumerate(ranks[1:], 1):
+        for name, value in first.items():
+            problem = difference(
+                rank.arrays.get(name), value, rtol=1e-6, atol=1e-7, what=name.partition("/")[2]
+            )
+            if problem is not None:
+                return f"between rank 0 and rank {number_of_rank}, {problem}"
+    return None
