@@ -65,8 +65,8 @@ def test_autocast_on(check: Check) -> None:
     for events in made:
         losses = [event for event in events if event[0] == "loss"]
         check.expect(
-            bool(losses) and all(event[2:3] == ["torch.float32"] for event in losses),
-            f"{call}: the loss was computed in {_short(sorted({str(event[2]) for event in losses if len(event) > 2}))}, "
+            bool(losses) and all(event[1:2] == ["torch.float32"] for event in losses),
+            f"{call}: the loss was computed in {_short(sorted({str(event[1]) for event in losses if len(event) > 1}))}, "
             "expected float32.",
             "Compute the loss within autocast as well, which does that in fp32, or of logits.float().",
         )
