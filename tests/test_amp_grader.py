@@ -12,8 +12,11 @@ import torch
 
 from fixtures import build, expect
 from graders.amp import curves, expected, probe
-from graders.amp.curves import Batch, Series
+from graders.amp.batches import Batch, accuracies, losses_without_forward, training
+from graders.amp.curves import Series
 from graders.amp.expected import Scenario
+from graders.amp.test_amp_accuracy import evaluation_problem
+from graders.amp.test_amp_search import answers_printed, problem_at_the_ends, was_a_step
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.verdict import Verdict
@@ -234,7 +237,7 @@ def test_equal_logits_leave_the_accuracy_open() -> None:
     values: dict[str, Json] = {
         "losses": [1.0], "sizes": [2], "events": [["loss", 1.0], ["backward", False, 1.0], ["optimizer", True, 0.1]],
     }  # fmt: skip
-    found = curves.training(RankOutcome(True, values, {"logits": logits, "labels": labels}))
+    found = training(RankOutcome(True, values, {"logits": logits, "labels": labels}))
     assert found == [Batch(1.0, (0.0, 0.5), (0.5, 1.0), 0.1, 2)]
 
 
@@ -253,7 +256,7 @@ def test_forged_records_are_no_training(changed: dict[str, Json]) -> None:
         **changed,
     }
     arrays = {"logits": np.zeros((2, 6)), "labels": np.array([0, 1])}
-    assert not curves.training(RankOutcome(True, values, arrays))
+    assert not training(RankOutcome(True, values, arrays))
 
 
 @pytest.mark.parametrize(
@@ -268,7 +271,7 @@ def test_forged_records_are_no_training(changed: dict[str, Json]) -> None:
     ],
 )
 def test_a_loss_needs_the_answers_of_a_model(events: list[list[Json]], strange: int) -> None:
-    assert curves.losses_without_forward(events, [4]) == strange
+    assert losses_without_forward(events, [4]) == strange
 
 
 def test_one_learning_rate_an_epoch_is_enough_where_it_changes_between_them_only() -> None:
@@ -286,8 +289,7 @@ def test_a_loss_without_backward_is_no_training_batch() -> None:
         "events": [["loss"], ["backward"], ["optimizer", False, 0.5], ["loss"], ["optimizer", False, {}]],
     }  # fmt: skip
     arrays = {"logits": np.zeros((2, 6)), "labels": np.array([0, 1])}
-    found = curves.training(RankOutcome(True, values, arrays))
-    assert found is not None
+    found = training(RankOutcome(True, values, arrays))
     assert [(batch.loss, batch.lr) for batch in found] == [(1.0, 0.5)]
 
 
@@ -329,7 +331,7 @@ LOGITS = -((np.arange(10) - LABELS[:, None] + PLACES) % 10).astype(np.float32)
 
 def figures(items: slice = slice(None), unit: float = 100.0) -> dict[str, float]:
     logits, labels = LOGITS[items], LABELS[items]
-    acc1, acc5 = curves.accuracies(logits, labels)
+    acc1, acc5 = accuracies(logits, labels)
     return {"acc1": unit * acc1, "acc5": unit * acc5, "loss": expected.mean_loss(logits, labels)}
 
 
@@ -358,9 +360,7 @@ UNWEIGHED = {name: sum(batch[name] for batch in EACH) / 4 for name in EACH[0]}
     ],
 )
 def test_an_evaluation_is_of_all_items_alike(evaluated: Json, words: str | None) -> None:
-    from graders.amp.test_amp import _evaluation_problem
-
-    found = _evaluation_problem(evaluated, LOGITS, LABELS)
+    found = evaluation_problem(evaluated, LOGITS, LABELS)
     assert (found is None) if words is None else (found is not None and words in found.message + found.hint)
 
 
@@ -376,9 +376,7 @@ def test_an_evaluation_is_of_all_items_alike(evaluated: Json, words: str | None)
     ],
 )
 def test_a_batch_was_tried_where_a_backward_followed_it_first(tried: Json, was: bool) -> None:
-    from graders.amp.test_amp import _was_a_step
-
-    assert _was_a_step(Outcome((RankOutcome(True, {"tried": tried}, {}),), elapsed=1.0), 6) is was
+    assert was_a_step(Outcome((RankOutcome(True, {"tried": tried}, {}),), elapsed=1.0), 6) is was
 
 
 @pytest.mark.parametrize(
@@ -395,9 +393,7 @@ def test_a_batch_was_tried_where_a_backward_followed_it_first(tried: Json, was: 
     ],
 )
 def test_a_search_ends_at_what_is_asked_for(found: Json, words: str | None) -> None:
-    from graders.amp.test_amp import _problem_at_the_ends
-
-    problem = _problem_at_the_ends([(21, 168), (16, 128), (21, 0)], found)
+    problem = problem_at_the_ends([(21, 168), (16, 128), (21, 0)], found)
     assert (problem is None) if words is None else (problem is not None and words in problem.message)
 
 
@@ -450,6 +446,4 @@ def test_constants_are_found_in_the_parameters_cell() -> None:
     ],
 )
 def test_the_answer_of_a_search_is_read_from_what_was_printed(output: str, answers: set[int]) -> None:
-    from graders.amp.test_amp import _answers_printed
-
-    assert _answers_printed(output) == answers
+    assert answers_printed(output) == answers

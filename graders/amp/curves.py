@@ -10,12 +10,13 @@ from itertools import pairwise
 
 import numpy as np
 
+from graders.amp.batches import Batch
 from lockstep.compare import integer, number
 from lockstep.eventfile import read_scalars
-from lockstep.sandbox.outcome import RankOutcome
 from lockstep.text import safe
+from lockstep.verdict import Feedback
 from lockstep.wandbfile import read_history
-from lockstep.wire import Array, Json
+from lockstep.wire import Json
 
 METRICS = ("loss", "acc1", "acc5", "lr")
 # TensorBoard keeps float32.
@@ -25,105 +26,12 @@ _NOT_TRAINING = re.compile(r"(?<![a-z])(val(?!ue)|test|eval|dev(?!ice))")
 
 
 @dataclass(frozen=True)
-class Batch:
-    """What one training batch came to. Accuracies are ranges: which of equal logits comes first is open."""
-
-    loss: float
-    acc1: tuple[float, float]
-    acc5: tuple[float, float]
-    lr: float | None
-    size: int
-
-
-@dataclass(frozen=True)
 class Series:
     """One curve of a log, in the order of the file."""
 
     tag: str
     steps: tuple[int, ...]
     values: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class Problem:
-    """What is wrong with a curve or with figures, and what their author should do."""
-
-    message: str
-    hint: str
-
-
-def accuracies(logits: Array, labels: Array) -> tuple[float, float]:
-    """The parts of the rows whose label is the first of the logits, and among the first five; no two are equal."""
-    (one, _), (five, _) = _hits(logits, labels, 1), _hits(logits, labels, 5)
-    return one, five
-
-
-def _hits(logits: Array, labels: Array, k: int) -> tuple[float, float]:
-    own = logits[np.arange(len(labels)), labels][:, None]
-    larger, equal = (logits > own).sum(axis=1), (logits == own).sum(axis=1) - 1
-    return float((larger + equal < k).mean()), float((larger < k).mean())
-
-
-def training(seen: RankOutcome) -> list[Batch] | None:
-    """The training batches of a run, or None when the record is not one of trainings."""
-    losses, sizes, events = (seen.values.get(name) for name in ("losses", "sizes", "events"))
-    logits, labels = seen.arrays.get("logits"), seen.arrays.get("labels")
-    if not isinstance(losses, list) or not isinstance(sizes, list) or not isinstance(events, list):
-        return None
-    if logits is None or labels is None or logits.ndim != 2 or labels.shape != logits.shape[:1]:
-        return None
-    if logits.dtype != np.float64 or labels.dtype.kind not in "iu" or logits.shape[1] < 5:
-        return None
-    if len(labels) and (labels.min() < 0 or labels.max() >= logits.shape[1]):
-        return None
-    counts = [integer(size) for size in sizes]
-    if any(count is None or count < 1 for count in counts) or sum(filter(None, counts)) != len(labels):
-        return None
-    trained, rates = _trained(events)
-    if len(losses) != len(counts) or len(trained) != len(counts):
-        return None
-    batches, start = [], 0
-    for loss, size, is_trained, rate in zip(losses, filter(None, counts), trained, rates, strict=True):
-        rows = slice(start, start + size)
-        start += size
-        if is_trained:
-            hits = [_hits(logits[rows], labels[rows], k) for k in (1, 5)]
-            value = number(loss)
-            batches.append(Batch(math.nan if value is None else value, hits[0], hits[1], rate, size))
-    return batches
-
-
-def _trained(events: Sequence[Json]) -> tuple[list[bool], list[float | None]]:
-    """For every loss that was computed: whether a backward followed, and the learning rate of its step."""
-    trained: list[bool] = []
-    rates: list[float | None] = []
-    for event in events:
-        name = event[0] if isinstance(event, list) and event else None
-        if name == "loss":
-            trained.append(False)
-            rates.append(None)
-        elif name == "backward" and trained:
-            trained[-1] = True
-        elif name == "optimizer" and isinstance(event, list) and len(event) == 3:
-            rates = [number(event[2]) if rate is None else rate for rate in rates]
-    return trained, rates
-
-
-def losses_without_forward(events: Sequence[list[Json]], sizes: Sequence[int]) -> int:
-    """How many of the losses that were derived no call of a model on as many images preceded.
-
-    `sizes` are those of their batches; a call under no_grad does not count.
-    """
-    images, derived, seen, strange = 0, 0, False, 0
-    for event in events:
-        if event[0] == "forward" and event[2:3] == [True]:
-            images += integer(event[1]) or 0
-        elif event[0] == "loss":
-            seen = True
-        elif event[0] == "backward" and seen:
-            strange += derived < len(sizes) and images < sizes[derived]
-            images, derived, seen = 0, derived + 1, False
-    return strange
 
 
 def tensorboard(files: Mapping[str, bytes]) -> tuple[list[Series], list[str]]:
@@ -186,11 +94,11 @@ def metric(tag: str) -> str | None:
     return None
 
 
-def problem(name: str, series: Sequence[Series], batches: Sequence[Batch], epochs: int) -> Problem | None:
+def problem(name: str, series: Sequence[Series], batches: Sequence[Batch], epochs: int) -> Feedback | None:
     """What is wrong with the curve of one metric, where there may be several of such a name."""
     own = [one for one in series if metric(one.tag) == name]
     if not own:
-        return Problem(
+        return Feedback(
             f"there is no curve named {name}", f"Log {name} under a name that has `{name}` in it, every step."
         )
     found = [_compared(name, one, batches, epochs) for one in own]
@@ -206,15 +114,14 @@ def is_thinned(name: str, series: Sequence[Series], batches: Sequence[Batch]) ->
     return max(len(one.values) for one in series if metric(one.tag) == name) < len(batches)
 
 
-def _compared(name: str, series: Series, batches: Sequence[Batch], epochs: int) -> Problem | None:
+def _compared(name: str, series: Series, batches: Sequence[Batch], epochs: int) -> Feedback | None:
     agrees = _agreement(name, batches, series)
-    n = len(batches)
-    per_epoch = max(1, round(n / epochs))
+    n, per_epoch = len(batches), _per_epoch(batches, epochs)
     count = len(series.values)
     call = f"{safe(series.tag, 60)} has {count} values for {n} training batches"
     steps = series.steps
     if any(later <= earlier for earlier, later in pairwise(steps)):
-        return Problem(
+        return Feedback(
             f"the steps of {safe(series.tag, 60)} do not rise: step {_first_return(steps)} comes twice or too late",
             "Count a global step through all epochs, global_step += 1 after every batch; the batch number begins anew "
             "with each epoch.",
@@ -224,8 +131,8 @@ def _compared(name: str, series: Series, batches: Sequence[Batch], epochs: int) 
         wrong = next((i for i in places if not agrees(i, i)), None)
         return None if wrong is None else _differing(name, series, batches, epochs, wrong)
     if count > n:
-        return Problem(
-            f"{call}", "One value for each training batch: is something logged twice, or evaluation with it?"
+        return Feedback(
+            call, "One value for each training batch: is something logged twice, or evaluation with it?"
         )
     for stride in range(2, per_epoch // 2 + 1):
         for chosen in _thinned(n, per_epoch, stride):
@@ -235,21 +142,25 @@ def _compared(name: str, series: Series, batches: Sequence[Batch], epochs: int) 
     if name == "lr" and count == epochs and _is_constant_in_epochs(batches, per_epoch):
         return None
     if count == epochs and all(agrees(point, place) for point, place in enumerate(last)):
-        return Problem(
+        return Feedback(
             f"{call}: only the last batch of each epoch is logged",
             "Move the logging into the loop over the batches.",
         )
     for left_out in (set(last), {n - 1}):
         chosen = [place for place in places if place not in left_out]
         if len(chosen) == count and all(agrees(point, place) for point, place in enumerate(chosen)):
-            return Problem(
+            return Feedback(
                 f"{call}: the last batch of {'each epoch' if len(left_out) > 1 else 'the run'} is never logged",
                 "Log a batch right after its train_step, in the same turn of the loop.",
             )
-    return Problem(
-        f"{call}",
+    return Feedback(
+        call,
         "Log every batch, right after its train_step, and close the log at the end: its buffer is lost otherwise.",
     )
+
+
+def _per_epoch(batches: Sequence[Batch], epochs: int) -> int:
+    return max(1, round(len(batches) / epochs))
 
 
 def _is_constant_in_epochs(batches: Sequence[Batch], per_epoch: int) -> bool:
@@ -265,31 +176,32 @@ def _thinned(n: int, per_epoch: int, stride: int) -> list[list[int]]:
 
 def _agreement(name: str, batches: Sequence[Batch], series: Series) -> Callable[[int, int], bool]:
     """Whether a point of the curve is the value of a batch; accuracies as fractions or in percent, all alike."""
-
-    def close(value: float, low: float, high: float) -> bool:
-        room = FLOAT32 * max(abs(low), abs(high)) + 1e-12
-        return bool(low - room <= value <= high + room)
-
     if name == "lr":
         # Which rate is right is a check of its own.
         return lambda point, place: math.isfinite(series.values[point])
     if name == "loss":
-        return lambda point, place: close(series.values[point], batches[place].loss, batches[place].loss)
+        return lambda point, place: _lies_in(series.values[point], batches[place].loss, batches[place].loss)
     unit = 100.0 if max(series.values, default=0.0) > 1 else 1.0
 
     def accuracy(point: int, place: int) -> bool:
         low, high = batches[place].acc1 if name == "acc1" else batches[place].acc5
-        return close(series.values[point], unit * low, unit * high)
+        return _lies_in(series.values[point], unit * low, unit * high)
 
     return accuracy
 
 
-def _differing(name: str, series: Series, batches: Sequence[Batch], epochs: int, wrong: int) -> Problem:
-    n, per_epoch = len(batches), max(1, round(len(batches) / epochs))
+def _lies_in(value: float, low: float, high: float) -> bool:
+    """Whether a logged value is between these, as exactly as float32 can tell."""
+    room = FLOAT32 * max(abs(low), abs(high)) + 1e-12
+    return bool(low - room <= value <= high + room)
+
+
+def _differing(name: str, series: Series, batches: Sequence[Batch], epochs: int, wrong: int) -> Feedback:
+    n, per_epoch = len(batches), _per_epoch(batches, epochs)
     tag = safe(series.tag, 60)
     agrees = _agreement(name, batches, series)
     if all(agrees(point, point - 1) for point in range(1, n)):
-        return Problem(
+        return Feedback(
             f"{tag} is a batch late: each value is that of the batch before",
             "Log what train_step has just returned, before the next batch is trained on.",
         )
@@ -297,11 +209,11 @@ def _differing(name: str, series: Series, batches: Sequence[Batch], epochs: int,
         math.isclose(series.values[i], mean, rel_tol=1e-4, abs_tol=1e-6)
         for i, mean in enumerate(_running_means([batch.loss for batch in batches], per_epoch))
     ):
-        return Problem(
+        return Feedback(
             f"{tag} shows the mean over the epoch so far instead of each batch's loss",
             "Log the values that train_step returns; TensorBoard and W&B smooth curves by themselves.",
         )
-    return Problem(
+    return Feedback(
         f"{tag}, value {wrong + 1} of {n}, is {series.values[wrong]:.6g}; the batch had {_shown(name, batches[wrong])}",
         "Log the values that train_step returns, each at its own step.",
     )
@@ -321,15 +233,15 @@ def _first_return(steps: Sequence[int]) -> int:
     return next(later for earlier, later in pairwise(steps) if later <= earlier)
 
 
-def rates(series: Sequence[Series], batches: Sequence[Batch]) -> Problem | None:
+def rates(series: Sequence[Series], batches: Sequence[Batch]) -> Feedback | None:
     """Whether the logged learning rates are those that the optimizer stepped with."""
     own = [one for one in series if metric(one.tag) == "lr"]
     used = [batch.lr for batch in batches]
     if not own:
-        return Problem(
+        return Feedback(
             "there is no curve of the learning rate", "Log optimizer.param_groups[0]['lr'] with every step."
         )
-    found: list[Problem] = []
+    found: list[Feedback] = []
     for one in own:
         if len(one.values) == len(used):
             chosen = list(range(len(used)))
@@ -348,23 +260,23 @@ def _same(series: Series, used: Sequence[float | None], chosen: Sequence[int]) -
 
 
 def _is_rate(value: float, used: float | None) -> bool:
-    return used is not None and abs(value - used) <= FLOAT32 * abs(used) + 1e-12
+    return used is not None and _lies_in(value, used, used)
 
 
-def _rate_problem(series: Series, used: Sequence[float | None]) -> Problem:
+def _rate_problem(series: Series, used: Sequence[float | None]) -> Feedback:
     tag, n = safe(series.tag, 60), len(used)
     values = series.values
     if len(values) == n and all(_is_rate(values[i], used[i + 1]) for i in range(n - 1)):
-        return Problem(
+        return Feedback(
             f"{tag} is a step ahead: each value is the rate of the next step",
             "Read optimizer.param_groups[0]['lr'] before scheduler.step(), which sets the rate of the next step.",
         )
     if len(set(values)) == 1:
-        return Problem(
+        return Feedback(
             f"{tag} stays at {values[0]:.6g} in all steps, while the scheduler changed the rate",
             "Log optimizer.param_groups[0]['lr'], not the rate that training began with.",
         )
-    return Problem(
+    return Feedback(
         f"{tag} has other values than the rates that the optimizer stepped with",
         "Log optimizer.param_groups[0]['lr'] of every step, between train_step and scheduler.step().",
     )

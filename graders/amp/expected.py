@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -56,10 +56,6 @@ class Scenario:
             "grad_clip": self.grad_clip, "scale": self.scale, "growth_interval": self.growth_interval,
             "overflow": self.overflow,
         }  # fmt: skip
-
-    def without_amp(self) -> Scenario:
-        """The same in fp32."""
-        return replace(self, amp=False)
 
 
 def make_data(rng: np.random.Generator, n: int) -> Data:

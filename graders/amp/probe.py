@@ -191,31 +191,15 @@ def _home(value: object) -> object:
     return cast(object, home(value))
 
 
-class Loss(nn.CrossEntropyLoss):
-    """The criterion that train_step is given: it records what it is called with."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__()
-        self._recorder = recorder
-
-    def forward(self, input: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
-        """The mean cross entropy."""
-        with self._recorder.within("loss") as outermost:
-            loss = super().forward(input, target)
-        if outermost:
-            self._recorder.note("loss", str(input.dtype), str(loss.dtype))
-        return loss
-
-
-def _watch_functional_loss(recorder: Recorder) -> None:
-    """Note torch's cross_entropy as well, for a train_step that calls it instead of its criterion."""
+def _watch_loss(recorder: Recorder) -> None:
+    """Note the type of each cross entropy: the criterion calls torch's function, and a train_step may do so itself."""
     original = nn.functional.cross_entropy
 
-    def loss(input: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+    def loss(*args: Any, **kwargs: Any) -> torch.Tensor:
         with recorder.within("loss") as outermost:
-            value = original(input, *args, **kwargs)
+            value = original(*args, **kwargs)
         if outermost:
-            recorder.note("loss", str(input.dtype), str(value.dtype))
+            recorder.note("loss", str(value.dtype))
         return value
 
     nn.functional.cross_entropy = loss
@@ -238,7 +222,7 @@ def steps(student: Student, inputs: Inputs) -> Observation:
     arrays: dict[str, Array | torch.Tensor] = {}
     with _device(inputs) as device:
         recorder.install()
-        _watch_functional_loss(recorder)
+        _watch_loss(recorder)
         if inputs.values.get("forward_only") is True:
             _stop_after_backward()
         module = student.load(MODULE)
@@ -269,13 +253,12 @@ def _evaluated(
     if evaluate is None:
         return None, []
     model = _model(inputs).to(device)
-    seen: dict[str, list[Any]] = {"types": [], "logits": []}
-    _watch_layers(model, seen)
+    seen = _watch_layers(model)
     data = TensorDataset(inputs.tensor("images"), inputs.tensor("labels"))
     loader = DataLoader(data, cast(int, inputs.values["evaluate_by"]))
     try:
         with student.calling("calling evaluate(..., amp=False)"):
-            result = evaluate(model, loader, Loss(Recorder()), device, amp=False)
+            result = evaluate(model, loader, nn.CrossEntropyLoss(), device, amp=False)
     except Exception:
         student.phase = ""
         return None, []
@@ -307,8 +290,7 @@ def _scenario(
     scaler = torch.amp.GradScaler(
         device.type, init_scale=scenario["scale"], growth_interval=scenario["growth_interval"], enabled=amp
     )
-    seen: dict[str, list[Any]] = {"types": [], "logits": []}
-    _watch_layers(model, seen)
+    seen = _watch_layers(model)
     returned: list[Json] = []
     scales: list[Json] = []
     kept: dict[str, Array | torch.Tensor] = {}
@@ -322,7 +304,14 @@ def _scenario(
         try:
             with student.calling(f"calling train_step({shown}), call {number + 1}"):
                 result = train_step(
-                    model, batch, Loss(recorder), optimizer, scaler, device, amp=amp, grad_clip=grad_clip
+                    model,
+                    batch,
+                    nn.CrossEntropyLoss(),
+                    optimizer,
+                    scaler,
+                    device,
+                    amp=amp,
+                    grad_clip=grad_clip,
                 )
         except SeenEnough:
             student.phase = ""
@@ -374,7 +363,10 @@ answer = Net.forward
 layer_answer = nn.Linear.forward
 
 
-def _watch_layers(model: Net, seen: dict[str, list[Any]]) -> None:
+def _watch_layers(model: Net) -> dict[str, list[Any]]:
+    """Note the `types` that its layers answer in, and its first `logits`, in what is returned."""
+    seen: dict[str, list[Any]] = {"types": [], "logits": []}
+
     def layer(self: nn.Linear, input: torch.Tensor) -> torch.Tensor:
         output = layer_answer(self, input)
         if any(self is one for one in (model.first, model.middle, model.head)):
@@ -391,6 +383,7 @@ def _watch_layers(model: Net, seen: dict[str, list[Any]]) -> None:
     # No hooks: model.forward(images) would go past them, and a train_step could look whether there are any.
     nn.Linear.forward = layer  # type: ignore[method-assign]
     Net.forward = forward  # type: ignore[method-assign]
+    return seen
 
 
 def _batches(inputs: Inputs, scenario: dict[str, Any]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
@@ -423,11 +416,11 @@ def built(student: Student, inputs: Inputs) -> Observation:
     if not isinstance(model, nn.Module):
         raise StudentMistake(f"build_model returned {kind(model)} instead of a model")
     types = sorted({str(value.dtype) for value in model.parameters()})
-    answer = None
+    logits = None
     if types == ["torch.float32"]:
         with student.calling("calling the model of build_model on two images"), torch.no_grad():
-            answer = plain_tensor(model.eval()(torch.zeros(2, 3, 32, 32)))
-    return Observation({"types": cast(Json, types), "shape": None if answer is None else list(answer.shape)})
+            logits = plain_tensor(model.eval()(torch.zeros(2, 3, 32, 32)))
+    return Observation({"types": cast(Json, types), "shape": None if logits is None else list(logits.shape)})
 
 
 # The script
@@ -518,7 +511,6 @@ class Training(Recorder):
             or arrays[0].ndim != 2
             or arrays[1].shape != arrays[0].shape[:1]
         ):
-            self.note("another loss")
             return
         value = _number(loss)
         self.batches.append(
@@ -565,17 +557,16 @@ class Training(Recorder):
     def observation(self, status: int, **values: Json) -> Observation:
         """The batches that were trained on, one after the other, and the events."""
         arrays: dict[str, Array | torch.Tensor] = {}
-        whole = self.batches
-        if whole:
-            arrays["logits"] = np.concatenate([b["logits"].astype(np.float64) for b in whole])
-            arrays["labels"] = np.concatenate([b["labels"] for b in whole])
+        if self.batches:
+            arrays["logits"] = np.concatenate([b["logits"].astype(np.float64) for b in self.batches])
+            arrays["labels"] = np.concatenate([b["labels"] for b in self.batches])
         return Observation(
             {
                 "status": status,
                 "events": cast(Json, self.events),
-                "losses": [b["loss"] for b in whole],
-                "types": cast(Json, sorted({b["type"] for b in whole})),
-                "sizes": [len(b["logits"]) for b in whole],
+                "losses": [b["loss"] for b in self.batches],
+                "types": cast(Json, sorted({b["type"] for b in self.batches})),
+                "sizes": [len(b["logits"]) for b in self.batches],
                 "moved": self._moved(),
                 **values,
             },
@@ -678,7 +669,7 @@ class Search(Training):
         fits = len(images) <= self.fits
         if torch.is_grad_enabled() and len(self.tried) < MAX_EVENTS:
             self.tried.append([len(images), fits, False])
-            self.any_low |= any(torch.is_autocast_enabled(device) for device in ("cpu", "cuda"))
+            self.any_low |= _autocast_is_on()
         if not fits:
             raise torch.OutOfMemoryError(
                 f"CUDA out of memory. Tried to allocate {len(images) / 8:.2f} MiB. GPU 0 has a total capacity of "
@@ -711,10 +702,10 @@ def _ends(student: Student, training: Search, ends: list[list[int]], device: tor
     low: Json = None
     try:
         find = _templates(student.load(MODULE), "find_batch_size", FIND_BATCH_SIZE)
-        for largest, fits in ends if find is not None else ():
-            training.fits, training.tried, training.most = fits, [], MAX_TRIALS
-            found.append(_found(student, find, device, True, largest))
         if find is not None:
+            for largest, fits in ends:
+                training.fits, training.tried, training.most = fits, [], MAX_TRIALS
+                found.append(_found(student, find, device, True, largest))
             largest, training.fits = ends[0]
             training.tried, training.any_low = [], False
             _found(student, find, device, False, largest)
@@ -778,11 +769,10 @@ def _run(student: Student, inputs: Inputs) -> tuple[int, dict[str, Json]]:
         can = any(_option(name) == "accumulation" for name in chosen)
         return 0, {"notebook": True, "accumulates": can, "tagged": tagged}
     words = command_line(options)
-    flag = re.search(r"""["'](--[\w-]*accum[\w-]*)["']""", text)
-    can = accumulation is not None and flag is not None
-    if flag is not None and can:
+    flag = None if accumulation is None else re.search(r"""["'](--[\w-]*accum[\w-]*)["']""", text)
+    if flag is not None:
         words += [flag[1], str(accumulation)]
-    return student.run_script(f"{MODULE}.py", words), {"notebook": False, "accumulates": can}
+    return student.run_script(f"{MODULE}.py", words), {"notebook": False, "accumulates": flag is not None}
 
 
 def _left_to_flags(text: str, options: dict[str, Json], chosen: Mapping[str, Any]) -> dict[str, Json]:

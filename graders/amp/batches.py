@@ -1,0 +1,99 @@
+"""What every training batch of a whole run came to, as the probe recorded it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lockstep.compare import integer, number
+from lockstep.sandbox.outcome import RankOutcome
+from lockstep.wire import Array, Json
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What one training batch came to. Accuracies are ranges: which of equal logits comes first is open."""
+
+    loss: float
+    acc1: tuple[float, float]
+    acc5: tuple[float, float]
+    lr: float | None
+    size: int
+
+
+def accuracies(logits: Array, labels: Array) -> tuple[float, float]:
+    """The parts of the rows whose label is the first of the logits, and among the first five; no two are equal."""
+    (one, _), (five, _) = _hits(logits, labels, 1), _hits(logits, labels, 5)
+    return one, five
+
+
+def _hits(logits: Array, labels: Array, k: int) -> tuple[float, float]:
+    own = logits[np.arange(len(labels)), labels][:, None]
+    larger, equal = (logits > own).sum(axis=1), (logits == own).sum(axis=1) - 1
+    return float((larger + equal < k).mean()), float((larger < k).mean())
+
+
+def training(seen: RankOutcome) -> list[Batch]:
+    """The training batches of a run, none where the record is not one of trainings."""
+    losses, sizes, events = (seen.values.get(name) for name in ("losses", "sizes", "events"))
+    logits, labels = seen.arrays.get("logits"), seen.arrays.get("labels")
+    if not isinstance(losses, list) or not isinstance(sizes, list) or not isinstance(events, list):
+        return []
+    if logits is None or labels is None or logits.ndim != 2 or labels.shape != logits.shape[:1]:
+        return []
+    if logits.dtype != np.float64 or labels.dtype.kind not in "iu" or logits.shape[1] < 5:
+        return []
+    if len(labels) and (labels.min() < 0 or labels.max() >= logits.shape[1]):
+        return []
+    counts = [integer(size) for size in sizes]
+    if any(count is None or count < 1 for count in counts) or sum(filter(None, counts)) != len(labels):
+        return []
+    trained, rates = _trained(events)
+    if len(losses) != len(counts) or len(trained) != len(counts):
+        return []
+    batches: list[Batch] = []
+    start = 0
+    for loss, size, is_trained, rate in zip(losses, filter(None, counts), trained, rates, strict=True):
+        rows = slice(start, start + size)
+        start += size
+        if is_trained:
+            hits = [_hits(logits[rows], labels[rows], k) for k in (1, 5)]
+            value = number(loss)
+            batches.append(Batch(math.nan if value is None else value, hits[0], hits[1], rate, size))
+    return batches
+
+
+def _trained(events: Sequence[Json]) -> tuple[list[bool], list[float | None]]:
+    """For every loss that was computed: whether a backward followed, and the learning rate of its step."""
+    trained: list[bool] = []
+    rates: list[float | None] = []
+    for event in events:
+        name = event[0] if isinstance(event, list) and event else None
+        if name == "loss":
+            trained.append(False)
+            rates.append(None)
+        elif name == "backward" and trained:
+            trained[-1] = True
+        elif name == "optimizer" and isinstance(event, list) and len(event) == 3:
+            rates = [number(event[2]) if rate is None else rate for rate in rates]
+    return trained, rates
+
+
+def losses_without_forward(events: Sequence[list[Json]], sizes: Sequence[int]) -> int:
+    """How many of the losses that were derived no call of a model on as many images preceded.
+
+    `sizes` are those of their batches; a call under no_grad does not count.
+    """
+    images, derived, seen, strange = 0, 0, False, 0
+    for event in events:
+        if event[0] == "forward" and event[2:3] == [True]:
+            images += integer(event[1]) or 0
+        elif event[0] == "loss":
+            seen = True
+        elif event[0] == "backward" and seen:
+            strange += derived < len(sizes) and images < sizes[derived]
+            images, derived, seen = 0, derived + 1, False
+    return strange

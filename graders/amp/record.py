@@ -1,0 +1,51 @@
+"""What the probe recorded of training steps and of whole runs, read without trusting its shape."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lockstep.sandbox.outcome import RankOutcome
+from lockstep.wire import Json
+
+
+def told(seen: RankOutcome) -> dict[str, Json]:
+    """What the probe says of the first scenario."""
+    values = seen.values.get("0")
+    return values if isinstance(values, dict) else {}
+
+
+def returned(seen: RankOutcome) -> list[Json]:
+    """What every call of train_step returned."""
+    results = told(seen).get("returned")
+    return results if isinstance(results, list) else []
+
+
+def calls(seen: RankOutcome) -> list[list[list[Json]]]:
+    """The events of every call of train_step."""
+    result: list[list[list[Json]]] = []
+    for event in _events(told(seen).get("events")):
+        if event[0] == "call":
+            result.append([])
+        elif result:
+            result[-1].append(event)
+    return result
+
+
+def run_events(seen: RankOutcome) -> list[list[Json]]:
+    """What happened in a whole run, in order."""
+    return _events(seen.values.get("events"))
+
+
+def _events(value: Json) -> list[list[Json]]:
+    events = value if isinstance(value, list) else []
+    return [event for event in events if isinstance(event, list) and event]
+
+
+def named(events: Sequence[list[Json]], name: str) -> list[int]:
+    """Where events of that name stand."""
+    return [place for place, event in enumerate(events) if event[0] == name]
+
+
+def strings(value: Json) -> list[str]:
+    """The strings of a list that may be anything."""
+    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []

@@ -1,0 +1,86 @@
+"""Runs of the whole script or notebook on a small CINIC-10, and what its training came to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fixtures import cinic10
+from fixtures.tree import Tree
+from graders.amp import batches, complaints
+from graders.amp.batches import Batch
+from graders.amp.record import run_events
+from lockstep.check import Check
+from lockstep.compare import integer, shown
+from lockstep.sandbox.outcome import Outcome, RankOutcome
+from lockstep.verdict import CheckEnded
+from lockstep.wire import Json
+
+
+def script_options(**chosen: Json) -> dict[str, Json]:
+    """The options of a run by their names on the command line: those chosen, and the usual ones."""
+    return {
+        "training_data": "/data/cinic",
+        "arch": "resnet18",
+        "batch_size": 4,
+        "epochs": 1,
+        "amp": True,
+        "logdir": "runs",
+        "wandb": "disabled",
+        "find_batch_size": False,
+        **chosen,
+    }
+
+
+def run_script(
+    check: Check,
+    call: str,
+    *,
+    train: int = 12,
+    tree: Tree | None = None,
+    values: Mapping[str, Json] | None = None,
+    **options: Json,
+) -> Outcome:
+    """Run amp_train.py with these options on `tree`, or on a small CINIC-10 with `train` images to train on.
+
+    `values` is what the probe is told besides.
+    """
+    try:
+        return check.run(
+            call,
+            values={"options": script_options(**options), "factor": 1.0, **(values or {})},
+            data={"cinic": tree or cinic10.make_folders(check.rng, train=train, valid=10, test=10)},
+        )
+    except CheckEnded as ended:
+        complaints.explain(check, ended)
+        raise
+
+
+def trained(check: Check, outcome: Outcome, call: str) -> tuple[RankOutcome, list[Batch]]:
+    """What a whole run of the script came to; ends the check when it failed or trained on nothing."""
+    seen = outcome.ranks[0]
+    check.expect(
+        integer(seen.values.get("status")) == 0,
+        f"{call} ended with status {shown(seen.values.get('status'))}. Its last lines: {last_lines(seen.output)}",
+        "Run the same line in a terminal: python amp_train.py --training-data DIR --arch resnet18 --batch-size 4 "
+        "--epochs 1 --amp --logdir runs --wandb disabled",
+    )
+    made = batches.training(seen)
+    check.expect(
+        bool(made),
+        f"{call} came to its end, but no batch was trained on: no cross entropy with a backward was seen.",
+        "train(args) loops over the batches of --training-data and calls train_step for each.",
+    )
+    strange = batches.losses_without_forward(run_events(seen), [batch.size for batch in made])
+    check.expect(
+        strange == 0,
+        f"{call.rstrip(',')}: of {len(made)} losses that a backward followed, {strange} came without a call of a model "
+        "on as many images before them.",
+        "Compute each loss from what the model answers to the batch's images: logits = model(images).",
+    )
+    return seen, made
+
+
+def last_lines(output: str) -> str:
+    """The end of what a run printed, for a message."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return " | ".join(line[:160] for line in lines[-4:]) or "(nothing was printed)"

@@ -1,0 +1,124 @@
+"""The judge of exercise 6, its logs: the curves in TensorBoard and W&B, and the learning rate in them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graders.amp import curves
+from graders.amp.batches import Batch
+from graders.amp.curves import Series
+from graders.amp.record import run_events, strings
+from graders.amp.script_runs import run_script, trained
+from lockstep.check import Check
+from lockstep.sandbox.outcome import RankOutcome
+
+
+def test_tensorboard(check: Check) -> None:
+    """TensorBoard's event file has loss, acc1, acc5 and lr of every training batch, at steps that rise."""
+    call = "amp_train.py, two epochs of seven batches,"
+    outcome = run_script(check, "train", train=26, epochs=2)
+    seen, batches = trained(check, outcome, call)
+    files = _log_files(seen, "event")
+    check.expect(
+        bool(files),
+        f"{call} left no event file (events.out.tfevents...).",
+        "SummaryWriter(args.logdir), writer.add_scalar(...) for each value, writer.close().",
+    )
+    series, problems = curves.tensorboard(files)
+    check.expect(
+        not problems,
+        f"{call} left a damaged event file: {'; '.join(problems[:2])}.",
+        "Close the writer; write with SummaryWriter only.",
+    )
+    check.expect(
+        bool(series),
+        f"{call} left an event file without a single value.",
+        "Call writer.close() at the end (or use `with SummaryWriter(...)`): values wait in a buffer until then, and in a "
+        "notebook nothing else writes them.",
+    )
+    _curves(check, call, "TensorBoard", series, batches)
+
+
+def _curves(check: Check, call: str, log: str, series: list[Series], batches: list[Batch]) -> None:
+    for name in curves.METRICS:
+        found = curves.problem(name, series, batches, epochs=2)
+        if found is not None:
+            check.fail(f"{call} in the {log} log: {found.message}.", found.hint)
+    if curves.is_thinned("loss", series, batches):
+        check.note(f"The {log} log shows only some of the batches; the course logs each one.")
+
+
+def test_wandb(check: Check) -> None:
+    """An offline W&B run has the same curves."""
+    call = "amp_train.py --wandb offline, two epochs of seven batches,"
+    outcome = run_script(check, "train", train=26, epochs=2, wandb="offline")
+    seen, batches = trained(check, outcome, call)
+    files = _log_files(seen, "wandb")
+    check.expect(
+        bool(files),
+        f"{call} left no offline run (wandb/offline-run-.../run-....wandb).",
+        'wandb.init(project=..., mode="offline") needs neither a key nor a network; then run.log({...}, step=global_step).',
+    )
+    series, problems = curves.wandb(files)
+    check.expect(
+        not problems,
+        f"{call} left a damaged W&B file: {'; '.join(problems[:2])}.",
+        "Call run.finish() at the end.",
+    )
+    _curves(check, call, "W&B", series, batches)
+    # Where the other log has it wrong as well, lr_logged says so.
+    written = curves.tensorboard(_log_files(seen, "event"))[0]
+    found = curves.rates(series, batches) if curves.rates(written, batches) is None else None
+    if found is not None:
+        check.fail(f"{call} in the W&B log: {found.message}.", found.hint, points=check.points / 2)
+    if seen.values.get("notebook") is not True:
+        _can_be_disabled(check)
+
+
+def _can_be_disabled(check: Check) -> None:
+    """Whether `--wandb` reaches W&B: without a mode it asks for a login wherever WANDB_MODE is not set."""
+    outcome = run_script(check, "train", train=8)
+    trained(check, outcome, "amp_train.py --wandb disabled")
+    check.expect(
+        not _log_files(outcome.ranks[0], "wandb"),
+        "amp_train.py --wandb disabled left an offline run all the same: the flag does not reach W&B.",
+        "wandb.init(..., mode=args.wandb). Without a mode it asks for a login on any machine where nobody has logged in.",
+        points=check.points / 2,
+    )
+
+
+def test_lr_logged(check: Check) -> None:
+    """The logged learning rate is the one each step was made with, and the scheduler steps after the optimizer."""
+    call = "amp_train.py, two epochs of seven batches,"
+    factor = float(check.rng.uniform(0.9, 0.96))
+    outcome = run_script(check, "train", train=26, epochs=2, values={"factor": factor})
+    seen, batches = trained(check, outcome, call)
+    names = [str(event[0]) for event in run_events(seen)]
+    if "scheduler" not in names:
+        check.expect(
+            "scheduler made" not in names or len({batch.lr for batch in batches}) > 1,
+            f"{call} a scheduler was made, but its step() never called: every step had the same learning rate.",
+            "Call scheduler.step() once after each train_step, when the rate has been logged.",
+        )
+        check.note("No learning-rate scheduler was seen: the rate stays the same.")
+    elif "optimizer" in names:
+        check.expect(
+            names.index("optimizer") < names.index("scheduler"),
+            f"{call} scheduler.step() was called before the first optimizer.step(): the first learning rate is never used.",
+            "First scaler.step(optimizer), then scheduler.step().",
+        )
+    series, _ = curves.tensorboard(_log_files(seen, "event"))
+    found = curves.rates(series, batches)
+    if found is not None:
+        check.fail(f"{call} in the TensorBoard log: {found.message}.", found.hint)
+
+
+def _log_files(seen: RankOutcome, kind: str) -> dict[str, bytes]:
+    """The log files of one kind, by path."""
+    names = strings(seen.values.get(f"{kind}_files"))
+    arrays = [seen.arrays.get(f"{kind}/{number}") for number in range(len(names))]
+    return {
+        name: array.tobytes()
+        for name, array in zip(names, arrays, strict=True)
+        if array is not None and array.dtype == np.uint8
+    }

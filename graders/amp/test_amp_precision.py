@@ -1,0 +1,223 @@
+"""The judge of exercise 6, its precision: what is computed in low precision, what in fp32, and what comes of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from graders.amp import expected
+from graders.amp.expected import Scenario
+from graders.amp.record import calls, returned, strings, told
+from graders.amp.script_runs import run_script
+from graders.amp.steps import EVALUATED_BY, LOW, LOW_LOSS, Case, distance
+from lockstep.check import Check
+from lockstep.compare import close, number, shown
+from lockstep.devicefault import is_device_fault
+from lockstep.sandbox.outcome import RankOutcome
+from lockstep.verdict import CheckEnded
+from lockstep.wire import Json
+
+LOW_TYPES = {"torch.bfloat16": 7, "torch.float16": 10}
+# Over the networks that LOW was measured with, two fp32 trainings are 1e-6 apart.
+FULL, FULL_LOSS = 1e-4, 1e-5
+
+
+def test_autocast_on(check: Check) -> None:
+    """With amp=True the layers compute in low precision, the loss in fp32, and the backward is outside autocast."""
+    case = Case(check, Scenario((16,), scale=1.0))
+    try:
+        seen = case.run(forward_only=True)
+    except CheckEnded as ended:
+        # Where not even one training step comes back, every other check would only say so again.
+        ended.spoils = ended.spoils or "there is no amp_train.py" in ended.feedback.message
+        raise
+    where = "on a CPU"
+    if not any(name in LOW_TYPES for name in strings(told(seen).get("types"))):
+        seen = case.run(gpu=True, forward_only=True)
+        where = "on a GPU"
+        if any(name in LOW_TYPES for name in strings(told(seen).get("types"))):
+            check.note(
+                "On a CPU nothing is computed in low precision: `torch.autocast(device.type)` works on both, while "
+                'torch.cuda.amp.autocast and autocast("cuda") are for GPUs alone.'
+            )
+    types = strings(told(seen).get("types"))
+    call = f"train_step(..., amp=True) {where}"
+    check.expect(
+        bool(types) and all(name in LOW_TYPES for name in types),
+        f"{call}: the linear layers computed in {_short(types)}, expected bfloat16 or float16.",
+        "Put the model's forward and the loss into `with torch.autocast(device.type, enabled=amp):`.",
+    )
+    logits = seen.arrays.get("0/logits")
+    values = None if logits is None else logits.astype(np.float32)
+    right = expected.logits(case.shape, case.weights, case.data.images)
+    check.expect(
+        values is not None
+        and values.shape == right.shape
+        and expected.is_low_precision(values, max(LOW_TYPES[name] for name in types))
+        and distance({"": values}, {"": right}) < LOW,
+        f"{call}: what came out of the model are not its answers in {_short(types)}.",
+        "Hand the batch's images to the model as they are, within autocast.",
+    )
+    made = calls(seen)
+    check.expect(len(made) == 1, "train_step was not called once: the record is incomplete.")
+    for events in made:
+        losses = [event for event in events if event[0] == "loss"]
+        check.expect(
+            bool(losses) and all(event[1:2] == ["torch.float32"] for event in losses),
+            f"{call}: the loss was computed in {_short(sorted({str(event[1]) for event in losses if len(event) > 1}))}, "
+            "expected float32.",
+            "Compute the loss within autocast as well, which does that in fp32, or of logits.float().",
+        )
+        backwards = [event for event in events if event[0] == "backward"]
+        check.expect(
+            bool(backwards) and all(event[1:2] == [False] for event in backwards),
+            f"{call}: backward() was called {'within autocast' if backwards else 'not at all'}.",
+            "Only the forward and the loss belong under autocast. Backward computes each operation in the type that its "
+            "forward had; torch advises against running it within.",
+        )
+    if case.needs_moved_batches():
+        _script_moves_them(check)
+
+
+def _script_moves_them(check: Check) -> None:
+    """End the check where the script does not train on a GPU either, because something of it is still on the CPU."""
+    try:
+        run_script(check, "until_the_loss", values={"gpu": True})
+    except CheckEnded as ended:
+        if is_device_fault(ended.feedback.message):
+            check.fail(
+                f"On a machine with a GPU: {ended.feedback.message}",
+                "A DataLoader's batches are on the CPU: move images and labels to the device that train_step is given, "
+                "where the model is.",
+                points=check.points / 2,
+            )
+
+
+def test_params_fp32(check: Check) -> None:
+    """The parameters are fp32 before, during and after training with AMP: only copies are cast."""
+    case = Case(check, Scenario((8, 8), scale=1.0))
+    seen = case.run()
+    types = strings(told(seen).get("parameters"))
+    check.expect(
+        types == ["torch.float32"],
+        f"After train_step(..., amp=True) the model's parameters are {_short(types)}.",
+        "No model.half(), no model.to(torch.bfloat16): small updates would vanish in such weights. Autocast casts a "
+        "copy of each weight where it is used.",
+    )
+    moved, right = (case.moved(weights) for weights in (case.held(seen, 1), case.steps()[1].weights))
+    check.expect(
+        expected.norm(moved) > 0.3 * expected.norm(right),
+        "train_step(..., amp=True) leaves the parameters in fp32, but hardly moves them.",
+        "backward, scaler.step(optimizer) and scaler.update() have to follow in every call.",
+    )
+    classes = int(check.rng.integers(11, 30))
+    made = check.run("built", values={"classes": classes}).ranks[0].values
+    types = strings(made.get("types"))
+    check.expect(
+        types == ["torch.float32"],
+        f"build_model('resnet18', num_classes={classes}) has parameters in {_short(types)}.",
+        "Leave the model in fp32: autocast casts what it needs.",
+    )
+    check.expect(
+        made.get("shape") == [2, classes],
+        f"build_model('resnet18', num_classes={classes}) answers two images with something of another shape than 2 x {classes}.",
+        "The last layer needs num_classes outputs.",
+    )
+    values = run_script(check, "until_the_loss", values={"stop": "forward"}).ranks[0].values
+    types = strings(values.get("parameters"))
+    check.expect(
+        types == ["torch.float32"],
+        f"When amp_train.py with AMP called its model for the first time, the parameters were {_short(types)}."
+        if types
+        else "amp_train.py with AMP computed a loss, or ended, without calling a model on a batch of images.",
+        "Look for .half(), .bfloat16() or .to(dtype) between build_model and the training loop."
+        if types
+        else "logits = model(images) of the batch's images, in train_step.",
+    )
+
+
+def test_matches_fp32(check: Check) -> None:
+    """Twenty steps with AMP follow the fp32 training: its losses and its weights, to low precision."""
+    # A large scale would divide what an earlier step left in the gradients until nothing is left of it.
+    case = Case(check, Scenario((16,) * 20, momentum=0.9, scale=2.0))
+    seen = case.run()
+    right = case.steps()
+    call = "Twenty calls of train_step(..., amp=True)"
+    results = returned(seen)
+    check.expect(
+        len(results) == 20 and all(isinstance(result, dict) for result in results),
+        f"train_step returned {shown(results[0] if results else None)}, expected a dict.",
+        "Return {'loss': ..., 'acc1': ..., 'acc5': ...} of the batch.",
+    )
+    usual = (
+        "Is optimizer.zero_grad() called in every step, and the gradient divided by the scale exactly once?"
+    )
+    for step, (loss, wanted) in enumerate(zip(_losses(seen), right, strict=True), 1):
+        if close(loss, wanted.loss, rtol=LOW_LOSS, atol=0.01):
+            continue
+        value = number(loss)
+        hint = "Return the mean loss of the batch as a number: loss.item()."
+        if value is not None and close(value, wanted.loss * case.scenario.scale, rtol=LOW_LOSS):
+            hint = "That is the loss times the scale: return loss.item(), not what scaler.scale made of it."
+        elif step > 1:
+            hint = f"The first losses are right: the steps are not. {usual}"
+        check.fail(
+            f"{call}: the loss of step {step} is {shown(loss)}; in fp32 it is {wanted.loss:.4f}.", hint
+        )
+    apart = distance(case.moved(case.held(seen, 19)), case.moved(right[19].weights))
+    check.expect(
+        apart < LOW,
+        f"{call}: the weights are {apart:.0%} off the way that an fp32 training takes, expected less than {LOW:.0%}."
+        if math.isfinite(apart)
+        else f"{call}: the weights are not finite.",
+        f"The losses are right: the steps are not. {usual}",
+    )
+
+
+def test_off_is_fp32(check: Check) -> None:
+    """amp=False is plain fp32 training, and --no-amp turns autocast off in the script."""
+    case = Case(check, Scenario((16,) * 4, momentum=0.9, amp=False))
+    seen = case.run(evaluate_by=EVALUATED_BY)
+    call = "train_step(..., amp=False)"
+    types = strings(told(seen).get("types"))
+    check.expect(
+        types == ["torch.float32"],
+        f"{call}: the layers computed in {_short(types)}, expected float32.",
+        "Hand the switch on: torch.autocast(device.type, enabled=amp).",
+    )
+    right = case.steps()
+    losses = _losses(seen)
+    apart = distance(case.moved(case.held(seen, 3)), case.moved(right[3].weights))
+    same = len(losses) == 4 and all(
+        close(loss, wanted.loss, rtol=FULL_LOSS) for loss, wanted in zip(losses, right, strict=True)
+    )
+    check.expect(
+        same and apart < FULL,
+        f"{call}: four steps do not give what the same four steps without any AMP give.",
+        "With amp=False the scaler is disabled and passes everything through: nothing else may differ.",
+    )
+    values = run_script(check, "until_the_loss", amp=False).ranks[0].values
+    types = strings(values.get("types"))
+    check.expect(
+        types == ["torch.float32"],
+        f"amp_train.py without AMP (--no-amp): the logits of the first batch are {_short(types)}.",
+        "Hand args.amp on to train_step, and let it reach torch.autocast(..., enabled=...).",
+    )
+    types = strings(seen.values.get("evaluated_types"))
+    if not set(types) <= {"torch.float32"}:
+        check.fail(
+            f"evaluate(..., amp=False): the layers computed in {_short(types)}, expected float32.",
+            "evaluate has the switch too: torch.autocast(device.type, enabled=amp).",
+            points=check.points / 2,
+        )
+
+
+def _losses(seen: RankOutcome) -> list[Json]:
+    return [result.get("loss") if isinstance(result, dict) else None for result in returned(seen)]
+
+
+def _short(types: Sequence[str]) -> str:
+    """Names of dtypes for a message."""
+    return ", ".join(name.removeprefix("torch.")[:20] for name in types) or "none at all"

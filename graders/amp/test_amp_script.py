@@ -1,0 +1,234 @@
+"""The judge of exercise 6, its whole script or notebook: accumulated gradients, validation, all of it in one run."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from fixtures import cinic10
+from fixtures.pictures import CLASSES
+from fixtures.tree import Tree
+from graders.amp.record import named, run_events
+from graders.amp.script_runs import run_script, trained
+from lockstep.check import Check
+from lockstep.compare import number
+from lockstep.reports import format as perf_report
+from lockstep.sandbox.outcome import RankOutcome
+from lockstep.wire import Json
+
+# Of ten: two epochs that leave out their last two images see eight of them at least, two batches of four hardly seven.
+LEAST_CLASSES = 7
+
+
+def test_accumulation(check: Check) -> None:
+    """Where gradients are accumulated, each batch counts once and by its share, and the scale holds until the step."""
+    outcome = run_script(check, "train", train=20, values={"accumulation": 2})
+    call = "amp_train.py" + (
+        " with an accumulation of 2" if outcome.ranks[0].values.get("accumulates") is True else ""
+    )
+    seen, _ = trained(check, outcome, call)
+    groups = _groups(run_events(seen))
+    sizes = [len(named(group, "backward")) for group in groups]
+    most = max(sizes, default=0)
+    if most <= 1:
+        check.expect(
+            seen.values.get("accumulates") is not True,
+            f"{call}: the optimizer stepped after every single batch.",
+            "Step only after that many batches, and call zero_grad only then.",
+        )
+        check.note("No gradients are accumulated here, so that there is nothing to look at.")
+        return
+    for group in groups:
+        if len(named(group, "backward")) == most:
+            _accumulated(check, call, group, most)
+
+
+def _groups(events: Sequence[list[Json]]) -> list[list[list[Json]]]:
+    """The events up to each step of the optimizer."""
+    groups: list[list[list[Json]]] = [[]]
+    for event in events:
+        groups[-1].append(event)
+        if event[0] == "optimizer":
+            groups.append([])
+    return groups[:-1]
+
+
+def _accumulated(check: Check, call: str, group: list[list[Json]], size: int) -> None:
+    backward = named(group, "backward")
+    scales = named(group, "scale")
+    check.expect(
+        len(scales) in (0, size),
+        f"{call}: {size} batches were accumulated for one step, and scaler.scale was called {len(scales)} times for them.",
+        "Each batch's loss is scaled once: scaler.scale(loss / n).backward().",
+    )
+    check.expect(
+        not any(backward[0] < place < backward[-1] for place in named(group, "zero_grad")),
+        f"{call}: the gradients were set to zero between the batches of one step, so that only the last of {size} counts.",
+        "Call optimizer.zero_grad() only after scaler.step(optimizer).",
+    )
+    check.expect(
+        not any(
+            backward[0] < place < backward[-1]
+            for name in ("unscale_", "update")
+            for place in named(group, name)
+        ),
+        f"{call}: between the batches of one step the scale was changed or taken out of the gradients.",
+        "unscale_, step and update come once, after the last batch: what is added up must all have the same scale.",
+    )
+    losses = [_detail(group[place], 1) for place in named(group, "loss")]
+    given = [_detail(group[place], 1) for place in scales]
+    if not given:
+        given = [_detail(group[place], 2) for place in backward]
+    parts = [value / loss for value, loss in zip(given, losses, strict=False) if value is not None and loss]
+    check.expect(
+        len(parts) == size and all(math.isclose(part, 1 / size, rel_tol=0.01) for part in parts),
+        f"{call}: {size} batches were accumulated for one step, and each loss was multiplied by "
+        f"{', '.join(f'{part:.3g}' for part in parts[:4]) or 'nothing'} before backward, expected {1 / size:.3g}.",
+        "Gradients add up: divide each loss by the number of batches, or the step is that many times too large.",
+    )
+
+
+def _detail(event: list[Json], place: int) -> float | None:
+    return number(event[place]) if len(event) > place else None
+
+
+def test_eval_no_grad(check: Check) -> None:
+    """Validation runs in evaluation mode and without gradients, and training in training mode again."""
+    outcome = run_script(check, "train", epochs=2)
+    call = "amp_train.py"
+    seen, _ = trained(check, outcome, call)
+    made = _calls(run_events(seen))
+    forwards = [event for event, derived in made if not derived]
+    if len(forwards) < 2:
+        check.note(
+            "No validation was seen. It is not asked for, but it is how you know what the model has learnt."
+        )
+        return
+    check.expect(
+        sum(event[2:3] == [True] for event in forwards) < 2,
+        f"{call}: the model was called for {len(forwards)} batches that no backward followed, "
+        f"{sum(event[2:3] == [True] for event in forwards)} of them with gradients switched on.",
+        "Validate within `with torch.no_grad():` or under @torch.no_grad(): without it every activation is kept in vain, "
+        "and a smaller batch fits.",
+    )
+    check.expect(
+        sum(event[3:4] == [True] for event in forwards) < 2,
+        f"{call}: the model was in training mode while it was validated: batch norm then goes by the batch and learns from "
+        "the validation images.",
+        "model.eval() before validation, model.train() before the next epoch.",
+    )
+    first = next(place for place, (_, derived) in enumerate(made) if not derived)
+    after = [event for event, derived in made[first:] if derived]
+    resumed = [event for (_, before), (event, derived) in pairwise(made) if derived and not before]
+    check.expect(
+        not after or any(event[3:4] == [True] for event in after),
+        f"{call}: after the first validation the model was trained on in evaluation mode: dropout is off then, and batch "
+        "norm learns nothing more.",
+        "model.train() at the beginning of every epoch, not once before the first: evaluate() has called model.eval().",
+        points=check.points / 2,
+    )
+    wrong = sum(event[3:4] == [False] for event in resumed)
+    check.expect(
+        wrong < 2,
+        f"{call} validates within an epoch, and {wrong} of {len(resumed)} times the model was trained on in evaluation mode "
+        "afterwards: dropout is off then, and batch norm learns nothing more, until the epoch ends.",
+        "model.train() right after every validation, or before every batch: evaluate() has called model.eval().",
+        points=check.points / 2,
+    )
+
+
+def _calls(events: Sequence[list[Json]]) -> list[tuple[list[Json], bool]]:
+    """The calls of a model, and whether a backward followed before the next one."""
+    found: list[tuple[list[Json], bool]] = []
+    for event in events:
+        if event[0] == "forward":
+            found.append((event, False))
+        elif event[0] == "backward" and found:
+            found[-1] = (found[-1][0], True)
+    return found
+
+
+def test_notebook(check: Check) -> None:
+    """The whole file runs from top to bottom, and its report fits an outside clock."""
+    tree = _lopsided(check, 26)
+    outcome = run_script(check, "train", tree=tree, epochs=2, report="amp-report.json")
+    seen = outcome.ranks[0]
+    is_notebook = seen.values.get("notebook") is True
+    call = "amp_train.ipynb, run from top to bottom," if is_notebook else "amp_train.py --report FILE"
+    seen, batches = trained(check, outcome, call)
+    _weights_moved(check, seen, call)
+    steps = len(batches)
+    check.expect(
+        steps in (12, 14),
+        f"{call} trained on {steps} batches; two epochs over 26 images in batches of 4 are 14.",
+        "Let the constants or options decide: epochs, batch size, data.",
+    )
+    labels = seen.arrays.get("labels")
+    share = 0.0 if labels is None else float(np.bincount(labels.astype(np.int64)).max() / len(labels))
+    check.expect(
+        0.25 < share < 0.85,
+        f"{call} was given a folder in which more than half of the images are of one class, and trained on labels of which "
+        f"the most frequent is {share:.0%}.",
+        "Train on the images in --training-data DIR (DIR/train/CLASS/*.png), not on others or on random ones.",
+    )
+    known = 0 if labels is None else len(np.unique(labels))
+    check.expect(
+        known >= LEAST_CLASSES,
+        f"{call} was given images of {len(CLASSES)} classes and trained on {known} of them.",
+        "Take every batch of the loader: `for images, labels in loader`. next(iter(loader)) starts anew each time, and one "
+        "batch again and again is a try-out.",
+        points=check.points / 2,
+    )
+    if seen.values.get("tagged") is False:
+        check.note("No cell has the tag `parameters`; the one that holds the constants was taken for it.")
+    report = seen.values.get("report")
+    if is_notebook and not isinstance(report, str):
+        return
+    check.expect(
+        isinstance(report, str),
+        f"{call} wrote no report.",
+        "Write it with write_report of perf_report.py, of kind amp.",
+    )
+    found = perf_report.problems(report if isinstance(report, str) else "")
+    check.expect(
+        not found,
+        f"{call}: the report is not a perf-report/1. {' '.join(found[:2])}",
+        "Use write_report of perf_report.py.",
+    )
+    walls = _walls(report)
+    check.expect(
+        0 < sum(walls) <= outcome.elapsed,
+        f"{call}: its timings add up to {sum(walls):.3g} s, an outside clock saw {outcome.elapsed:.3g} s for everything.",
+        "Take the time with time.perf_counter() around each epoch, in this very run.",
+    )
+
+
+def _weights_moved(check: Check, seen: RankOutcome, call: str) -> None:
+    """One check's business: curves can be logged rightly of a training that does not train."""
+    check.expect(
+        seen.values.get("moved") is True,
+        f"{call} called its model and made its steps, but no weight of that model changed.",
+        "The optimizer needs the parameters of the very model that is trained: "
+        "torch.optim.SGD(model.parameters(), ...), made after build_model. Is there a step for every batch?",
+    )
+
+
+def _lopsided(check: Check, train: int) -> Tree:
+    """A CINIC-10 whose training images are for the most part of one class, which tells it from any other data."""
+    tree = cinic10.make_folders(check.rng, train=train // 2, valid=10, test=10)
+    copied = str(check.rng.choice([name for name in tree if name.startswith("train/")]))
+    more = {
+        f"{copied.removesuffix('.png')}-{number}.png": tree[copied] for number in range(train - train // 2)
+    }
+    return {**tree, **more}
+
+
+def _walls(report: Json) -> list[float]:
+    """The seconds of all runs of a report of kind amp; none where it is of another kind."""
+    value: Any = json.loads(report) if isinstance(report, str) else {}
+    return [float(run["wall_s"]) for run in value["runs"]] if value.get("report") == "amp" else []

@@ -1,0 +1,202 @@
+"""The judge of exercise 6, its search for the largest batch that fits into memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import groupby
+
+from fixtures import cinic10
+from graders.amp.script_runs import last_lines, run_script, script_options
+from lockstep.check import Check
+from lockstep.compare import integer, shown
+from lockstep.sandbox.outcome import Outcome
+from lockstep.verdict import CheckEnded, Feedback, Verdict
+from lockstep.wire import Json
+
+
+def test_find_batch(check: Check) -> None:
+    """--find-batch-size survives running out of memory and finds the largest batch that fits."""
+    fits = int(check.rng.integers(160, 240))
+    # All fit, where doubling ends beside the largest size and where it ends at it; not even one does.
+    beside = int(check.rng.integers(9, 16))
+    ends = [(beside, 8 * beside), (8, 64), (beside, 0)]
+    outcome, unreported = _search_and_report(check, fits, ends)
+    tried = _tried(outcome)
+    if not any(not ok for _, ok in tried):
+        again = _search(check, fits, ends, gpu=True)
+        if any(not ok for _, ok in _tried(again)):
+            outcome, tried = again, _tried(again)
+            check.note("On a CPU nothing was searched; this is judged on an emulated GPU.")
+    seen = outcome.ranks[0]
+    call = f"amp_train.py --find-batch-size, where up to {fits} images fit into memory at once,"
+    check.expect(
+        integer(seen.values.get("status")) == 0,
+        f"{call} ended with status {shown(seen.values.get('status'))}. Its last lines: {last_lines(seen.output)}",
+        "Catch torch.OutOfMemoryError around the step, and go on with a smaller batch.",
+    )
+    check.expect(
+        any(not ok for _, ok in tried),
+        f"{call} tried no batch that does not fit; the largest was {max((size for size, _ in tried), default=0)}.",
+        "Double the batch until a training step runs out of memory, then bisect.",
+    )
+    best = max((size for size, ok in tried if ok), default=0)
+    printed = answers_printed(seen.output)
+    check.expect(
+        best in printed or not printed & {size for size, ok in tried if not ok},
+        f"{call} tried batches of up to {best} images that fit, but did not print that number as its answer. Its last "
+        f"lines: {last_lines(seen.output)}",
+        "Print the largest batch size that fitted, not the one after it.",
+    )
+    half = check.points / 2
+    check.expect(
+        best >= 0.85 * fits,
+        f"{call} came to {best}.",
+        "After doubling, bisect between the last size that fitted and the first that did not: the largest batch may be "
+        "almost twice as large.",
+        points=half if best > fits / 2 else 0.0,
+    )
+    check.expect(
+        was_a_step(outcome, best),
+        f"{call} called a model with {best} images, and no backward followed: that they fit was never tried out.",
+        "A step needs more memory than the model's answers alone: let each trial be a call of train_step.",
+        points=half,
+    )
+    check.expect(
+        not unreported,
+        f"{call} found {best}. With --report FILE besides it did not come to its end, though it writes a report without a "
+        f"search: {unreported}",
+        "In the template, write_amp_report reads precision, batch_size and ok of each trial that find_batch_size returns.",
+        points=half,
+    )
+    check.expect(
+        best in printed,
+        f"{call} found {best}, and did not print it. Its last lines: {last_lines(seen.output)}",
+        "Whoever asks for the largest batch wants to read it: the template prints what find_batch_size returns.",
+        points=half,
+    )
+    check.expect(
+        seen.values.get("low") is not True,
+        "find_batch_size(..., amp=False, ...) tried steps under autocast, expected fp32: there, a batch takes more memory "
+        "than it found.",
+        "Hand amp on to the steps of the search: train_step(model, batch, criterion, optimizer, scaler, device, amp).",
+        points=half,
+    )
+    # A search that ends a few images short, which is near enough, does so at the ends as well.
+    if (fits, True) in tried and (fits + 1, False) in tried:
+        found = problem_at_the_ends(ends, seen.values.get("ends"))
+        if found is not None:
+            check.fail(found.message, found.hint, points=half)
+
+
+def _search_and_report(check: Check, fits: int, ends: Sequence[tuple[int, int]]) -> tuple[Outcome, str]:
+    """A search, and what went wrong with a report besides, where only both in one call fail."""
+    try:
+        outcome = _search(check, fits, ends, report="amp-report.json")
+        if integer(outcome.ranks[0].values.get("status")) == 0:
+            return outcome, ""
+        problem = ""
+    except CheckEnded as ended:
+        if ended.verdict is not Verdict.CRASHED:
+            raise
+        problem = ended.feedback.message
+    outcome = _search(check, fits, ends)
+    if problem:
+        try:
+            run_script(check, "train", report="amp-report.json")
+        except CheckEnded:
+            # Without a search no report is written either: `notebook` tells that.
+            problem = ""
+    return outcome, problem
+
+
+def _search(
+    check: Check, fits: int, ends: Sequence[tuple[int, int]], *, gpu: bool = False, **options: Json
+) -> Outcome:
+    tree = cinic10.make_folders(check.rng, train=20, valid=10, test=10)
+    # As many images as any search will need; to read them is all that they are for.
+    more = {
+        f"{name.removesuffix('.png')}-{copy}.png": data
+        for name, data in tree.items()
+        if name.startswith("train/")
+        for copy in range(12)
+    }
+    return check.run(
+        "search",
+        values={
+            "options": script_options(find_batch_size=True, **options),
+            "fits": fits,
+            "ends": [list(end) for end in ends],
+            "gpu": gpu,
+        },
+        data={"cinic": {**tree, **more}},
+    )
+
+
+def _tried(outcome: Outcome) -> list[tuple[int, bool]]:
+    return [(size, trial[1] is True) for trial in _trials(outcome) if (size := integer(trial[0])) is not None]
+
+
+def _trials(outcome: Outcome) -> list[list[Json]]:
+    tried = outcome.ranks[0].values.get("tried")
+    trials = tried if isinstance(tried, list) else []
+    return [trial for trial in trials if isinstance(trial, list) and len(trial) == 3]
+
+
+def was_a_step(outcome: Outcome, size: int) -> bool:
+    """Whether a backward followed the first calls of a model with so many images: the training comes later."""
+    runs = groupby(_trials(outcome), key=lambda trial: integer(trial[0]))
+    return next((any(trial[2] is True for trial in run) for tried, run in runs if tried == size), False)
+
+
+def answers_printed(output: str) -> set[int]:
+    """The numbers in the last line with one, and in the last that has no other, speaks of a result, of a batch size."""
+    # A warning and the line of source below it are not the script's own words.
+    said = [line for line in output.splitlines() if "Warning" not in line and not line.startswith("  ")]
+    # Nor is the time that a log puts in front.
+    said = [re.sub(r"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d([.,]\d+)?", "", line) for line in said]
+    lines = [line for line in said if re.search(r"\d", line) and not _speaks_of_a_failure(line)]
+    speaking = [
+        line
+        for line in lines
+        if re.search(r"larg|max|best|bigg|fit|found|optim|final|result", line, re.IGNORECASE)
+    ]
+    sizes = [line for line in lines if re.search(r"batch.?size|\bbs\b", line, re.IGNORECASE)]
+    # Whatever the language of its words.
+    alone = [line for line in lines if len(re.findall(r"\d+(?:\.\d+)?", line)) == 1]
+    # A line with many numbers is a list of what was tried, or of guesses.
+    found = [line[-400:] for line in (*lines[-1:], *alone[-1:], *speaking[-1:], *sizes[-1:])]
+    return {
+        int(word)
+        for line in found
+        if len(re.findall(r"\d+", line)) <= 12
+        for word in re.findall(r"(?<![\d.])\d{1,9}(?![\d.]*\d)", line)
+    }
+
+
+def _speaks_of_a_failure(line: str) -> bool:
+    """Whether this is "a batch of 165 does not fit", and says nothing of another batch."""
+    failed = re.search(r"\bnot\b|n't\b|out of memory|\bOOM\b", line, re.IGNORECASE)
+    return failed is not None and len(re.findall(r"\d+", line)) == 1
+
+
+def problem_at_the_ends(ends: Sequence[tuple[int, int]], found: Json) -> Feedback | None:
+    """What is wrong with what the template's `find_batch_size` returns; a search of another form need not know of ends.
+
+    `ends` are the largest size that is asked for and how many images fit; where none does, an exception says so as well.
+    """
+    sizes = [integer(size) for size in found] if isinstance(found, list) else []
+    for (largest, fits), size in zip(ends, sizes, strict=False):
+        call = f"find_batch_size(..., largest={largest}), where"
+        if fits == 0 and size not in (None, 0):
+            return Feedback(
+                f"{call} not even one image fits into memory, found {size}, expected 0.",
+                "Only a size with which a step was made counts as one that fits: begin with 0, which needs no trial.",
+            )
+        if fits and size not in (None, largest):
+            return Feedback(
+                f"{call} {fits} images fit into memory at once, found {size}, expected {largest}.",
+                "`largest` may be tried and found, and nothing above it: when doubling goes past it, bisect between the last "
+                "size that fitted and largest + 1.",
+            )
+    return None
