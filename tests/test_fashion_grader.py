@@ -14,7 +14,8 @@ from fixtures import build, expect, fashion_mnist
 from graders.fashion_trainer import expected, losses
 from graders.fashion_trainer.expected import Call, Calls, Data, Shape
 from graders.fashion_trainer.probe import build_model
-from graders.fashion_trainer.test_fashion_trainer import BATCH_SIZE, LEAST_FALL, LR
+from graders.fashion_trainer.runs import BATCH_SIZE, LR
+from graders.fashion_trainer.test_fashion_training import LEAST_FALL
 from lockstep.result import CheckResult
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.outcome import RankOutcome

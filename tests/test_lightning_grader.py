@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from torchmetrics.functional.classification import multiclass_accuracy
 
 from fixtures import build, expect
-from graders.lightning_train import expected
+from graders.lightning_train import expected, runs
 from lockstep.result import CheckResult
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.lightning_spellings import EXPLAINED
@@ -257,6 +258,17 @@ def test_the_loss_is_recognised_in_what_it_was_computed_from() -> None:
         assert expected.find({0: values}, labels, 8 * right).summed
         for wrong in (right / 8, right + 0.05, 0.0, -right):
             assert not expected.find({0: values}, labels, wrong).matching
+
+
+def test_the_judge_repeats_the_numbers_of_the_probe() -> None:
+    # Read and not imported: it brings in all of Lightning.
+    probe = (build.ROOT / "graders" / EXERCISE / "probe.py").read_text()
+    numbers = dict(re.findall(r"^([A-Z_]+) = (\d+)\b", probe, re.MULTILINE))
+    assert {name: int(numbers[name]) for name in ("BATCH_SIZE", "CLASSES", "MAX_SEEN")} == {
+        "BATCH_SIZE": runs.LOADED_BY,
+        "CLASSES": expected.CLASSES,
+        "MAX_SEEN": expected.MAX_SEEN,
+    }
 
 
 def test_the_gradient_is_torch_s() -> None:

@@ -16,6 +16,8 @@ from lockstep.wire import Array, Json
 Shape = dict[str, Json]
 # Pixels of this size make plain SGD learn as quickly as Adam, so that the choice of optimizer stays free.
 SCALE = 0.7
+# Half precision on a GPU is fine; the mistakes differ by more.
+CLOSE_LOGITS = {"rtol": 0.05, "atol": 0.05}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,175 @@
+"""The judge of exercise 3, the script: whether its report holds what was asked for, measured in that run."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+
+from graders.data_parallel.crashes import observe
+from graders.data_parallel.noted import entries, totals
+from lockstep.check import Check
+from lockstep.compare import integer, number, shown
+from lockstep.reports import format as perf_report
+from lockstep.reports.accounting import longer_than_its_span
+from lockstep.reports.document import document
+from lockstep.sandbox.outcome import RankOutcome
+from lockstep.wire import Json
+
+REPORT = "reports/data_parallel.json"
+ON_ANOTHER_DEVICE = "must have its parameters and buffers on device"
+
+
+def test_report(check: Check) -> None:
+    """The script times what it is asked to, on the GPUs that are there, and writes a valid perf-report/1."""
+    sizes = [int(size) for size in check.rng.choice(np.arange(1, 7), 2, replace=False)]
+    n_reps = int(check.rng.integers(2, 5))
+    asked = f"--batch-sizes {sizes[0]} {sizes[1]} --n-reps {n_reps} --devices 1 2 --report {REPORT}"
+    call = f"`python data_parallel.py {asked}`"
+    begun = time.time()
+    seen = observe(check, "script", values={"arguments": list(asked.split()), "gpus": 0}).ranks[0]
+    ended = time.time()
+    check.expect(
+        integer(seen.values.get("status")) == 0,
+        f"{call} ended with status {shown(seen.values.get('status'))}. Its last lines: {_tail(seen.output)}",
+        "Run the same line in a terminal; no GPU is needed for it.",
+    )
+    written = seen.arrays.get("report")
+    if written is None or written.dtype != np.uint8:
+        check.fail(
+            f"{call} left no {REPORT}.", "Write it where --report says: write_report in perf_report.py does."
+        )
+    report = perf_report.read(written.tobytes())
+    kind = report.get("report") if isinstance(report, dict) else None
+    check.expect(
+        not isinstance(kind, str) or kind == "dp_inference",
+        f'{call} wrote a report of the kind {shown(kind)}, expected "dp_inference".',
+        "The kind is write_report's second argument.",
+    )
+    problems = [report] if isinstance(report, str) else perf_report.schema_problems(report)
+    if isinstance(report, str) or problems:
+        check.fail(
+            f"{call} wrote a report that is no valid perf-report/1. {' '.join(problems[:3])}",
+            "Let write_report in perf_report.py write it; it is given.",
+        )
+    runs = [run for run in entries(report["runs"]) if isinstance(run, dict)]
+    _measured(check, call, runs, sizes, n_reps)
+    times = [number(run.get(name)) for run in runs for name in ("t_start", "t_end")]
+    check.expect(
+        all(at is not None and begun - 1 <= at <= ended + 1 for at in times),
+        f"{call} wrote readings that were not taken in that run, going by their t_start and t_end.",
+        "t_start and t_end are time.time() right before and after what is timed; measure anew in each run.",
+    )
+    _calls_were_made(check, call, seen, sizes, n_reps)
+    too_long = next(longer_than_its_span(document(report)), None)
+    check.expect(
+        too_long is None,
+        f"{call} wrote a reading that cannot be. {too_long.message if too_long else ''}",
+        "A reading takes no longer than the time between its t_start and its t_end, both in seconds.",
+        points=check.points / 2,
+    )
+    _minds_missing_gpus(check, call, report, runs)
+    _uses_gpus(check)
+
+
+def _uses_gpus(check: Check) -> None:
+    """On GPUs somebody has to put the weights where nn.DataParallel looks for them, and the model is to run on all."""
+    asked = f"--batch-sizes 4 --n-reps 1 --devices 2 1 --report {REPORT}"
+    call = f"`python data_parallel.py {asked}` on a machine with 2 GPUs"
+    begun = time.time()
+    outcome = check.run("script", values={"arguments": list(asked.split()), "gpus": 2}, expect=False)
+    seen, error = outcome.ranks[0], outcome.ranks[0].error
+    # Whatever else may be wrong there is not asked: GPUs are emulated, and the checks above try the functions on them.
+    check.expect(
+        error is None or ON_ANOTHER_DEVICE not in error.message,
+        f"{call}: the weights of the model are still on the CPU when the nn.DataParallel is called.",
+        'Put the weights on the first device before the first call: model.to(f"cuda:{device_ids[0]}"). From there each '
+        "call copies them to the others.",
+        points=check.points / 2,
+    )
+    written = seen.arrays.get("report")
+    # Processes of the script's own know of no emulated GPUs.
+    if error or integer(seen.values.get("status")) != 0 or seen.values.get("by_children") is not False:
+        return
+    report = perf_report.read(written.tobytes()) if written is not None and written.dtype == np.uint8 else ""
+    if isinstance(report, str) or perf_report.schema_problems(report):
+        return
+    runs = [run for run in entries(report["runs"]) if isinstance(run, dict)]
+    if any((number(run.get("t_start")) or 0.0) < begun - 1 for run in runs):
+        return  # handed in, not written now
+    places = [place[:20] for place in entries(seen.values.get("places")) if isinstance(place, str)]
+    if any(_config(run, "n_devices") == 2 for run in runs):
+        check.expect(
+            len(places) > 1,
+            f"{call} wrote readings with n_devices 2, and every model was called on {places[0] if places else 'the CPU'} alone.",
+            "Time what make_data_parallel returns for these GPUs: it splits every batch over them.",
+            points=check.points / 2,
+        )
+    else:
+        # Whoever tried them and failed may have met what the emulation lacks.
+        untouched = seen.values.get("second_used") is False and seen.values.get("asks_elsewhere") is False
+        check.expect(
+            not untouched,
+            f"{call} wrote no reading with n_devices 2, and put nothing on the second GPU.",
+            "Ask torch.cuda.device_count() how many GPUs there are. A number that is written out fits one machine only.",
+            points=check.points / 2,
+        )
+
+
+def _calls_were_made(check: Check, call: str, seen: RankOutcome, sizes: list[int], n_reps: int) -> None:
+    """Behind the readings there are calls of a model; those in processes of the script's own cannot be counted."""
+    made = totals(seen.values.get("calls"))
+    if seen.values.get("by_children") is True or made.get("0", 0) >= n_reps * len(sizes):
+        return
+    for size in sizes:
+        count = made.get(str(size), 0)
+        check.expect(
+            count >= n_reps,
+            f"{call} wrote at least {n_reps} readings with batch_size {size}, but called a model {count} times with "
+            f"{size} image{'s' * (size > 1)}.",
+            "Every reading is the time of a call that was made in that run.",
+        )
+
+
+def _measured(check: Check, call: str, runs: list[dict[str, Json]], sizes: list[int], n_reps: int) -> None:
+    """Every batch size was measured with one device, at least n_reps calls of it."""
+    for size in sizes:
+        steps = [
+            integer(run.get("steps")) or 0
+            for run in runs
+            if _config(run, "batch_size") == size and _config(run, "n_devices") == 1
+        ]
+        check.expect(
+            sum(steps) >= n_reps,
+            f"{call} wrote {sum(steps)} readings with batch_size {size} and n_devices 1, expected at least {n_reps}.",
+            "Every reading of every batch size goes into `runs`; a CPU counts as one device.",
+        )
+
+
+def _minds_missing_gpus(
+    check: Check, call: str, report: dict[str, Json], runs: list[dict[str, Json]]
+) -> None:
+    hint = 'Measure what is there and pass not_available=[{"config": {"n_devices": 2}, "reason": "..."}] to write_report.'
+    check.expect(
+        not any((_config(run, "n_devices") or 0) > 1 for run in runs),
+        f"{call} ran on a machine without a GPU, and the report holds readings with more than one device.",
+        hint,
+        points=check.points / 2,
+    )
+    missing = [entry for entry in entries(report.get("not_available")) if isinstance(entry, dict)]
+    check.expect(
+        any(_config(entry, "n_devices") == 2 for entry in missing),
+        f"{call} ran on a machine without a GPU, and the report does not say why there is nothing for two devices.",
+        hint,
+        points=check.points / 2,
+    )
+
+
+def _config(run: dict[str, Json], name: str) -> int | None:
+    config = run.get("config")
+    return integer(config.get(name)) if isinstance(config, dict) else None
+
+
+def _tail(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return " | ".join(line[:160] for line in lines[-4:]) or "(nothing was printed)"

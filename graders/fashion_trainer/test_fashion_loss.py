@@ -1,0 +1,83 @@
+"""The judge of exercise 2, the loss: what `train` returns, against what follows from the logits that left the network."""
+
+from __future__ import annotations
+
+from graders.fashion_trainer import expected, losses
+from graders.fashion_trainer.expected import Patterns
+from graders.fashion_trainer.runs import BATCH_SIZE, calls_of, look, options
+from graders.fashion_trainer.wording import worded
+from lockstep.check import Check
+from lockstep.compare import number, shown
+from lockstep.sandbox.outcome import RankOutcome
+
+
+def test_returns_mean_loss(check: Check) -> None:
+    """`train` returns a list: for every epoch the mean loss over its pictures."""
+    epochs = 3
+    patterns = Patterns(check.rng)
+    tail = int(check.rng.integers(1, 3))
+    train = patterns.draw(6 * BATCH_SIZE + tail)
+    shape = expected.make_shape(check.rng)
+    weights = expected.make_weights(check.rng, shape)
+    # The short last batch has the wrong labels that the untrained network takes for least likely: its loss is far
+    # from the others', before the training and after.
+    train = expected.mislabelled_last(train, tail, expected.logits_of(shape, weights, train.images[-tail:]))
+    test = patterns.draw(BATCH_SIZE)
+    seen = look(
+        check,
+        "train_and_evaluate",
+        options(shape, epochs=epochs),
+        {**train.arrays("train"), **test.arrays("test"), **expected.as_inputs(weights)},
+    )
+    found = calls_of(check, seen, "train", "train")
+    call = f"train(..., epochs={epochs}) on {len(train.labels)} pictures in batches of {BATCH_SIZE}"
+    values = _returned(check, seen, call, epochs)
+    ways = losses.passes(found, train, epochs)
+    check.expect(
+        len(ways) > 0,
+        f"{call}: the model was not called with every picture once per epoch "
+        f"({sum(one.size for one in found.calls)} pictures in all).",
+        "Every epoch is one pass over the whole loader, with one call of the model for each batch.",
+    )
+    if any(losses.agree(values, own) for own in ways):
+        return
+    if any(losses.same(values, losses.means(own.softmax)) for own in ways):
+        check.note(
+            "The loss is computed on softmax(logits). CrossEntropyLoss takes logits and does the softmax itself: with "
+            "one too many the loss cannot get near 0, and the training is slower."
+        )
+        return
+    if any(own.backward is not None and losses.same(values, own.backward) for own in ways):
+        return
+    hints = [(losses.hint(values, own), own) for own in ways]
+    hint, own = next((pair for pair in hints if pair[0] != losses.HINT), hints[0])
+    source, means = "the cross-entropy of what the model answered", losses.means(own.logits)
+    if own.backward is not None:
+        source, means = "the losses that backward() was called on", own.backward
+    told = ", ".join(f"{value:.4g}" for value in values[:6]) + (", ..." if len(values) > 6 else "")
+    check.fail(
+        f"{call} returned {len(values)} numbers ({told}). Worked out from {source}, the epochs' means were "
+        f"{', '.join(f'{mean:.4g}' for mean in means)}.",
+        hint,
+    )
+
+
+def _returned(check: Check, seen: RankOutcome, call: str, epochs: int) -> list[float]:
+    """The numbers that train returned; ends the check where it is something else."""
+    returned, kind = seen.values.get("losses"), seen.values.get("losses_kind")
+    values = [number(one) for one in returned] if isinstance(returned, list) else []
+    numbers = [value for value in values if value is not None]
+    if not isinstance(returned, list) or len(numbers) < len(values):
+        held = (
+            next((one for one in returned if number(one) is None), None)
+            if isinstance(returned, list)
+            else None
+        )
+        check.fail(
+            f"{call} returned {worded(kind)}{f' that holds {shown(held)}' if isinstance(returned, list) else ''}. "
+            f"Expected a list of {epochs} numbers, the mean loss of each epoch.",
+            "Append one float per epoch to a list, and return the list.",
+        )
+    if kind != "a list":
+        check.note(f"train returned {worded(kind)}; the exercise asks for a list of floats.")
+    return numbers

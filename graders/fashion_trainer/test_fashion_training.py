@@ -1,0 +1,299 @@
+"""The judge of exercise 2, training: `train` learns, `evaluate` counts, and the script does both on the right pictures.
+
+What the student's functions return is held against what the judge works out itself from the weights that came back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from fixtures import fashion_mnist
+from graders.fashion_trainer import accuracy, expected, idx
+from graders.fashion_trainer.accuracy import between, by_hand
+from graders.fashion_trainer.devices import GUARD_HINT, wants_gpu
+from graders.fashion_trainer.expected import Data, Patterns, Shape
+from graders.fashion_trainer.runs import BATCH_SIZE, LR, REPORT, calls_of, options
+from graders.fashion_trainer.wording import worded
+from lockstep.check import Check
+from lockstep.compare import integer, number
+from lockstep.sandbox.outcome import RankOutcome
+from lockstep.verdict import CheckEnded, Crashed
+from lockstep.wire import Array
+
+# With a thousandth of LR, in a quarter of the epochs, weights move by less than a thousandth; where it is not used, by a
+# quarter or more. Between the two are schedules with a floor and optimizers that change their steps themselves.
+SMALL_LR, LEAST_RATIO = LR / 1000, 10
+# At this rate of the script a step moves weights by 1e-7 or so; Adam's default of 1e-3 moves them by 1e-3.
+TINY_LR, MOST_MOVED = "1e-7", 5e-4
+# A `break` that was left in after debugging comes after ten batches, fifty, a hundred, two hundred.
+MANY_BATCHES, SMALL_BATCH = 205, 2
+# Of the training set some keep half for validation, and a short last batch is left out of the rest.
+LEAST_SHARE = 0.4
+# Of the first loss Adam leaves 1 %, plain SGD 20 %, the slowest optimizers 65 %: see the tests.
+LEAST_FALL = 0.8
+
+
+def test_trains_on_cpu(check: Check) -> None:
+    """`train` learns at the rate it is given, `evaluate` counts, and the script trains and tests on the pictures it should."""
+    patterns = Patterns(check.rng)
+    train = patterns.draw(12 * BATCH_SIZE + int(check.rng.integers(2, BATCH_SIZE)))
+    tail = int(check.rng.integers(2, 4))
+    test = patterns.draw(5 * BATCH_SIZE + tail, mislabelled=0.3, tail=tail)
+    shape = expected.make_shape(check.rng)
+    weights = expected.make_weights(check.rng, shape)
+    tree = fashion_mnist.make_idx(check.rng, 40, 20)
+    try:
+        seen = check.run(
+            "train_and_evaluate",
+            values=options(shape, epochs=4, small_lr=SMALL_LR),
+            arrays={**train.arrays("train"), **test.arrays("test"), **expected.as_inputs(weights)},
+        ).ranks[0]
+    except CheckEnded as ended:
+        if not wants_gpu(ended):
+            raise
+        # Others look at it on a GPU, so this is no reason to leave them out.
+        raise Crashed(f"On a machine without a GPU: {ended.feedback.message}", GUARD_HINT) from None
+    calls_of(check, seen, "train", "train")
+    trained = _learned(check, seen, shape, weights, train)
+    _gradients_cleared(check, seen)
+    _accuracy(check, seen, shape, trained, train, test)
+    _goes_to_the_end(check, patterns, shape, weights)
+    script = _parts_kept_apart(check, tree)
+    _follows_the_rate(check, seen, weights, trained)
+    moved = number(script.values.get("first_step")) if script is not None else None
+    check.expect(
+        moved is None or moved < MOST_MOVED,
+        f"The script with --lr {TINY_LR}: its first step moved a weight by {moved or 0:.1g}, much more than that rate can.",
+        "Hand --lr on: train(model, loader, device, args.epochs, args.lr).",
+        points=0.75 * check.points,
+    )
+
+
+def _learned(
+    check: Check, seen: RankOutcome, shape: Shape, weights: Mapping[str, Array], train: Data
+) -> dict[str, Array]:
+    """The weights after the training; they must fit the training pictures better than those before."""
+    call = f"train(model, loader, device, epochs=4, lr={LR})"
+    trained = _finite(check, seen, weights, f"{call} on ten classes that are easily told apart")
+    unchanged = all(np.array_equal(trained[name], weights[name]) for name in weights)
+    check.expect(
+        not unchanged,
+        f"{call}: afterwards the model's weights are what they were before.",
+        "Each batch needs optimizer.zero_grad(), loss.backward() and optimizer.step(), and the optimizer must "
+        "have been given the parameters of the model that train is called with.",
+    )
+    left = [name for name in weights if np.array_equal(trained[name], weights[name])]
+    check.expect(
+        not left,
+        f"{call}: afterwards {', '.join(left)} of the model are what they were before.",
+        "Give the optimizer model.parameters(), all of them.",
+    )
+    before, after = (
+        float(expected.cross_entropy(expected.logits_of(shape, held, train.images), train.labels).mean())
+        for held in (weights, trained)
+    )
+    check.expect(
+        after < LEAST_FALL * before,
+        f"{call} on ten classes that are easily told apart: the loss went from {before:.2f} to {after:.2f}. "
+        f"Expected it below {LEAST_FALL * before:.2f}.",
+        "Is there one step for every batch, downhill, on the loss of that batch?",
+    )
+    return trained
+
+
+def _finite(check: Check, seen: RankOutcome, weights: Mapping[str, Array], call: str) -> dict[str, Array]:
+    """The weights that came back from a training; ends the check where one is not a finite number."""
+    trained = expected.state(seen, "trained", weights)
+    if trained is None:
+        check.fail(
+            f"{call}: the model's weights are no longer finite numbers.",
+            "Does the optimizer use the lr that train is given?",
+        )
+    return trained
+
+
+def _follows_the_rate(
+    check: Check, seen: RankOutcome, weights: Mapping[str, Array], trained: Mapping[str, Array]
+) -> None:
+    """With a much smaller learning rate the weights stay about where they were."""
+    barely = expected.state(seen, "barely", weights)
+    far, near = (_distance(weights, held) for held in (trained, barely or trained))
+    check.expect(
+        near * LEAST_RATIO < far,
+        f"train(model, loader, device, epochs=4, lr={LR}) moved the weights {far:.3g} away from where they began, "
+        f"train(model, loader, device, epochs=1, lr={SMALL_LR:g}) {near:.3g}. Expected far less: it is a thousandth of the rate.",
+        "Hand on the lr that train is given: torch.optim.Adam(model.parameters(), lr=lr).",
+        points=0.75 * check.points,
+    )
+
+
+def _distance(before: Mapping[str, Array], after: Mapping[str, Array]) -> float:
+    return float(
+        np.sqrt(sum(np.square(after[name] - before[name], dtype=np.float64).sum() for name in before))
+    )
+
+
+def _gradients_cleared(check: Check, seen: RankOutcome) -> None:
+    """After a step no gradient of an earlier batch may be added to."""
+    bias, fresh, before = (seen.arrays.get(name) for name in ("bias", "fresh", "before"))
+    if bias is None or fresh is None or before is None:
+        # The training was done on a copy of the model, or without backward passes; what it learned was seen.
+        return
+    if not bias.shape == fresh.shape == before.shape or bias.ndim != 2 or bias.shape[1] != 10:
+        check.fail(
+            "What train did to the gradients of the model cannot be told.", "Train the model as it is."
+        )
+    stepped = np.any(bias[1:] != bias[:-1], axis=1)
+    kept = np.any(before[1:] != 0, axis=1)
+    late = np.flatnonzero(stepped & kept)
+    check.expect(
+        len(late) == 0,
+        f"train: {len(late)} of {int(stepped.sum())} steps were made with the gradients of earlier batches still in "
+        f"them, first at batch {int(late[0]) + 2 if len(late) else 0}.",
+        "backward() adds to what is in .grad: call optimizer.zero_grad() for every step.",
+    )
+
+
+def _accuracy(
+    check: Check, seen: RankOutcome, shape: Shape, trained: Mapping[str, Array], train: Data, test: Data
+) -> None:
+    """What evaluate returned, against the judge's own count."""
+    value = number(seen.values.get("accuracy"))
+    n = len(test.labels)
+    logits = expected.logits_of(shape, trained, test.images)
+    least, most = expected.right_answers(logits, test.labels)
+    if between(value, least / n, most / n):
+        if seen.values.get("accuracy_kind") not in ("a float", "an int"):
+            check.note(
+                f"evaluate returned {worded(seen.values.get('accuracy_kind'))}; the exercise asks for a float: .item()."
+            )
+        return
+    call = f"evaluate on {n} pictures that train has not seen returned {_told(seen, 'accuracy')}"
+    if value is not None and between(value / 100, least / n, most / n):
+        check.fail(
+            f"{call}, in percent. Expected the same between 0 and 1.",
+            "Do not multiply by 100; format with {accuracy:.1%} where it is printed.",
+            points=check.points / 2,
+        )
+    check.fail(
+        f"{call}; {by_hand(least, most, n)}",
+        accuracy.hint(value, logits, shape, trained, train, test),
+    )
+
+
+def _told(seen: RankOutcome, name: str) -> str:
+    value = number(seen.values.get(name))
+    return f"{value:.4g}" if value is not None else worded(seen.values.get(f"{name}_kind"))
+
+
+def _goes_to_the_end(check: Check, patterns: Patterns, shape: Shape, weights: Mapping[str, Array]) -> None:
+    """Many small batches: train and evaluate leave none out."""
+    n = MANY_BATCHES * SMALL_BATCH
+    train = patterns.draw(n)
+    # All that is wrong comes last: whoever ends early sees less of it.
+    test = patterns.draw(n, tail=4 * SMALL_BATCH)
+    outcome = check.run(
+        "train_and_evaluate",
+        values=options(shape, batch_size=SMALL_BATCH),
+        arrays={**train.arrays("train"), **test.arrays("test"), **expected.as_inputs(weights)},
+    )
+    seen, points = outcome.ranks[0], check.points / 2
+    calls = calls_of(check, seen, "train", "train").calls
+    # Without backward passes none is marked; and a pass for the loss alone, after each epoch, is no training.
+    marked = any(call.trained for call in calls)
+    learned = sum(call.size for call in calls if call.trained or not marked)
+    check.expect(
+        learned >= n,
+        f"train on {n} pictures in {MANY_BATCHES} batches: the model was {'trained on' if marked else 'called with'} "
+        f"{learned} of them.",
+        "Every epoch is one pass over the whole loader. Was a `break` left in?",
+        points=points,
+    )
+    trained = _finite(check, seen, weights, f"train on {n} pictures")
+    least, most = expected.right_answers(expected.logits_of(shape, trained, test.images), test.labels)
+    value = number(seen.values.get("accuracy"))
+    check.expect(
+        between(value, least / n, most / n),
+        f"evaluate on {n} pictures in {MANY_BATCHES} batches returned {_told(seen, 'accuracy')}; "
+        f"{by_hand(least, most, n)}",
+        "Count over all batches of the loader. Was a `break` left in?",
+        points=points,
+    )
+
+
+def _parts_kept_apart(check: Check, tree: Mapping[str, bytes]) -> RankOutcome | None:
+    """Look at what the script trains on and evaluates on; that it runs at all is another check's business.
+
+    Returns what was seen of it at a tiny learning rate; None where it knows no --lr, or could not be looked at.
+    """
+    # Two of them: whoever stops early, once nothing gets better, has nothing to compare the first with.
+    arguments = ["--data", "/data/fashion", "--epochs", "2", "--batch-size", "16", "--device", "cpu"]
+    for more in (["--lr", TINY_LR], []):
+        shown_call = " ".join(["fashion_trainer.py", *arguments, *more])
+        outcome = check.run(
+            "script",
+            values={"arguments": [*arguments, *more], "report": REPORT, "gpus": 0},
+            data={"fashion": tree},
+            expect=False,
+        )
+        seen = outcome.ranks[0]
+        found = expected.calls(seen, "script") if seen.complete and seen.error is None else None
+        if (
+            integer(seen.values.get("status")) != 2
+        ):  # what argparse ends with where it does not know an option
+            break
+    if found is None or not found.calls:
+        check.note("Which pictures the script trains on could not be looked at: see no_cuda_needed.")
+        return None
+    parts = {part: idx.pictures(tree, part) for part in ("train", "t10k")}
+    learned, judged = (
+        {part: expected.recognised(found.only(trained=flag).rows, known) for part, known in parts.items()}
+        for flag in (True, False)
+    )
+    from_test = len(set(learned["t10k"].tolist()) - {-1})
+    check.expect(
+        from_test == 0,
+        f"`{shown_call}` trained on {from_test} of the {len(parts['t10k'])} test pictures.",
+        "The training set is FashionMNIST(..., train=True) and the test set train=False, each in a variable of its own.",
+    )
+    if np.all(judged["t10k"] < 0) and np.any(judged["train"] >= 0):
+        check.fail(
+            f"`{shown_call}` evaluated on training pictures, and on no test picture.",
+            "Give evaluate the loader of the test set: how well the training pictures are known says little.",
+        )
+    if np.all(judged["t10k"] < 0):
+        check.note("The script evaluates on no test picture.")
+    if len(learned["train"]):
+        _trains_on_the_set(check, shown_call, seen, learned["train"], len(parts["train"]))
+    return seen if more else None
+
+
+def _trains_on_the_set(check: Check, shown_call: str, seen: RankOutcome, learned: Array, n: int) -> None:
+    """What is trained on comes from --data, is most of it, and some of it comes again in the second epoch.
+
+    `learned` are the numbers of the pictures. Augmented and mixed ones cannot be told, nor those of a normalisation of
+    one's own: where there are such, it is only asked whether any file of --data was opened.
+    """
+    check.expect(
+        np.any(learned >= 0) or seen.values.get("opened") is not False,
+        f"`{shown_call}` trained on {len(learned)} pictures, but opened no file of /data/fashion.",
+        "Was a stand-in left in, such as FakeData? Train on datasets.FashionMNIST(args.data, train=True, ...).",
+        points=check.points / 2,
+    )
+    if np.any(learned < 0):
+        return
+    different = len(np.unique(learned))
+    check.expect(
+        different >= LEAST_SHARE * n,
+        f"`{shown_call}` trained on {different} of the {n} training pictures.",
+        "Was a Subset left in, to be quick? All of the set belongs in the loader but what is kept apart for validation.",
+        points=check.points / 2,
+    )
+    check.expect(
+        len(learned) > different,
+        f"`{shown_call}` trained on {len(learned)} pictures, each of them once. Expected twice, once in each of the two epochs.",
+        "Hand --epochs on: train(model, loader, device, args.epochs, args.lr).",
+        points=check.points / 2,
+    )

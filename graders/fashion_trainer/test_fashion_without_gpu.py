@@ -1,0 +1,183 @@
+"""The judge of exercise 2, a machine without a GPU: get_device(), and the script with the report that it writes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Mapping
+
+import numpy as np
+
+from fixtures import fashion_mnist
+from graders.fashion_trainer import expected, idx
+from graders.fashion_trainer.accuracy import between, by_hand
+from graders.fashion_trainer.devices import DEVICE_LINE, GUARD_HINT, wants_gpu
+from graders.fashion_trainer.expected import Calls
+from graders.fashion_trainer.runs import REPORT
+from graders.fashion_trainer.wording import told_device
+from lockstep.check import Check
+from lockstep.compare import integer, shown
+from lockstep.sandbox.outcome import RankOutcome
+from lockstep.verdict import CheckEnded, Crashed
+from lockstep.wire import Json
+
+# So much of a script's test pictures is labelled wrongly.
+MISLABELLED = 0.75
+# What a report says may be the mean of batches, or of classes; one that nobody measured is seldom so close.
+ACCURACY_NEAR = 0.1
+# What the given script reports besides: by chance one of them is some share of right answers.
+NOT_MEASURED_BY_COUNTING = ("epochs", "batch_size", "lr", "losses", "seconds")
+
+JSON_HINT = (
+    "JSON knows Python's numbers, no tensors and no NumPy: train should return floats and evaluate a float, with "
+    ".item() on what torch computes."
+)
+
+
+def test_no_cuda_needed(check: Check) -> None:
+    """On a machine without a GPU the file imports, get_device() says so, and the script runs and writes its report."""
+    tree = _mislabelled(fashion_mnist.make_idx(check.rng, 24, 12), check.rng)
+    arguments = ["--data", "/data/fashion", "--epochs", "1", "--batch-size", "16", "--device", "auto"]
+    arguments += ["--report", REPORT]
+    try:
+        seen = check.run("ask_device", values={"gpus": 0}).ranks[0]
+        device, kind = seen.values.get("device"), seen.values.get("kind")
+        check.expect(
+            isinstance(device, str) and device == "cpu",
+            f"get_device() on a machine without a GPU returned {told_device(device, kind)}, expected torch.device('cpu').",
+            DEVICE_LINE,
+        )
+        seen = check.run(
+            "script",
+            values={"arguments": arguments, "report": REPORT, "gpus": 0, "help": True},
+            data={"fashion": tree},
+        ).ranks[0]
+    except CheckEnded as ended:
+        if isinstance(ended, Crashed) and "JSON serializable" in ended.feedback.message:
+            raise Crashed(ended.feedback.message, JSON_HINT, points=check.points / 2) from None
+        if not wants_gpu(ended):
+            raise
+        raise Crashed(f"On a machine without a GPU: {ended.feedback.message}", GUARD_HINT) from None
+    shown_call = " ".join(["fashion_trainer.py", *arguments])
+    status, found = seen.values.get("status"), expected.calls(seen, "script")
+    check.expect(
+        integer(status) == 0,
+        f"`{shown_call}` ended with status {shown(status)}. Its last lines: {_tail(seen.output)}",
+        "Run the same line in a terminal. Expected are the options --data --epochs --batch-size --lr --device --report.",
+    )
+    check.expect(
+        found is not None and any(call.trained for call in found.calls),
+        f"`{shown_call}` ended without an error, but trained on no picture.",
+        "With data in DIR/FashionMNIST/raw, as torchvision keeps it, the script has to train a FashionCNN.",
+    )
+    report = _report(seen.values.get("report"))
+    check.expect(
+        report is not None,
+        f"`{shown_call}` trained, but left no JSON in {REPORT}.",
+        "Write losses and accuracy to the file that --report names, with json.dump.",
+        points=check.points / 2,
+    )
+    check.expect(
+        len(_numbers_in(report)) > 0,
+        f"`{shown_call}` trained, but there is no number in {REPORT}.",
+        "Write losses and accuracy to the file that --report names, with json.dump.",
+        points=check.points / 2,
+    )
+    check.expect(
+        integer(seen.values.get("help")) == 0,
+        f"`fashion_trainer.py --help` ended with status {shown(seen.values.get('help'))}.",
+        "argparse answers --help by itself.",
+        points=check.points / 2,
+    )
+    if found is not None and isinstance(report, dict):
+        _accuracy_was_measured(check, shown_call, seen, found, report, tree)
+
+
+def _mislabelled(tree: Mapping[str, bytes], rng: np.random.Generator) -> dict[str, bytes]:
+    """The same data, most of its test pictures with a wrong label: nobody's accuracy on them is what is usual."""
+    name = f"{fashion_mnist.FOLDER}/t10k-labels-idx1-ubyte"
+    labels = idx.labels(tree, "t10k")
+    wrong = rng.permutation(len(labels)) < MISLABELLED * len(labels)
+    labels = np.where(wrong, (labels + rng.integers(1, 10, len(labels))) % 10, labels)
+    content = tree[name][:8] + labels.astype(np.uint8).tobytes()
+    return {**tree, name: content, f"{name}.gz": gzip.compress(content, mtime=0)}
+
+
+def _accuracy_was_measured(
+    check: Check,
+    shown_call: str,
+    seen: RankOutcome,
+    found: Calls,
+    report: dict[str, Json],
+    tree: Mapping[str, bytes],
+) -> None:
+    """The accuracy in a report is about what the network answered to the test pictures.
+
+    Nothing is said where it was called on anything else besides, such as a validation set or turned pictures, or more
+    than once on a picture, or in a way that is not seen.
+    """
+    accuracy = report.get("accuracy")
+    if not isinstance(accuracy, int | float) or not _numbers_in(accuracy):
+        return
+    told = float(accuracy)
+    judged, hint = found.only(trained=False), "Write down what evaluate(model, test_loader, device) returned."
+    # A model's `forward` that is called by name is seen by the calls of the layers in it.
+    if not judged.calls and integer(seen.values.get("other_calls")) == 0:
+        check.fail(
+            f"`{shown_call}` wrote an accuracy of {told:.4g} to {REPORT}, but called the model in training alone, "
+            "and on no test picture.",
+            hint,
+            points=check.points / 2,
+        )
+    pictures, labels = idx.pictures(tree, "t10k"), idx.labels(tree, "t10k")
+    which = expected.recognised(judged.rows, pictures)
+    if sorted(which.tolist()) != list(range(len(pictures))):
+        return
+    least, most = (right / len(labels) for right in expected.right_answers(judged.logits, labels[which]))
+    # In percent, or the number of right answers: what evaluate has to return is for trains_on_cpu to tell.
+    ways = (told, told / 100, told / len(labels)) if told > 1 else (told,)
+    near = any(least - ACCURACY_NEAR <= value <= most + ACCURACY_NEAR for value in ways)
+    # It may stand elsewhere, and `accuracy` be that of the training.
+    rest: Json = [value for name, value in report.items() if name not in NOT_MEASURED_BY_COUNTING]
+    near |= any(between(value / unit, least, most) for value in _numbers_in(rest) for unit in (1, 100))
+    right = [round(share * len(labels)) for share in (least, most)]
+    check.expect(
+        near,
+        f"`{shown_call}` wrote an accuracy of {told:.4g} to {REPORT}; {by_hand(right[0], right[1], len(labels))}",
+        hint,
+        points=check.points / 2,
+    )
+
+
+def _report(text: Json) -> dict[str, Json] | list[Json] | None:
+    """What a report says; None where it is no JSON, or neither an object nor a list."""
+    if not isinstance(text, str):
+        return None
+    try:
+        report = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return report if isinstance(report, dict | list) else None
+
+
+def _numbers_in(report: Json) -> list[float]:
+    """The finite numbers in a report, those in its texts as well."""
+    found: list[float] = []
+    left = [report]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            left += one.values()
+        elif isinstance(one, list):
+            left += one
+        elif isinstance(one, str):
+            found += map(float, re.findall(r"[0-9]{1,20}(?:\.[0-9]{1,20})?", one))
+        elif isinstance(one, int | float) and not isinstance(one, bool) and abs(one) < 1e300:
+            found.append(float(one))
+    return found
+
+
+def _tail(output: str) -> str:
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return " | ".join(line[:160] for line in lines[-3:]) or "(nothing was printed)"

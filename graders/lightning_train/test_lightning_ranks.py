@@ -1,0 +1,123 @@
+"""The judge of exercise 5, the script in two processes: whether they share out the data and keep equal weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from graders.lightning_train import expected
+from graders.lightning_train.expected import Item
+from graders.lightning_train.runs import FEW, drawn_size, fitted, run_script
+from lockstep.check import Check
+from lockstep.compare import difference, integer, shown
+from lockstep.sandbox.outcome import Outcome, RankOutcome
+
+
+def test_two_ranks(check: Check) -> None:
+    """With --devices 2 --strategy ddp two processes share out the data and keep equal weights."""
+    n_train, n_test = 2 * drawn_size(check, 31, 46) - 1, 24
+    arguments = [
+        "--devices", "2", "--strategy", "ddp", "--max-epochs", "1", "--limit-train-batches", "1.0", "--logger", "csv",
+    ]  # fmt: skip
+    outcome = run_script(check, arguments, ranks=2, n=(n_train, n_test))
+    call = "lightning_train.py --accelerator cpu --devices 2 --strategy ddp under torchrun with two processes"
+    for rank, seen in enumerate(outcome.ranks):
+        fitted(check, seen, f"{call}, rank {rank}")
+        check.expect(
+            integer(seen.values.get("world_size")) == 2,
+            f"{call}: the Trainer of rank {rank} has world size {shown(seen.values.get('world_size'))}, expected 2. Each "
+            "process would train a model of its own.",
+            "Hand --devices and --strategy on to build_trainer(devices=..., strategy=...).",
+        )
+    own = [expected.pictures(seen, "train") for seen in outcome.ranks]
+    check.expect(
+        all(own),
+        f"{call}: training_step of rank {0 if not own[0] else 1} was given no picture.",
+        "Both processes have to train.",
+    )
+    _shared(check, outcome, own, n_train, call)
+    _same_weights(check, outcome, call)
+    check.expect(
+        integer(outcome.ranks[1].values.get("downloads")) == 0,
+        "Training on two processes works, but rank 1 called for the download of the data as well. Without the data on disk, "
+        "both would write the same files at once.",
+        "Put FashionMNIST(..., download=True) into prepare_data, which Lightning calls in one process of each node while "
+        "the others wait, and open the data sets in setup or in the loaders, without download.",
+        points=check.points / 2,
+    )
+
+
+def _shared(check: Check, outcome: Outcome, own: Sequence[Sequence[Item]], n: int, call: str) -> None:
+    sets = [set(items) for items in own]
+    both = len(sets[0] & sets[1])
+    sampler = (
+        "Leave use_distributed_sampler=True, the default of Trainer: Lightning then gives every loader a "
+        "DistributedSampler. A sampler or a batch_sampler of your own it leaves alone."
+    )
+    # Splits that were drawn apart share half of what each process trains on, more or less.
+    if both > FEW and both > 0.8 * len(sets[0]):
+        check.fail(f"{call}: both processes trained on the same {both} pictures.", sampler)
+    # Noise or a random crop makes every picture another one, where it is known by content alone: then they are counted.
+    if all(_reads_all(seen, items) for seen, items in zip(outcome.ranks, own, strict=True)):
+        given = [_given(seen) for seen in outcome.ranks]
+        check.expect(
+            any(size <= (n + 1) // 2 + batch for size, batch in given),
+            f"{call}: of {n} pictures {' and '.join(str(size) for size, _ in given)} were given to training_step in an epoch "
+            "on the two processes, expected half of them on each, and no DistributedSampler shares them out.",
+            sampler,
+        )
+    check.expect(
+        both <= 1,
+        f"{call}: {both} pictures were trained on by both processes, expected at most 1, the sampler's padding.",
+        "Both processes have to shuffle or split the data alike: pl.seed_everything(...), or a generator with a fixed seed.",
+    )
+    # A part of the training pictures may be kept for validation. What is known by content alone could be of that part.
+    trained = sets[0] | sets[1]
+    validated = {item for seen in outcome.ranks for item in expected.pictures(seen, "val")}
+    kept = {item for item in validated if item[0] != "test"} - trained
+    # With drop_last a loader leaves out less than a batch, in each process.
+    stages = ("train", "val") if kept else ("train",)
+    left_out = sum(
+        max(FEW, *expected.counts(seen.values.get("sizes"), stage))
+        for seen in outcome.ranks
+        for stage in stages
+    )
+    is_whole = len(trained) + len(kept) >= n - left_out
+    check.expect(
+        # Without any validation nobody knows what was kept for it.
+        len(trained) >= n // 2 and (is_whole or not validated),
+        f"{call}: together they trained on {len(trained)} of {n} pictures"
+        + (f", with {len(kept)} kept for validation." if kept else "."),
+        f"{sampler} To share out by rank as well, with a Subset(data, range(rank, n, world_size)) for example, halves the "
+        "pictures twice.",
+    )
+
+
+def _given(seen: RankOutcome) -> tuple[int, int]:
+    """How many pictures a process trained on in its first epoch, and the largest batch of them."""
+    sizes = expected.counts(seen.values.get("sizes"), "train")
+    epochs = expected.counts({"train": seen.values.get("epochs_from_one")}, "train")
+    first = [size for size, epoch in zip(sizes, epochs, strict=False) if epoch == epochs[0]]
+    return sum(first), max(first, default=0)
+
+
+def _reads_all(seen: RankOutcome, items: Sequence[Item]) -> bool:
+    """Whether a process that trained once read pictures of its own by a loader that nothing shares out."""
+    by_content = all(part == "?" for part, _ in items)
+    return by_content and seen.values.get("shared_out") is False and integer(seen.values.get("fits")) == 1
+
+
+def _same_weights(check: Check, outcome: Outcome, call: str) -> None:
+    weights = [seen.arrays.get("weights") for seen in outcome.ranks]
+    first = weights[0]
+    if first is None or first.size == 0 or first.dtype != np.float32:
+        check.fail(
+            f"{call}: the model has no weights to compare.", "Make the network in LitFashion.__init__."
+        )
+    problem = difference(weights[1], first, rtol=1e-5, atol=1e-6, what="the weights of rank 1")
+    check.expect(
+        problem is None,
+        f"{call}: after an epoch the processes hold different models: {problem} from rank 0.",
+        "Train with trainer.fit and let Lightning do the steps: it wraps the module in DistributedDataParallel.",
+    )

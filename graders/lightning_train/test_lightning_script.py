@@ -1,0 +1,203 @@
+"""The judge of exercise 5, the script in one process: its data, its precision, and what else it is told.
+
+Two processes of it have a judge of their own, test_lightning_ranks.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+from collections import Counter
+from collections.abc import Sequence
+
+from fixtures import fashion_mnist
+from graders.lightning_train import expected
+from graders.lightning_train.expected import Item
+from graders.lightning_train.runs import FEW, LIMITS, drawn_size, fitted, run_script
+from graders.lightning_train.wording import few_names
+from lockstep.check import Check
+from lockstep.compare import close, integer, shown
+from lockstep.sandbox.outcome import RankOutcome
+from lockstep.text import safe
+from lockstep.verdict import CheckEnded
+from lockstep.wire import Json
+
+
+def test_data(check: Check) -> None:
+    """The script trains on the training pictures, each once per epoch, and validates on others."""
+    n_train, n_test = drawn_size(check, 60, 90), int(check.rng.integers(25, 40))
+    arguments = ["--devices", "1", "--max-epochs", "1", "--limit-train-batches", "1.0", "--logger", "csv"]
+    outcome = run_script(check, arguments, n=(n_train, n_test))
+    seen = outcome.ranks[0]
+    call = f"lightning_train.py on {n_train} training and {n_test} test pictures, one epoch of all batches"
+    fitted(check, seen, call)
+    trained, validated = expected.pictures(seen, "train"), expected.pictures(seen, "val")
+    hint = "FashionMNIST(folder, train=True) is there to train on, train=False for validation."
+    tested = sum(part == "test" for part, _ in trained)
+    check.expect(tested == 0, f"{call}: {tested} pictures of the test part were trained on.", hint)
+    check.expect(
+        len(validated) > 0,
+        f"{call}: validation_step was given no picture.",
+        "Give Lightning a loader for validation, too: val_dataloader() of the module or the LightningDataModule, or the "
+        "second loader of trainer.fit(model, train_loader, val_loader). Where there is one, is the Trainer told to leave it "
+        "out, as by limit_val_batches=0.0?",
+    )
+    both = len(set(trained) & set(validated)) or _same_by_content(seen, trained, validated)
+    check.expect(
+        both == 0,
+        f"{call}: {both} of the pictures for validation were trained on as well. What they say of the model is too good.",
+        hint,
+    )
+    twice = len(trained) - len(set(trained))
+    check.expect(
+        twice == 0,
+        f"{call}: {twice} pictures were trained on twice.",
+        "One pass over the data set is an epoch.",
+    )
+    # A part of the training pictures may be kept for validation instead of the test part. Those of which only the content
+    # is known may be of either.
+    parts = {part for part, _ in validated}
+    may_be = parts == {"?"} and len(set(trained)) <= n_train - FEW
+    kept = len(set(validated)) if parts == {"train"} or may_be else 0
+    total = len(set(trained)) + kept
+    check.expect(
+        n_train - FEW < total <= n_train,
+        f"{call}: training_step was given {len(set(trained))} different pictures"
+        + (f" and {kept} were kept for validation" if kept else "")
+        + f", expected {n_train} in all.",
+        "The loader has to go through the whole training part.",
+    )
+
+
+def _same_by_content(seen: RankOutcome, trained: Sequence[Item], validated: Sequence[Item]) -> int:
+    """How many pictures look the same in both stages, where numbers are not known of both."""
+    if all(part != "?" for part, _ in (*trained, *validated)):
+        return 0
+    both = [set(expected.hashes(seen.values.get("hashes"), stage)) for stage in ("train", "val")]
+    return len(both[0] & both[1])
+
+
+def test_precision(check: Check) -> None:
+    """--precision bf16-mixed: the network computes in bfloat16, its parameters stay in float32."""
+    arguments = [
+        "--devices", "1", "--max-epochs", "1", "--limit-train-batches", "1.0", "--logger", "csv",
+        "--precision", "bf16-mixed",
+    ]  # fmt: skip
+    outcome = run_script(check, arguments, n=(32, 16), stop_before=1)
+    call = "lightning_train.py --precision bf16-mixed"
+    seen = outcome.ranks[0]
+    fitted(check, seen, call)
+    precision = seen.values.get("precision")
+    check.expect(
+        precision == "bf16-mixed",
+        f"{call}: the Trainer has precision {shown(precision)}.",
+        "Hand --precision on to build_trainer(precision=args.precision).",
+    )
+    parameters = expected.strings(seen.values.get("parameter_types"))
+    check.expect(
+        parameters == ["float32"],
+        f"{call}: the parameters of the module are {safe(' and '.join(parameters), 60) or 'unknown'}, expected float32. Small "
+        "updates are lost in 16 bits.",
+        "Do not call half(), bfloat16() or to(dtype) on the network: mixed precision casts what it computes with, and "
+        "leaves the parameters alone.",
+    )
+    types = expected.strings(seen.values.get("types"))
+    check.expect(
+        "bfloat16" in types,
+        f"{call}: the layers of the network computed in {safe(' and '.join(types), 60) or 'nothing that could be seen'}, "
+        "expected bfloat16.",
+        "Let Lightning's autocast do its work: no torch.autocast(enabled=False) around the network.",
+    )
+    arguments[-1] = "32-true"
+    call = "lightning_train.py --precision 32-true"
+    try:
+        seen = run_script(check, arguments, n=(32, 16), stop_before=1).ranks[0]
+    except CheckEnded:
+        return  # other names of it, and no others, may be known to a script
+    if "bfloat16" in expected.strings(seen.values.get("types")):
+        check.fail(
+            f"--precision bf16-mixed works, but with {call} the layers of the network computed in bfloat16, too: the Trainer "
+            f"has precision {shown(seen.values.get('precision'))}.",
+            "Hand --precision on to build_trainer(precision=args.precision), whatever it is.",
+            points=check.points / 2,
+        )
+
+
+def test_script(check: Check) -> None:
+    """The script trains for as long as it is told, logs where it is told, and answers --help."""
+    arguments = ["--devices", "1", "--max-epochs", "2", "--limit-train-batches", "0.5", "--logger", "csv"]
+    n_train = 300  # so that a batch sampler of their own makes several batches, too
+    outcome = run_script(check, arguments, n=(n_train, 24))
+    seen = outcome.ranks[0]
+    call = "lightning_train.py --max-epochs 2 --limit-train-batches 0.5 --logger csv"
+    fitted(check, seen, call)
+    epochs = Counter(expected.counts({"train": seen.values.get("epochs_from_one")}, "train"))
+    check.expect(
+        sorted(epochs) == [1, 2],
+        f"{call} trained for {len(epochs)} epochs, expected 2.",
+        "Hand --max-epochs on to build_trainer(max_epochs=...).",
+    )
+    share = sum(expected.counts(seen.values.get("sizes"), "train")) / 2 / n_train
+    check.expect(
+        share <= 0.6 and close(seen.values.get("limit"), 0.5),
+        f"{call} trained on {share:.0%} of the pictures in an epoch, expected half of them.",
+        "Hand --limit-train-batches on to build_trainer(limit_train_batches=...), as a float.",
+    )
+    check.expect(
+        _has_table(seen.values.get("left")),
+        f"{call} left no metrics.csv with a number in it.",
+        "With --logger csv use pytorch_lightning.loggers.CSVLogger, and log with self.log.",
+    )
+    for name in ("tensorboard", "wandb"):
+        outcome = run_script(check, ["--devices", "1", "--logger", name], n=(16, 8), at_fit=True)
+        loggers = expected.strings(outcome.ranks[0].values.get("loggers"))
+        check.expect(
+            any(name in logger.lower() for logger in loggers),
+            f"lightning_train.py --logger {name}: the Trainer logs with {few_names(loggers) or 'nothing'}.",
+            "Choose the logger by the argument: TensorBoardLogger, WandbLogger or CSVLogger.",
+        )
+        unasked = [logger for logger in loggers if "wandb" in logger.lower() and name != "wandb"]
+        check.expect(
+            not unasked,
+            f"lightning_train.py --logger {name}: the Trainer logs with {few_names(loggers)}, with W&B as well, which was not "
+            "asked for: it wants an account, and sends what it is given to another machine.",
+            "Choose the logger by the argument, and make no others: TensorBoardLogger, WandbLogger or CSVLogger.",
+            points=check.points / 2,
+        )
+    helped = run_script(check, ["--help"], n=(16, 8), at_fit=True).ranks[0]
+    check.expect(
+        integer(helped.values.get("status")) == 0
+        and integer(helped.values.get("fits")) == integer(helped.values.get("rehearsed")),
+        "`lightning_train.py --help` does not print help and end.",
+        "argparse answers --help by itself: parse the arguments before anything else is done.",
+    )
+    imported = check.run(
+        "imported", data={"fashion": fashion_mnist.make_idx(check.rng, 16, 8)}, limits=LIMITS
+    ).ranks[0]
+    check.expect(
+        integer(imported.values.get("fits")) == 0,
+        "The script works, but `import lightning_train` starts a training: so does every process that Lightning starts "
+        "with --strategy ddp_spawn, and every worker of a DataLoader on Windows and macOS.",
+        'Put what runs into main() and call it under `if __name__ == "__main__":`.',
+        points=check.points / 2,
+    )
+
+
+def _has_table(left: Json) -> bool:
+    """Whether one of the files that the script left is a table with a number in a column of a metric."""
+    for name, text in left.items() if isinstance(left, dict) else ():
+        # What is no table, the reader refuses with an error of its own.
+        with contextlib.suppress(csv.Error):
+            if name.endswith("metrics.csv") and isinstance(text, str) and _has_a_metric(text):
+                return True
+    return False
+
+
+def _has_a_metric(text: str) -> bool:
+    return any(
+        value and column not in ("epoch", "step")
+        for row in csv.DictReader(io.StringIO(text))
+        for column, value in row.items()
+        if column
+    )

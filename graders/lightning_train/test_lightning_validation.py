@@ -1,0 +1,313 @@
+"""The judge of exercise 5, validation: whether what is logged is the loss or the accuracy over all processes.
+
+What was seen are the tensors that could be the logits, and what is right is worked out here from them and from the
+labels. How the student's code is built plays no part.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from graders.lightning_train import expected
+from graders.lightning_train.expected import Data
+from graders.lightning_train.runs import train
+from graders.lightning_train.wording import few_names
+from lockstep.check import Check
+from lockstep.compare import close, number, shown
+from lockstep.sandbox.outcome import Outcome, RankOutcome
+from lockstep.text import safe
+from lockstep.wire import Array, Json
+
+MAX_DRAWS = 5
+EXACT = 1e-5  # what losses of one batch differ by, worked out in float32 and here
+ROUNDED = 0.06  # more than what a share loses when it is rounded to a tenth
+# What is called the accuracy and nothing more. Others have names: val_acc_top5, val_accuracy_shirt, val_acc_gap.
+ACCURACY = re.compile(
+    r"(?:val|valid|validation)?[\W_]*(?:avg|mean)?[\W_]*(?:acc|accuracy)[\W_]*(?:percent|pct)?[\W_]*(?:val|valid|validation)?"
+    r"(?:_epoch)?",
+    re.IGNORECASE,
+)
+
+
+def test_validation_logged(check: Check) -> None:
+    """validation_step logs loss or accuracy with self.log, as one number for all processes."""
+    # On few pictures a part of them may by chance have the loss and the accuracy of all, and tell nothing; and an odd
+    # figure may by chance be another one, once.
+    before: set[str] = set()
+    constant: set[tuple[str, float]] | None = None
+    far: set[str] = set()
+    for _ in range(MAX_DRAWS):
+        seen = _validated(check)
+        for name in seen.turned.keys() & before:
+            check.fail(
+                seen.turned[name],
+                "The answer to a picture is the class with the largest logit, logits.argmax(dim=1); the accuracy is the "
+                "mean of `answers == labels`. The share of wrong answers is an error: log it as val_error.",
+                points=check.points / 2,
+            )
+        constant = set(seen.odd.items()) if constant is None else constant & seen.odd.items()
+        if seen.tells and not seen.turned and not constant:
+            return
+        before |= seen.turned.keys()
+        far |= seen.far
+    for name, value in sorted(constant or ()):
+        if name in far:
+            check.fail(
+                f"{MAX_DRAWS} times trainer.fit, each with other pictures: {safe(name, 60)} is {value:.4g} every time, "
+                "whatever share of the answers is right.",
+                "Compute it from the batch in every validation_step: (logits.argmax(dim=1) == labels).float().mean().",
+                points=check.points / 2,
+            )
+
+
+@dataclass(frozen=True)
+class _Validated:
+    """What one validation came to; `tells`: nothing that it could be by mistake is by chance what it should be.
+
+    `turned` says, by name, of what is called an accuracy and counts something else. `odd` has the value of what is called
+    one and is not the share of right answers, and `far` the names of those that are not that rounded, either.
+    """
+
+    tells: bool
+    turned: Mapping[str, str]
+    odd: Mapping[str, float]
+    far: frozenset[str]
+
+
+def _validated(check: Check) -> _Validated:
+    batch_size, ranks, batches = 8, 2, 3
+    n_val = ranks * batches * batch_size
+    data = expected.make_data(check.rng, ranks * batch_size + n_val)
+    split = len(data.labels) - n_val
+    outcome = train(check, data, split=split, batch_size=batch_size, ranks=ranks)
+    logged = [_logged(rank) for rank in outcome.ranks]
+    call = f"trainer.fit on {ranks} processes with {n_val} pictures for validation"
+    check.expect(
+        bool(logged[0]),
+        f"{call}: nothing was logged in validation with self.log.",
+        'In validation_step: self.log("val_loss", loss, sync_dist=True). What is returned, printed or handed to '
+        "self.logger.experiment is seen by no callback, no progress bar and no other process.",
+    )
+    metrics = [_numbers(rank, logged[0]) for rank in outcome.ranks]
+    for name, value in metrics[0].items():
+        other = metrics[1].get(name)
+        check.expect(
+            other is None or abs(value - other) <= 1e-6 + 1e-4 * abs(value),
+            f"{call}: after validation {safe(name, 60)} is {value:.4g} on rank 0 and {shown(other)} on rank 1. Each took "
+            "the mean over its own share of the pictures only.",
+            "self.log(name, value, sync_dist=True) takes the mean over all processes; a torchmetrics object does it by "
+            "itself.",
+        )
+    check.expect(
+        bool(metrics[0]),
+        f"{call}: what validation logged ({few_names(sorted(logged[0]))}) is no number at the end of the epoch.",
+        "Log the value for the whole epoch: on_epoch=True, which is the default in validation_step.",
+    )
+    statistics = _statistics(outcome, data, split, batch_size, batches)
+    losses = [each.loss for each in statistics]
+    is_clear = _not_of_probabilities(check, outcome, metrics[0], statistics, call)
+    either = losses + [share for each in statistics for share in each.shares]
+    right = {name: _is_one_of(value, losses) for name, value in metrics[0].items() if "loss" in name.lower()}
+    check.expect(
+        all(right.values()) and (bool(right) or any(_is_one_of(v, either) for v in metrics[0].values())),
+        f"{call}: what was logged ({_values(metrics[0])}) is neither the mean loss nor the accuracy over them.",
+        "Log the mean loss of the batch, or the share of right answers in it, in every validation_step; Lightning takes "
+        "the mean over the batches.",
+    )
+    if not any("val" in name.lower() for name in logged[0]):
+        check.note(
+            "The usual names begin with val_, such as val_loss: ModelCheckpoint and EarlyStopping are told them with "
+            "monitor=..."
+        )
+    parts_differ = all(
+        each.parts_differ
+        for each in statistics
+        if any(_is_one_of(value, [each.loss, *each.shares]) for value in metrics[0].values())
+    )
+    called = {name: value for name, value in metrics[0].items() if ACCURACY.fullmatch(name)}
+    wrong = {
+        name: f"{call}: {safe(name, 60)} is {value:.4g}, and so is {what}."
+        for name, value in called.items()
+        if (what := _turned(value, statistics))
+    }
+    explained = {
+        name for name in wrong if any(_is_one_of(called[name], each.accuracies) for each in statistics)
+    }
+    return _Validated(
+        tells=parts_differ and is_clear and not explained,
+        turned={name: message for name, message in wrong.items() if name not in explained},
+        odd={name: value for name, value in called.items() if not _is_accuracy(value, statistics, 1e-4)},
+        far=frozenset(name for name, value in called.items() if not _is_accuracy(value, statistics, ROUNDED)),
+    )
+
+
+def _not_of_probabilities(
+    check: Check, outcome: Outcome, metrics: Mapping[str, float], statistics: Sequence[_Statistics], call: str
+) -> bool:
+    """End the check where validation takes the cross-entropy of probabilities, and training knows none.
+
+    Whether it can be told: a network that only guesses has nearly the same loss either way.
+    """
+    wrong = [each.loss for each in statistics if each.are_probabilities]
+    right = [each.loss for each in statistics if not each.are_probabilities]
+    doubtful = {
+        name: value
+        for name, value in metrics.items()
+        if "loss" in name.lower() and any(close(value, one, rtol=EXACT, atol=EXACT) for one in wrong)
+    }
+    if not doubtful:
+        return True
+    size = max(expected.counts(outcome.ranks[0].values.get("sizes"), "train"), default=0)
+    trained_on = expected.seen_in(outcome.ranks[0], "train0", size)
+    # A softmax before the loss in training, too, is said of training.
+    if not trained_on or any(expected.is_probabilities(tensor) for tensor in trained_on.values()):
+        return True
+    for name, value in doubtful.items():
+        if not any(close(value, one, rtol=10 * EXACT, atol=10 * EXACT) for one in right):
+            check.fail(
+                f"{call}: {safe(name, 60)} is {value:.4g}, the cross-entropy of probabilities as if they were logits. "
+                "Cross-entropy does a softmax itself, so that it is done twice, and the loss of validation cannot be "
+                "compared with that of training.",
+                "Hand the network's output to cross_entropy as it is, without softmax, as in training_step. The answer is "
+                "logits.argmax(dim=1), with a softmax or without.",
+                points=check.points / 2,
+            )
+    return False
+
+
+def _is_accuracy(value: float, statistics: Sequence[_Statistics], tolerance: float) -> bool:
+    """Whether a figure is the share of right answers, or that in percent."""
+    return any(
+        abs(value - scale * each.shares[0]) <= scale * tolerance for each in statistics for scale in (1, 100)
+    )
+
+
+def _turned(value: float, statistics: Sequence[_Statistics]) -> str:
+    """What a figure is if it is the share of wrong answers, or of the least likely ones; else nothing."""
+    for each in statistics:
+        if _is_one_of(value, each.errors):
+            return "the share of wrong answers"
+        if _is_one_of(value, each.least):
+            return "the share of pictures whose label got the smallest of the ten logits"
+        if _is_one_of(value, each.counts):
+            return "the number of right answers, of a batch or of all"
+        if _is_one_of(value, each.flat):
+            return "the share of labels that are the place of the largest of all logits of their batch (no dim=1)"
+    return ""
+
+
+def _logged(rank: RankOutcome) -> set[str]:
+    """The names that were logged in the validation part."""
+    entries = rank.values.get("logged")
+    return {
+        entry[1]
+        for entry in (entries if isinstance(entries, list) else [])
+        if isinstance(entry, list) and len(entry) == 4 and isinstance(entry[1], str) and _validates(entry[0])
+    }
+
+
+def _validates(stage: Json) -> bool:
+    return isinstance(stage, str) and "valid" in stage.lower()
+
+
+def _numbers(rank: RankOutcome, names: set[str]) -> dict[str, float]:
+    """The values at the end of the epoch of what was logged under some names."""
+    metrics = rank.values.get("metrics")
+    listed = metrics if isinstance(metrics, dict) else {}
+    values = {name: number(value) for name, value in listed.items() if name.removesuffix("_epoch") in names}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _values(metrics: Mapping[str, float]) -> str:
+    return ", ".join(f"{safe(name, 40)} {value:.4g}" for name, value in list(metrics.items())[:4])
+
+
+def _is_one_of(value: float, wanted: Sequence[float]) -> bool:
+    return any(close(value, one, rtol=1e-3, atol=1e-4) for one in wanted)
+
+
+@dataclass(frozen=True)
+class _Statistics:
+    """What a validation comes to by one tensor that could be the logits.
+
+    `shares` are the accuracy in all the ways in which it may be told, the error among them; `accuracies` go further:
+    of the best few, by batch, by class. `least` takes the smallest logit for the answer; `counts` are right answers, of
+    a batch and of all; `flat` has one answer for a batch. `parts_differ`: neither one process nor the last batch has the
+    loss or the accuracy of the whole. `are_probabilities`: the tensor is what a softmax makes.
+    """
+
+    loss: float
+    shares: tuple[float, ...]
+    accuracies: tuple[float, ...]
+    errors: tuple[float, ...]
+    least: tuple[float, ...]
+    counts: tuple[float, ...]
+    flat: tuple[float, ...]
+    parts_differ: bool
+    are_probabilities: bool
+
+
+def _statistics(outcome: Outcome, data: Data, split: int, batch_size: int, batches: int) -> list[_Statistics]:
+    """Loss and accuracy over all validation items, by each tensor that could be the logits."""
+    ranks = len(outcome.ranks)
+    found: list[_Statistics] = []
+    for index in range(expected.MAX_SEEN):
+        losses, rights, answers, wanted, outputs = [], [], [], [], []
+        for rank, seen in enumerate(outcome.ranks):
+            own = data.labels[split:][rank::ranks]
+            for batch in range(batches):
+                labels = own[batch * batch_size : (batch + 1) * batch_size]
+                logits = expected.seen_in(seen, f"val{batch}", batch_size).get(index)
+                if logits is not None:
+                    losses.append(expected.losses(logits, labels))
+                    outputs.append(logits)
+                    answers.append(logits.argmax(axis=1))
+                    wanted.append(labels)
+                    rights.append(answers[-1] == labels)
+        if len(losses) == ranks * batches:
+            loss = expected.mean_over(losses)
+            share, by_class = expected.mean_over(rights), expected.mean_of_classes(answers, wanted)
+            errors = _in_percent([1 - share, 1 - by_class])
+            shares = (*_in_percent([share, by_class]), *errors)
+            least = _in_percent(
+                [float(np.mean([o.argmin(axis=1) == w for o, w in zip(outputs, wanted, strict=True)]))]
+            )
+            parts = [slice(0, batches), slice(batches - 1, None, batches)]
+            same = any(
+                _is_one_of(expected.mean_over(losses[part]), [loss])
+                or _is_one_of(expected.mean_over(rights[part]), [share])
+                for part in parts
+            )
+            accuracies = _in_percent(_readings(outputs, wanted, batches))
+            counts = (batch_size * share, len(rights) * batch_size * share)
+            flat = _in_percent(
+                [float(np.mean([o.argmax() == w for o, w in zip(outputs, wanted, strict=True)]))]
+            )
+            of_softmax = all(expected.is_probabilities(each) for each in outputs)
+            found.append(
+                _Statistics(loss, shares, accuracies, errors, least, counts, flat, not same, of_softmax)
+            )
+    return found
+
+
+def _in_percent(shares: Sequence[float]) -> tuple[float, ...]:
+    return tuple(told for one in shares for told in (one, 100 * one))
+
+
+def _readings(outputs: Sequence[Array], wanted: Sequence[Array], batches: int) -> list[float]:
+    """All that may be called the accuracy of batches: of the best k, by class, and that as a mean over batches or ranks."""
+    logits, labels = np.concatenate(list(outputs)), np.concatenate(list(wanted))
+    places = (logits > logits[np.arange(len(labels)), labels][:, None]).sum(axis=1)
+    of_best = [float((places < k).mean()) for k in range(1, expected.CLASSES)]
+    answers = [each.argmax(axis=1) for each in outputs]
+    by_class = []
+    for n in (1, batches, len(answers)):
+        parts = [slice(start, start + n) for start in range(0, len(answers), n)]
+        by_class.append(
+            float(np.mean([expected.mean_of_classes(answers[part], wanted[part]) for part in parts]))
+        )
+    return [*of_best, *by_class]
