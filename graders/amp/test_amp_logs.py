@@ -77,7 +77,7 @@ def test_wandb(check: Check) -> None:
 
 def _can_be_disabled(check: Check) -> None:
     """Whether `--wandb` reaches W&B: without a mode it asks for a login wherever WANDB_MODE is not set."""
-    outcome = run_script(check, "train", train=8)
+    outcome = run_script(check, "train")
     trained(check, outcome, "amp_train.py --wandb disabled")
     check.expect(
         not _log_files(outcome.ranks[0], "wandb"),

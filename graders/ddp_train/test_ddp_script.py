@@ -146,7 +146,7 @@ def test_lr_scaling(check: Check) -> None:
     calls = ((more, scaled, ["--scale-lr"], scaled * more), (fewest, plain, [], plain))
     first = [[rates[:1] for rates in _rates(check, *call[:3])] for call in calls]
     parts = [_part(rates, wanted) for rates, (*_, wanted) in zip(first, calls, strict=True)]
-    if _may_warm_up(*parts, more) and _rises(_rates(check, more, scaled, ["--scale-lr"], steps=4)):
+    if _may_warm_up(*parts) and _rises(_rates(check, more, scaled, ["--scale-lr"], steps=4)):
         return
     for (world, lr, flags, wanted), rates in zip(calls, first, strict=True):
         shown_call = " ".join(["ddp_train.py --lr", str(lr), *flags])
@@ -186,17 +186,15 @@ def _part(rates: list[list[Json]], wanted: float) -> float | None:
     return first[0] / wanted if first[0] is not None and len(set(first)) == 1 else None
 
 
-def _may_warm_up(scaled: float | None, plain: float | None, world: int) -> bool:
+def _may_warm_up(scaled: float | None, plain: float | None) -> bool:
     """Whether a script that begins with these parts of its rates, with --scale-lr and without, may go up to them.
 
-    It may begin with the same part of both, or with --scale-lr at the rate of one rank (Goyal et al., Accurate, Large
-    Minibatch SGD, section 2.2).
+    It may begin with the same part of both, or go up with --scale-lr only (Goyal et al., Accurate, Large Minibatch SGD,
+    section 2.2).
     """
     if scaled is None or plain is None or not 0 < scaled < 1 - 1e-6:
         return False
-    return close(scaled, plain, rtol=1e-6, atol=0) or (
-        close(scaled, 1 / world, rtol=1e-6, atol=0) and close(plain, 1.0, rtol=1e-6, atol=0)
-    )
+    return close(scaled, plain, rtol=1e-6, atol=0) or close(plain, 1.0, rtol=1e-6, atol=0)
 
 
 def _rises(rates: list[list[Json]]) -> bool:

@@ -126,12 +126,16 @@ def _script_uses_gpu(check: Check, tree: Mapping[str, bytes]) -> None:
     found = expected.calls(seen, "script")
     if found is None or not found.calls:
         return
-    # A call of the new network on zeros, to learn a size, may well happen before it is moved.
+    # A call of the new network may well happen before it is moved: on zeros to learn a size, on a batch to see how it
+    # guesses.
+    began = next((place for place, call in enumerate(found.calls) if call.trained), 0)
     pictures = np.concatenate([idx.pictures(tree, part) for part in ("train", "t10k")])
     known = expected.recognised(found.rows, pictures) >= 0
     shows = np.split(known, np.cumsum([call.size for call in found.calls])[:-1])
     working = [
-        call for call, any_known in zip(found.calls, shows, strict=True) if call.trained or any_known.any()
+        call
+        for call, any_known in list(zip(found.calls, shows, strict=True))[began:]
+        if call.trained or any_known.any()
     ]
     on_cpu = sum(call.device == "cpu" for call in working)
     check.expect(

@@ -522,7 +522,7 @@ class Figures:
 
     def __init__(self) -> None:
         self.pictures: list[np.ndarray] = []
-        self.started = set(picture_files())
+        self.started = picture_files()
         save, close = Figure.savefig, plt.close
 
         # Arguments have the names that matplotlib gives them.
@@ -570,7 +570,7 @@ class Figures:
     def finish(self) -> list[np.ndarray]:
         """All of them."""
         self.draw_open()
-        for path in sorted(set(picture_files()) - self.started):
+        for path, _ in sorted(picture_files() - self.started):
             with contextlib.suppress(Exception), Image.open(path) as image:
                 self.add(image)
         return self.pictures
@@ -583,11 +583,7 @@ def is_picture_file(target: object) -> bool:
     return PurePath(target).suffix.lower() in ("", *PICTURE_SUFFIXES)
 
 
-def picture_files() -> list[str]:
-    """The pictures in the student's folder."""
-    return [
-        os.path.join(folder, name)
-        for folder, _, names in os.walk(".")
-        for name in names
-        if name.lower().endswith(PICTURE_SUFFIXES)
-    ]
+def picture_files() -> set[tuple[str, int]]:
+    """The pictures in the student's folder, each with when it was written: one of an earlier run may be handed in."""
+    paths = (os.path.join(folder, name) for folder, _, names in os.walk(".") for name in names)
+    return {(path, os.stat(path).st_mtime_ns) for path in paths if path.lower().endswith(PICTURE_SUFFIXES)}

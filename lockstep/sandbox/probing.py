@@ -113,6 +113,7 @@ class Student:
     def run_script(self, name: str, arguments: list[str] | tuple[str, ...] = ()) -> int:
         """Run `python NAME arguments` in this warm process and return its exit status; exceptions propagate."""
         path = os.path.join(self.work, name)
+        self._forget_imports()
         sys.argv = [name, *arguments]
         # A script finds its neighbours first, unlike an imported module.
         sys.path.insert(0, self.work)
@@ -128,6 +129,13 @@ class Student:
                 print(stop.code, file=sys.stderr)
                 return 1
         return 0
+
+    def _forget_imports(self) -> None:
+        """Let what was imported from the submission be imported anew, as by a Python that has just been started."""
+        for name, module in list(sys.modules.items()):
+            file = module.__dict__.get("__file__") if isinstance(module, ModuleType) else None
+            if isinstance(file, str) and file.startswith(self.work + os.sep):
+                del sys.modules[name]
 
     def is_notebook(self, name: str) -> bool:
         """Whether NAME was handed in as NAME.ipynb."""
