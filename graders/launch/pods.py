@@ -73,11 +73,16 @@ class Pod:
         return start_of(self._words()) if self.says_command else None
 
     def _words(self) -> list[str]:
-        """Command and arguments with the container's own `env` put in: $(NAME) by Kubernetes, the rest by a shell."""
+        """Command and arguments with the container's own `env` put in: $(NAME) by Kubernetes, the rest by a shell.
+
+        So is what the operator adds to it, where the manifest says it in numbers.
+        """
         forms = r"\$\((\w+)\)" + (r"|\$\{(\w+)\}|\$(\w+)" if self._has_shell else "")
         env = self._own("env")
         entries = [each for each in env if isinstance(each, dict)] if isinstance(env, list) else []
-        values = {str(each.get("name")): each.get("value") for each in entries}
+        nproc = nproc_of(self._manifest)
+        values: dict[str, Json] = {"PET_NPROC_PER_NODE": "auto" if nproc is None else str(nproc)}
+        values |= {str(each.get("name")): each.get("value") for each in entries}
 
         def put_in(found: re.Match[str]) -> str:
             value = values.get(next(filter(None, found.groups())))

@@ -6,6 +6,7 @@ It holds nothing against anybody: what is sent back is what happened.
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import shutil
 import time
@@ -141,7 +142,7 @@ def source(student: Student, inputs: Inputs) -> Observation:
     numbers = {number for node in own if isinstance(node, ast.Constant) for number in _number(node.value)}
     return Observation(
         {
-            "names": cast(Json, sorted(INTERESTING & _names(own))),
+            "names": cast(Json, sorted(INTERESTING & _names(own) | WAITS & _names_in_helpers(own))),
             "numbers": cast(Json, sorted(numbers)[:MAX_NUMBERS]),
             "reassigned": reassigned[:50],
             "softmax_before_loss": any(map(_is_softmax_into_loss, own)),
@@ -150,7 +151,21 @@ def source(student: Student, inputs: Inputs) -> Observation:
 
 
 INTERESTING = CLOCKS | {"cuda", "Event", "Timer", "DistributedSampler", "set_epoch"}
-INTERESTING |= {".item", ".tolist", ".cpu"}
+WAITS = {"synchronize", ".item", ".tolist", ".cpu"}
+INTERESTING |= WAITS
+
+
+def _names_in_helpers(nodes: list[ast.AST]) -> set[str]:
+    """What stands in the submission's own modules that are imported; the wait for the GPU may be a helper's."""
+    modules = {alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    modules |= {node.module for node in nodes if isinstance(node, ast.ImportFrom) and node.module}
+    names: set[str] = set()
+    for module in sorted(modules - {"perf_report"}):
+        path = module.replace(".", "/") + ".py"
+        if os.path.isfile(path):
+            with contextlib.suppress(SyntaxError, ValueError):
+                names |= _names(list(ast.walk(ast.parse(loading.read_source(path)))))
+    return names
 
 
 def _names(nodes: list[ast.AST]) -> set[str]:

@@ -118,8 +118,13 @@ def note(check: Check, findings: Sequence[tuple[str, Finding]]) -> None:
 
 
 def end(check: Check, found: Sequence[Told], share: float, hint: str) -> None:
-    """End the check as failed with this share of its points, unless nothing was found."""
+    """End the check as failed with this share of its points, unless nothing was found.
+
+    The hint is for what is wrong in reports that are there.
+    """
     if found:
+        if all(each.absent for each in found):
+            hint = "See `complete`, which names what is missing; nothing else was found here."
         more = f"\nAnd {len(found) - TOLD} more." if len(found) > TOLD else ""
         told = "\n".join(str(each) for each in found[:TOLD]) + more
         check.fail(told, hint, points=round(check.points * share, 2))
@@ -141,9 +146,13 @@ def test_complete(check: Check) -> None:
         )
         failed.spoils = True
         raise failed
-    absent = [Told(item.name, item.problem) for item in items if item.report is None]
     found, share = examine(check, rules_named(*COMPLETE), known(check))
-    told = [*absent, *(each for each in found if each.name not in {item.name for item in absent})]
+    wrong, missing = (
+        [Told(item.name, item.problem) for item in items if item.report is None and bool(item.path) is there]
+        for there in (True, False)
+    )
+    # What is to be mended in files that are there comes before those that are not.
+    told = [*wrong, *(each for each in found if not each.absent), *missing]
     end(
         check,
         told,

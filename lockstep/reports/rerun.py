@@ -267,7 +267,9 @@ def _x07(report: Report, facts: Facts) -> Iterator[Finding]:
     if facts.rerun is None:
         return
     source = facts.rerun.source
-    if source.reads_clock and source.uses_gpu and not source.waits_for_gpu:
+    # A loader works on the CPU; of a GPU its script only asks whether there is one.
+    on_gpu = source.uses_gpu and report.kind != "dataloader"
+    if source.reads_clock and on_gpu and not source.waits_for_gpu:
         yield advice(
             "The script reads a clock and uses a GPU, but never waits for it: torch.cuda.synchronize() before each "
             "reading, or the clock says how long the GPU took to be told."
