@@ -154,6 +154,7 @@ def test_a_file_that_cannot_be_meant_is_refused_before_anything_is_written(
     [
         (["--jobs", "0"], "a number from 1 to 200"),
         (["--jobs", "many"], "a number from 1 to 200"),
+        (["--jobs", "2", "--cluster", "slurm"], "argument --cluster: not allowed with argument --jobs"),
         (["--timeout", "0"], "a number of seconds from 1 on"),
         (["--timeout", "nan"], "a number of seconds from 1 on"),
         (["--sandbox", "docker"], "invalid choice"),
