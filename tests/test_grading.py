@@ -178,4 +178,7 @@ def test_its_author_reads_what_may_be_left(work: Path, graders: Path) -> None:
     command = [sys.executable, "-m", "pytest", "--disable-plugin-autoload", "-p", "lockstep.plugin"]
     command += [str(graders), "--submission", str(work), "-p", "no:cacheprovider"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert "ValueError: first is worth 2 points and would leave 2 to whoever fails it: leave fewer" in done.stdout
+    assert (
+        "ValueError: first is worth 2 points and would leave 2 to whoever fails it: leave fewer"
+        in done.stdout
+    )
