@@ -42,14 +42,10 @@ class Claim:
 
 @dataclass(frozen=True)
 class Claimed:
-    """One claim for each student who handed in, and what is nobody's or was left for another one, that one last.
-
-    `superseded` says how many those are that were left.
-    """
+    """One claim for each student who handed in, and what is nobody's or was left for another one, that one last."""
 
     claims: tuple[Claim, ...]
     unmatched: tuple[Unmatched, ...]
-    superseded: int = 0
 
 
 def claim(arrivals: Iterable[Arrival], register: Register | None) -> Claimed:
@@ -80,7 +76,7 @@ def claim(arrivals: Iterable[Arrival], register: Register | None) -> Claimed:
             if id(each.arrival) not in told:
                 told.add(id(each.arrival))
                 listed += _left(each.arrival, reason)
-    return Claimed(tuple(chosen), (*unmatched, *superseded), len(superseded))
+    return Claimed(tuple(chosen), (*unmatched, *(replace(item, set_aside=True) for item in superseded)))
 
 
 def _claims_of(arrival: Arrival, register: Register | None) -> list[Claim | Unmatched]:

@@ -30,6 +30,9 @@ from lockstep.result import CheckResult
 
 __all__ = ["DONE", "DROPPED", "RUNNING", "Begun", "Gradebook", "GradebookError", "open_gradebook"]
 
+SET_ASIDE = "set aside"
+"""Under this a gradebook keeps which of the unmatched files were set aside, by their places."""
+
 
 @dataclass(frozen=True)
 class Begun:
@@ -108,10 +111,13 @@ class Gradebook:
             return moved
 
     def list_unmatched(self, unmatched: Sequence[Unmatched]) -> None:
-        """Replace the list of files that belong to nobody."""
+        """Replace the list of files that belong to nobody or were set aside."""
+        aside = [place for place, item in enumerate(unmatched) if item.set_aside]
         with self._write() as connection:
             connection.execute(delete(tables.unmatched))
-            rows.put_new(connection, tables.unmatched, [vars(item) for item in unmatched])
+            new = [{"label": item.label, "reason": item.reason} for item in unmatched]
+            rows.put_new(connection, tables.unmatched, new)
+            rows.put(connection, tables.about, {"key": SET_ASIDE, "value": json.dumps(aside)})
 
     # Grading
 
@@ -244,8 +250,7 @@ class Gradebook:
     def recall(self, key: str) -> Any:
         """The value kept under a key, or None."""
         with self._read() as connection:
-            text = connection.scalar(select(tables.about.c.value).where(tables.about.c.key == key))
-            return None if text is None else json.loads(text)
+            return _recalled(connection, key)
 
     def revision(self, *aside: str) -> str:
         """A name for all that the gradebook says, without what it remembers under the keys in `aside`."""
@@ -287,10 +292,11 @@ class Gradebook:
             return tuple(sorted(found, key=lambda student: (student.name.casefold(), student.id)))
 
     def unmatched(self) -> tuple[Unmatched, ...]:
-        """Files that belong to nobody, as of the last grading."""
+        """Files that belong to nobody or were set aside, as of the last grading."""
         with self._read() as connection:
+            aside = set(_recalled(connection, SET_ASIDE) or ())
             found = connection.execute(select(tables.unmatched).order_by(tables.unmatched.c.id))
-            return tuple(Unmatched(row.label, row.reason) for row in found)
+            return tuple(Unmatched(row.label, row.reason, place in aside) for place, row in enumerate(found))
 
     def attempts(self, student: str) -> tuple[Attempt, ...]:
         """Every attempt at anything a student handed in, oldest first."""
@@ -331,6 +337,11 @@ def open_gradebook(place: str | Path, *, create: bool = True) -> Gradebook:
     Raises GradebookError.
     """
     return Gradebook(Database(place, create=create))
+
+
+def _recalled(connection: Connection, key: str) -> Any:
+    text = connection.scalar(select(tables.about.c.value).where(tables.about.c.key == key))
+    return None if text is None else json.loads(text)
 
 
 def _drop_all_but(

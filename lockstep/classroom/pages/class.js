@@ -1,4 +1,4 @@
-// The class page: the students' table, its filters, the flags, and what belongs to nobody. Texts come from students
+// The class page: the students' table, its filters, the flags, and what was not graded. Texts come from students
 // and are only ever set as text, never as markup.
 
 const data = JSON.parse(document.getElementById('data').textContent);

@@ -52,7 +52,8 @@ class Pages:
         return self._environment.get_template("class.html").render(
             figures=overview(records, exercises),
             data=Markup(class_data(records, exercises, unmatched, slugs)),
-            unmatched=len(unmatched),
+            nobodys=sum(not item.set_aside for item in unmatched),
+            set_aside=sum(item.set_aside for item in unmatched),
             stamp="",
         )
 
