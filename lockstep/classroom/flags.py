@@ -154,7 +154,8 @@ def _sorted(
     found = {}
     for record in records:
         student = record.student.id
-        flags = [*from_files.get(student, ()), *answers.get(student, ()), *from_record(record)]
+        alone = from_record(record) if record.in_class else ()
+        flags = [*from_files.get(student, ()), *answers.get(student, ()), *alone]
         if flags:
             found[student] = tuple(sorted(flags, key=lambda flag: KINDS.index(flag.kind)))
     return found

@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, select, update
 
 from lockstep.classroom import rows, tables
+from lockstep.classroom.adoption import adopt
 from lockstep.classroom.catalogue import CheckTitle, ExerciseTitle
 from lockstep.classroom.database import Database, GradebookError
 from lockstep.classroom.handin import HandIn, Unmatched
@@ -23,8 +24,10 @@ from lockstep.classroom.latepolicy import LatePolicy
 from lockstep.classroom.people import Student
 from lockstep.classroom.reader import Reader
 from lockstep.classroom.received import Received, received
-from lockstep.classroom.record import Attempt, Flag, Mark, Override, Record
+from lockstep.classroom.record import Attempt, Flag, Mark, Override, Record, answer_key
 from lockstep.classroom.revision import revision
+from lockstep.classroom.roster import Roster, roster_of
+from lockstep.classroom.sheet import Sheet
 from lockstep.classroom.tables import DONE, DROPPED, RUNNING
 from lockstep.result import CheckResult
 
@@ -74,11 +77,32 @@ class Gradebook:
 
     # What comes in
 
-    def enroll(self, students: Iterable[Student]) -> None:
-        """Write students down; of those already there the new names, teams and times count."""
+    def enroll(self, students: Iterable[Student], *, everybody: bool = False) -> None:
+        """Write students down; of those already there the new names, teams and times count.
+
+        Where these are `everybody` in the class, the others are enrolled no more; what they have is kept.
+        """
         by_id = {student.id: rows.student_row(student) for student in students}
         with self._write() as connection:
+            if everybody:
+                connection.execute(update(tables.students).values(enrolled=False))
             rows.put_all(connection, tables.students, list(by_id.values()))
+
+    def adopt(self, stranger: str, student: str) -> None:
+        """Make hand-ins, gradings and decisions of a `stranger` those of `student`, and forget the stranger.
+
+        The newer of their hand-ins is the student's newest, and of two decisions about one thing the later counts.
+        Raises GradebookError for an unknown one.
+        """
+        record = self.record(stranger)
+        keys = {
+            answer_key(stranger, exercise.id, review): answer_key(student, exercise.id, review)
+            for exercise in record.exercises
+            for review in exercise.reviews
+        }
+        with self._write() as connection:
+            _insist(connection, student)
+            adopt(connection, stranger, student, keys)
 
     def receive(self, handin: HandIn, digest: str, notes: Sequence[str] = ()) -> int:
         """Write a hand-in down and return its number; the same work of the same student keeps its number.
@@ -277,6 +301,15 @@ class Gradebook:
     def remember_policy(self, policy: LatePolicy) -> None:
         """Keep what being late costs, so that pages and exports made later take off the same."""
         self.remember("late policy", policy.to_json())
+
+    def remember_roster(self, sheet: Sheet) -> None:
+        """Keep who is in the class, so that a grading to which no roster is given knows them as well."""
+        self.remember("roster", sheet.to_json())
+
+    def roster(self) -> Roster | None:
+        """Who is in the class; None where nobody has said. Raises RosterError."""
+        kept = self.recall("roster")
+        return None if kept is None else roster_of(Sheet.from_json(kept))
 
     def policy(self) -> LatePolicy:
         """What being late costs; nothing where nobody has said."""

@@ -13,8 +13,8 @@ function plain(text) {
 }
 
 const students = data.students.map(
-  ([name, id, email, team, slug, status, final, penalty, late, enrolled, points, codes], place) => ({
-    place, name, id, email, team, status, final, penalty, late, enrolled, points, codes,
+  ([name, id, email, team, slug, status, final, penalty, late, points, codes], place) => ({
+    place, name, id, email, team, status, final, penalty, late, points, codes,
     address: `students/${encodeURIComponent(slug)}/index.html`,
     text: plain([name, id, email, team].join('\n')),
     kinds: [],
@@ -47,13 +47,9 @@ function pointsCell(value, whole) {
   return cell;
 }
 
-// Where there is no roster at all, nobody is missing on it.
-const roster = students.some(({ enrolled }) => enrolled);
-
 function studentRow(student) {
   const name = element('th', { scope: 'row' }, link(student));
   if (student.id !== student.name) name.append(small(student.id));
-  if (roster && !student.enrolled) name.append(small('not on the roster'));
   const late = element('td', { className: 'number' });
   if (student.late) {
     late.append(`${student.late} d`);
