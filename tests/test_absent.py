@@ -54,6 +54,6 @@ def test_the_class_page_counts_it_apart_and_flags_nobody(tmp_path: Path) -> None
         page
     )  # of these the second crashed, the last is no file
     data = json.loads(read(page).scripts[0])
-    assert [student[11] for student in data["students"]] == ["ppp", "mnp", "cnp"]
+    assert [student[10] for student in data["students"]] == ["ppp", "mnp", "cnp"]
     told = [(data["kinds"][flag[1]], data["students"][flag[0]][1]) for flag in data["flags"]]
     assert [who for kind, who in told if kind == "crashed or hung"] == ["cat"]
