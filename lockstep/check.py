@@ -183,12 +183,17 @@ class Check:
         return outcome
 
     def expect(self, holds: object, message: str, hint: str = "", *, points: float = 0.0) -> None:
-        """End the check as failed unless `holds` is exactly True; NumPy's True counts."""
+        """End the check as failed unless `holds` is exactly True; NumPy's True counts. Raises as `fail` does."""
+        self._insist_on_part(points)
         if not (holds is True or (isinstance(holds, np.bool_) and bool(holds))):
             self.fail(message, hint, points=points)
 
     def fail(self, message: str, hint: str = "", *, points: float = 0.0) -> NoReturn:
-        """End the check as failed, with `points` as partial credit."""
+        """End the check as failed, with `points` as partial credit.
+
+        Raises ValueError where those are not less than the check is worth: an author's mistake, no student's.
+        """
+        self._insist_on_part(points)
         raise Failed(message, hint, points)
 
     def note(self, text: str) -> None:
@@ -210,6 +215,13 @@ class Check:
             return f"{file.removesuffix('.py')}.ipynb, {notebook.place(line)}"
 
         return re.sub(r"([\w./-]+\.py):(\d{1,6})\b", words, text)
+
+    def _insist_on_part(self, points: float) -> None:
+        if points and not 0 < points < self.points:  # so that NaN is refused
+            raise ValueError(
+                f"{self.id} is worth {self.points:g} points and would leave {points:g} to whoever fails it: "
+                "leave fewer than it is worth"
+            )
 
     def _with(self, files: Mapping[str, bytes] | None) -> Pack:
         submission = self._setting.submission

@@ -92,15 +92,13 @@ def load_exercise(folder: Path) -> Exercise:
 
 def _exercise(data: Mapping[str, object], folder: Path) -> Exercise:
     _know(data, "exercise", {"title", "files", "check"}, {"limits", "given", "warm", "early", "rubric"})
-    limits, entries = data.get("limits", {}), data["check"]
+    limits = data.get("limits", {})
     if not isinstance(limits, dict):
         raise ValueError("limits is no table: write `[limits]`")
     _know(limits, "[limits]", set(), {"seconds"})
-    if not isinstance(entries, list) or not entries or not all(isinstance(each, dict) for each in entries):
-        raise ValueError("check is no list of tables: write `[[check]]` above each")
     seconds = _number(limits.get("seconds", DEFAULT_SECONDS), "[limits]", "seconds", above=0.0)
     checks: list[CheckSpec] = []
-    for entry in entries:
+    for entry in _tables(data["check"], "check"):
         check = _check(entry, seconds)
         names = {known.id for known in checks}
         if check.id in names:
@@ -146,7 +144,11 @@ def _given(reference: Path, name: str) -> tuple[str, bytes]:
 
 def _points_of(rubric: Path) -> float:
     """What a person can give for all questions of a rubric together."""
-    questions = tomllib.loads(rubric.read_text(encoding="utf-8")).get("question", [])
+    try:
+        data = tomllib.loads(rubric.read_text(encoding="utf-8"))
+        questions = _tables(data.get("question"), "question")
+    except ValueError as error:
+        raise ValueError(f"{rubric.name}: {error}") from error
     return sum(_number(question.get("points"), rubric.name, "points", least=0.0) for question in questions)
 
 
@@ -158,6 +160,12 @@ def _know(table: Mapping[str, object], where: str, needed: set[str], allowed: se
         raise ValueError(
             f"{where}: the key {key} is unknown; known are {', '.join(sorted(needed | allowed))}"
         )
+
+
+def _tables(value: object, key: str) -> list[Mapping[str, object]]:
+    if not isinstance(value, list) or not value or not all(isinstance(each, dict) for each in value):
+        raise ValueError(f"{key} is no list of tables: write `[[{key}]]` above each")
+    return value
 
 
 def _number(

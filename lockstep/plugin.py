@@ -438,7 +438,7 @@ class _Grading:
             submission=self.submission.name,
             seed=self.seed,
             exercises=tuple(
-                ExerciseResult(name, tuple(self._of(exercise)))
+                ExerciseResult(name, tuple(self._of(exercise)), exercise.by_person)
                 for name, exercise in order.items()
                 if any(key[0] == name for key in self._results)
             ),

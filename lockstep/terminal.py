@@ -102,12 +102,15 @@ def summary(result: Result) -> Text:
 
 
 def waiting(result: Result) -> Iterator[Text]:
-    """One line on the answers that a person has yet to mark, or none."""
-    reviews = [review for exercise in result.exercises for review in exercise.reviews if review.waits]
-    if reviews:
-        most = sum(review.max_points for review in reviews)
-        answers = "1 answer waits" if len(reviews) == 1 else f"{len(reviews)} answers wait"
-        yield Text(f"{answers} for a person (up to {most:g} points).")
+    """One line on the points that are in no total because a person gives them, or none."""
+    most = sum(
+        max(exercise.by_person, sum(review.max_points for review in exercise.reviews))
+        for exercise in result.exercises
+    )
+    if most:
+        count = sum(review.waits for exercise in result.exercises for review in exercise.reviews)
+        wait = f"{count} wait" if count > 1 else "1 waits" if count else "none waits"
+        yield Text(f"Not counted: up to {most:g} points that a person gives for answers; {wait}.")
 
 
 def points_table(result: Result, titles: Titles, *, wide: bool) -> Table:

@@ -27,6 +27,7 @@ from lockstep.classroom.task import Ended, Event, Lost, Setup, Task
 from lockstep.exercise import find_exercises
 from lockstep.submission import Submission
 from tests.batches import LAB, STEPS, attempts, grade, hand_in, verdicts
+from tests.test_pages import text_of
 
 
 @pytest.fixture
@@ -84,6 +85,9 @@ def test_what_tools_have_made_is_told_from_what_belongs_to_nobody(
         in said
     )
     assert "Nobody's, or set aside:" in said
+    page = text_of((out / "index.html").read_text())
+    assert "Files that belong to nobody 1 Files set aside 1" in page
+    assert "Files that were not graded 1 file belongs to nobody. 1 file was set aside: older hand-ins" in page
 
 
 def test_what_is_forced_is_graded_again(submissions: Path, out: Path) -> None:
@@ -154,6 +158,7 @@ def test_a_file_that_cannot_be_meant_is_refused_before_anything_is_written(
     [
         (["--jobs", "0"], "a number from 1 to 200"),
         (["--jobs", "many"], "a number from 1 to 200"),
+        (["--jobs", "2", "--cluster", "slurm"], "argument --cluster: not allowed with argument --jobs"),
         (["--timeout", "0"], "a number of seconds from 1 on"),
         (["--timeout", "nan"], "a number of seconds from 1 on"),
         (["--sandbox", "docker"], "invalid choice"),

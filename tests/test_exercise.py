@@ -61,6 +61,7 @@ def test_what_it_says_is_read(tmp_path: Path) -> None:
         ('needs = ["is_there"]', 'need = ["is_there"]', "the key need is unknown"),
         ("[limits]\nseconds = 4", "limits = 4", "limits is no table"),
         ("[[check]]", "[check]", "exercise.toml"),
+        (RIGHT[RIGHT.index("[limits]") :], "check = [1]", "check is no list of tables: write `[[check]]`"),
     ],
 )
 def test_what_is_misspelt_is_named(tmp_path: Path, find: str, replacement: str, words: str) -> None:
@@ -76,6 +77,18 @@ def test_what_a_person_gives_is_the_sum_of_the_rubric(tmp_path: Path) -> None:
     assert load_exercise(tmp_path).by_person == 3.5
     (tmp_path / "rubric.toml").write_text("[[question]]\n")
     with pytest.raises(ExerciseError, match=r"rubric\.toml: points is no number"):
+        load_exercise(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "rubric", ["question = 3", "question = [1]", "[question]\npoints = 1", "title = 'None'"]
+)
+def test_a_rubric_of_another_form_is_told_in_a_sentence(tmp_path: Path, rubric: str) -> None:
+    written(tmp_path, f'rubric = "rubric.toml"\n{RIGHT}')
+    (tmp_path / "rubric.toml").write_text(rubric)
+    with pytest.raises(
+        ExerciseError, match=r"rubric\.toml: question is no list of tables: write `\[\[question"
+    ):
         load_exercise(tmp_path)
 
 

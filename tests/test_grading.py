@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from lockstep.grading import CouldNotGrade, Options, Silent, grade
+from lockstep.plugin import FAULT_MESSAGE
 from lockstep.result import CheckResult, Result
 from lockstep.submission import Submission
 from lockstep.verdict import Verdict
@@ -151,3 +154,31 @@ def test_a_judge_that_breaks_is_a_fault_of_the_grader(work: Path, graders: Path)
     (exercise,) = grade(Options(work, graders=graders), Silent()).exercises
     assert [check.verdict for check in exercise.checks] == [Verdict.FAULT, Verdict.NOT_CHECKED]
     assert "no_such_name" not in exercise.checks[0].message
+
+
+EXPECTS = 'expect(check.self_check, "nobody checks themselves", points=0.5)'
+
+
+@pytest.mark.parametrize("points", ["2", "2.5", "-1", "float('nan')"])
+@pytest.mark.parametrize(
+    "call", ["expect(True, 'no', points={})", "expect(False, 'no', points={})", "fail('no', points={})"]
+)
+def test_a_judge_that_leaves_all_points_is_a_fault_of_the_grader(
+    work: Path, graders: Path, call: str, points: str
+) -> None:
+    _judge(graders).write_text(JUDGE.replace(EXPECTS, call.format(points)))
+    (exercise,) = grade(Options(work, graders=graders), Silent()).exercises
+    assert [check.verdict for check in exercise.checks] == [Verdict.FAULT, Verdict.NOT_CHECKED]
+    assert exercise.points == 0
+    assert exercise.checks[0].message == FAULT_MESSAGE
+
+
+def test_its_author_reads_what_may_be_left(work: Path, graders: Path) -> None:
+    _judge(graders).write_text(JUDGE.replace("points=0.5", "points=2"))
+    command = [sys.executable, "-m", "pytest", "--disable-plugin-autoload", "-p", "lockstep.plugin"]
+    command += [str(graders), "--submission", str(work), "-p", "no:cacheprovider"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert (
+        "ValueError: first is worth 2 points and would leave 2 to whoever fails it: leave fewer"
+        in done.stdout
+    )

@@ -310,8 +310,8 @@ def test_the_data_of_the_class_is_compact_and_whole() -> None:
     ada = data["students"][0]
     assert ada[:5] == ["Ada Adams", "a1", "ada@example.org", "blue", "a1"]
     assert ada[6:9] == [6.4, 1.6, 1.5]
-    assert ada[10:] == [[5, 3], "pqpp"]
-    assert [student[11] for student in data["students"]] == ["pqpp", "ppp.", "....", "....", "cnnp"]
+    assert ada[9:] == [[5, 3], "pqpp"]
+    assert [student[10] for student in data["students"]] == ["pqpp", "ppp.", "....", "....", "cnnp"]
     assert [data["statuses"][student[5]] for student in data["students"]] == [
         "graded", "graded", "could not be graded", "handed in nothing", "answers wait for a person",
     ]  # fmt: skip

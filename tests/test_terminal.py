@@ -99,18 +99,22 @@ def test_answers_for_a_person_are_one_line_and_never_shown() -> None:
     shown = terminal.table(a_result(PASSED, ANSWERED))
     assert shown.splitlines()[-2:] == [
         "All 2 checks passed: 2 of 2 points.",
-        "2 answers wait for a person (up to 3.5 points).",
+        "Not counted: up to 4.5 points that a person gives for answers; 2 wait.",
     ]
     assert "Because" not in shown
 
 
-def test_answers_that_are_marked_or_missing_wait_for_nobody() -> None:
+def test_what_a_person_gives_is_in_no_total_whoever_has_answered() -> None:
     marked = replace(ANSWERED, reviews=(replace(ANSWERED.reviews[0], points=1.0), *ANSWERED.reviews[1:]))
-    assert (
-        terminal.table(a_result(marked)).splitlines()[-1].startswith("1 answer waits for a person (up to 1.5")
-    )
-    missing = replace(ANSWERED, reviews=ANSWERED.reviews[2:])
-    assert "wait" not in terminal.table(a_result(missing))
+    said = "Not counted: up to 4.5 points that a person gives for answers; 1 waits."
+    assert terminal.table(a_result(marked)).splitlines()[-1] == said
+    nothing = replace(a_result(PASSED).exercises[0], by_person=4.5)
+    shown = terminal.table(replace(a_result(PASSED), exercises=(nothing,)))
+    assert shown.splitlines()[-2:] == [
+        "All 1 checks passed: 2 of 2 points.",
+        said.replace("1 waits", "none waits"),
+    ]
+    assert "Not counted" not in terminal.table(a_result(PASSED))
 
 
 def test_a_check_may_be_worth_no_points() -> None:

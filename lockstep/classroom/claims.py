@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -10,10 +9,10 @@ from dataclasses import dataclass, replace
 from lockstep.classroom.arrival import Arrival, Person
 from lockstep.classroom.filenames import is_archive, label, stem_of
 from lockstep.classroom.handin import Unmatched
-from lockstep.classroom.matching import Nobody, Register
-from lockstep.classroom.names import folded
+from lockstep.classroom.matching import Nobody, Register, may_be_one
 from lockstep.classroom.people import Student
 from lockstep.classroom.roster import Entry
+from lockstep.classroom.strangers import stranger
 from lockstep.members import SubmissionError, shown
 
 SAME_TIME = 2.0
@@ -42,14 +41,10 @@ class Claim:
 
 @dataclass(frozen=True)
 class Claimed:
-    """One claim for each student who handed in, and what is nobody's or was left for another one, that one last.
-
-    `superseded` says how many those are that were left.
-    """
+    """One claim for each student who handed in, and what is nobody's or was left for another one, that one last."""
 
     claims: tuple[Claim, ...]
     unmatched: tuple[Unmatched, ...]
-    superseded: int = 0
 
 
 def claim(arrivals: Iterable[Arrival], register: Register | None) -> Claimed:
@@ -80,7 +75,7 @@ def claim(arrivals: Iterable[Arrival], register: Register | None) -> Claimed:
             if id(each.arrival) not in told:
                 told.add(id(each.arrival))
                 listed += _left(each.arrival, reason)
-    return Claimed(tuple(chosen), (*unmatched, *superseded), len(superseded))
+    return Claimed(tuple(chosen), (*unmatched, *(replace(item, set_aside=True) for item in superseded)))
 
 
 def _claims_of(arrival: Arrival, register: Register | None) -> list[Claim | Unmatched]:
@@ -90,7 +85,7 @@ def _claims_of(arrival: Arrival, register: Register | None) -> list[Claim | Unma
             if arrival.doubt:
                 found += _left(arrival, arrival.doubt)
             else:
-                found.append(Claim(_stranger(person), person, arrival))
+                found.append(Claim(stranger(person), person, arrival))
             continue
         match = register.find(person)
         if (isinstance(match, Nobody) or match.for_team) and _holds_hand_ins(arrival, register):
@@ -135,48 +130,9 @@ def _as_a_team(found: Sequence[Claim | Unmatched], arrival: Arrival) -> list[Cla
     return together
 
 
-def _stranger(person: Person) -> Student:
-    """The student that a download without a roster speaks of, with what the same LMS needs to know them again."""
-    columns: tuple[tuple[str, str], ...] = ()
-    number = person.number
-    if person.system == "gradescope":
-        number = person.id or person.email or f"submission_{person.number}"
-    elif person.system == "canvas":
-        columns = (("ID", number),)
-    elif person.system == "moodle":
-        columns = (("Identifier", f"Participant {number}"),)
-    elif person.system == "github":
-        columns = (("github", label(number)),)
-    if person.system:
-        name = label(person.name) if person.name else ""
-        return Student(
-            _storable(number),
-            name,
-            label(person.email) if "@" in person.email else "",
-            "",
-            0.0,
-            columns,
-            False,
-        )
-    return Student(_storable(person.id), enrolled=False)
-
-
-def _storable(text: str) -> str:
-    """`text` as an id that can be stored and shown, and is not another's for what cannot be seen of it."""
-    clean = label(text)
-    if clean == text:
-        return text
-    return f"{clean} {hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
-
-
 def _of_one_person(several: Sequence[Claim]) -> tuple[list[Claim], list[tuple[Claim, str]]]:
-    """Those of a student's claims that can be one person's: an LMS gives nobody two numbers."""
-    numbers = {
-        (each.person.system, folded(each.person.number))
-        for each in several
-        if each.person.system in ("canvas", "moodle") and not each.for_team
-    }
-    if len(numbers) == len({system for system, _ in numbers}):
+    """Those of a student's claims that can be one person's."""
+    if may_be_one(each.person for each in several if not each.for_team):
         return list(several), []
     known = several[0].student
     kept = [each for each in several if not each.by_name]

@@ -123,11 +123,12 @@ def _add_grade(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     command.add_argument("--roster", type=Path, metavar="FILE", help="who is in the class, as CSV")
     command.add_argument("--late", type=Path, metavar="FILE", help="deadline and late penalty, as TOML")
-    command.add_argument(
+    where = command.add_mutually_exclusive_group()
+    where.add_argument(
         "--jobs",
         type=_count,
         metavar="N",
-        help=f"hand-ins at a time (default: {default_jobs()} on this machine; a cluster has its own)",
+        help=f"hand-ins at a time on this machine (default: {default_jobs()}; on a cluster its workers decide)",
     )
     arguments.add_exercise(command, "grade")
     command.add_argument(
@@ -157,7 +158,7 @@ def _add_grade(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         metavar="URL",
         help="the database to write to, such as postgresql://user@host/name (default: RESULTS/gradebook.db)",
     )
-    command.add_argument(
+    where.add_argument(
         "--cluster",
         metavar="WHERE",
         help="grade on other machines: a Dask scheduler as tcp://host:8786, or slurm, pbs, lsf or sge",

@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 
 from lockstep.classroom import compared
+from lockstep.classroom.absent import has_no_file
 from lockstep.classroom.gradebook import Gradebook
 from lockstep.classroom.handin import HandIn
 from lockstep.classroom.record import Flag, Record
@@ -117,8 +118,9 @@ def from_record(record: Record) -> Iterator[Flag]:
     for exercise, check in checks:
         if odd := _ODD.search(check.message):
             yield Flag(UNUSUAL, f"{exercise}, {check.id}", safe_line(check.message[odd.start() :], 600))
+    made = [(exercise, check) for exercise, check in checks if not has_no_file(check)]
     ended = {
-        verdict: [f"{exercise}/{check.id}" for exercise, check in checks if check.verdict is verdict]
+        verdict: [f"{exercise}/{check.id}" for exercise, check in made if check.verdict is verdict]
         for verdict in (Verdict.CRASHED, Verdict.HUNG, Verdict.LIMIT, Verdict.FAULT)
     }
     faults = ended.pop(Verdict.FAULT)
@@ -152,7 +154,8 @@ def _sorted(
     found = {}
     for record in records:
         student = record.student.id
-        flags = [*from_files.get(student, ()), *answers.get(student, ()), *from_record(record)]
+        alone = from_record(record) if record.in_class else ()
+        flags = [*from_files.get(student, ()), *answers.get(student, ()), *alone]
         if flags:
             found[student] = tuple(sorted(flags, key=lambda flag: KINDS.index(flag.kind)))
     return found

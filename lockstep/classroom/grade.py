@@ -16,11 +16,14 @@ from lockstep.classroom.gradebook import Gradebook
 from lockstep.classroom.handin import Intake
 from lockstep.classroom.intake import take_in
 from lockstep.classroom.latepolicy import read_policy
+from lockstep.classroom.matching import Register
 from lockstep.classroom.plan import Plan, Wanted, forget_forced, make_plan, only_checks
 from lockstep.classroom.pool import LocalPool, Pool
 from lockstep.classroom.progress import ClassProgress
-from lockstep.classroom.roster import read_roster
+from lockstep.classroom.roster import Roster, read_roster, roster_of
 from lockstep.classroom.scratch import Scratch
+from lockstep.classroom.sheet import read_sheet
+from lockstep.classroom.strangers import recognised
 from lockstep.classroom.task import Setup
 from lockstep.classroom.worker import machine_problem
 from lockstep.exercise import Exercise, ExerciseError, find_exercises
@@ -36,7 +39,8 @@ WORK = ".work"
 class Order:
     """What was asked for. No `exercises` means all, `timeout` is seconds for one hand-in; `out` is there.
 
-    `late` is the file of a late policy; without one the policy holds that the gradebook remembers.
+    `late` is the file of a late policy; without one the policy holds that the gradebook remembers, and likewise the
+    `roster`.
     """
 
     submissions: Path
@@ -63,13 +67,15 @@ class Order:
 class Graded:
     """How it went: who handed in, what there was to do, and whether somebody stopped it before it was done.
 
-    `remarks` are sentences about machines that graded nothing.
+    `remarks` are sentences about machines that graded nothing, `renamed` about students whom the roster calls otherwise
+    than an earlier grading did.
     """
 
     intake: Intake
     plan: Plan
     stopped: bool
     remarks: tuple[str, ...] = ()
+    renamed: tuple[str, ...] = ()
 
 
 def check_arguments(order: Order) -> None:
@@ -94,9 +100,7 @@ def grade_class(order: Order, book: Gradebook, progress: ClassProgress) -> Grade
     if not order.cluster and (problem := machine_problem(order.setup)) is not None:
         raise CouldNotGrade(problem)
     with book.grading(), Scratch(order.out / WORK) as scratch:
-        intake = _take_in(order, book, exercises)
-        if not intake.handins:
-            raise CouldNotGrade(_nobody(order.submissions, intake))
+        intake, renamed = _take_in(order, book, exercises)
         book.remember_catalogue(catalogue(exercises))
         wanted = _wanted(order, exercises)
         plan = make_plan(book, intake.handins, wanted)
@@ -110,7 +114,7 @@ def grade_class(order: Order, book: Gradebook, progress: ClassProgress) -> Grade
                 remarks = pool.remarks
         if not stop.asked:
             forget_forced(book)
-        return Graded(intake, plan, stop.asked, remarks)
+        return Graded(intake, plan, stop.asked, remarks, renamed)
 
 
 def _exercises(order: Order) -> tuple[Exercise, ...]:
@@ -131,16 +135,38 @@ def _exercises(order: Order) -> tuple[Exercise, ...]:
     )
 
 
-def _take_in(order: Order, book: Gradebook, exercises: tuple[Exercise, ...]) -> Intake:
-    """What came in, with everybody it concerns in the gradebook."""
+def _take_in(
+    order: Order, book: Gradebook, exercises: tuple[Exercise, ...]
+) -> tuple[Intake, tuple[str, ...]]:
+    """What came in, with everybody it concerns in the gradebook; and sentences on whom a roster has renamed."""
+    sheet = read_sheet(order.roster) if order.roster is not None else None
+    roster = book.roster() if sheet is None else roster_of(sheet)
+    if roster is None and any(student.enrolled for student in book.students()):
+        # A gradebook of before: hand-ins would be taken for strangers', and the class for a few of them.
+        raise CouldNotGrade(
+            "the gradebook knows students of a roster, and not the roster: give it once more, by --roster"
+        )
     if order.late is not None:
         book.remember_policy(read_policy(order.late))
-    roster = read_roster(order.roster) if order.roster is not None else None
     asked_for = {file for exercise in exercises for file in exercise.files}
     intake = take_in(order.submissions, order.out / "submissions", roster, book.policy().deadline, asked_for)
-    book.enroll([*(handin.student for handin in intake.handins), *intake.missing])
+    if not intake.handins:
+        raise CouldNotGrade(_nobody(order.submissions, intake))
+    if sheet is not None:
+        book.remember_roster(sheet)
+    book.enroll(
+        [*(handin.student for handin in intake.handins), *intake.missing], everybody=roster is not None
+    )
     book.list_unmatched(intake.unmatched)
-    return intake
+    return intake, tuple(_renamed(book, roster)) if roster is not None else ()
+
+
+def _renamed(book: Gradebook, roster: Roster) -> Iterator[str]:
+    """Let the roster's students have what was graded before anybody knew that it was theirs."""
+    students = {student.id: student for student in book.students()}
+    for known, student in recognised(students.values(), Register(roster)).items():
+        book.adopt(known, student)
+        yield f"{students[known].shown} is {students[student].shown} ({student})"
 
 
 def _nobody(submissions: Path, intake: Intake) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, select, update
 
 from lockstep.classroom import rows, tables
+from lockstep.classroom.adoption import adopt
 from lockstep.classroom.catalogue import CheckTitle, ExerciseTitle
 from lockstep.classroom.database import Database, GradebookError
 from lockstep.classroom.handin import HandIn, Unmatched
@@ -23,12 +24,17 @@ from lockstep.classroom.latepolicy import LatePolicy
 from lockstep.classroom.people import Student
 from lockstep.classroom.reader import Reader
 from lockstep.classroom.received import Received, received
-from lockstep.classroom.record import Attempt, Flag, Mark, Override, Record
+from lockstep.classroom.record import Attempt, Flag, Mark, Override, Record, answer_key
 from lockstep.classroom.revision import revision
+from lockstep.classroom.roster import Roster, roster_of
+from lockstep.classroom.sheet import Sheet
 from lockstep.classroom.tables import DONE, DROPPED, RUNNING
 from lockstep.result import CheckResult
 
 __all__ = ["DONE", "DROPPED", "RUNNING", "Begun", "Gradebook", "GradebookError", "open_gradebook"]
+
+SET_ASIDE = "set aside"
+"""Under this a gradebook keeps which of the unmatched files were set aside, by their places."""
 
 
 @dataclass(frozen=True)
@@ -71,11 +77,32 @@ class Gradebook:
 
     # What comes in
 
-    def enroll(self, students: Iterable[Student]) -> None:
-        """Write students down; of those already there the new names, teams and times count."""
+    def enroll(self, students: Iterable[Student], *, everybody: bool = False) -> None:
+        """Write students down; of those already there the new names, teams and times count.
+
+        Where these are `everybody` in the class, the others are enrolled no more; what they have is kept.
+        """
         by_id = {student.id: rows.student_row(student) for student in students}
         with self._write() as connection:
+            if everybody:
+                connection.execute(update(tables.students).values(enrolled=False))
             rows.put_all(connection, tables.students, list(by_id.values()))
+
+    def adopt(self, stranger: str, student: str) -> None:
+        """Make hand-ins, gradings and decisions of a `stranger` those of `student`, and forget the stranger.
+
+        The newer of their hand-ins is the student's newest, and of two decisions about one thing the later counts.
+        Raises GradebookError for an unknown one.
+        """
+        record = self.record(stranger)
+        keys = {
+            answer_key(stranger, exercise.id, review): answer_key(student, exercise.id, review)
+            for exercise in record.exercises
+            for review in exercise.reviews
+        }
+        with self._write() as connection:
+            _insist(connection, student)
+            adopt(connection, stranger, student, keys)
 
     def receive(self, handin: HandIn, digest: str, notes: Sequence[str] = ()) -> int:
         """Write a hand-in down and return its number; the same work of the same student keeps its number.
@@ -108,10 +135,13 @@ class Gradebook:
             return moved
 
     def list_unmatched(self, unmatched: Sequence[Unmatched]) -> None:
-        """Replace the list of files that belong to nobody."""
+        """Replace the list of files that belong to nobody or were set aside."""
+        aside = [place for place, item in enumerate(unmatched) if item.set_aside]
         with self._write() as connection:
             connection.execute(delete(tables.unmatched))
-            rows.put_new(connection, tables.unmatched, [vars(item) for item in unmatched])
+            new = [{"label": item.label, "reason": item.reason} for item in unmatched]
+            rows.put_new(connection, tables.unmatched, new)
+            rows.put(connection, tables.about, {"key": SET_ASIDE, "value": json.dumps(aside)})
 
     # Grading
 
@@ -244,8 +274,7 @@ class Gradebook:
     def recall(self, key: str) -> Any:
         """The value kept under a key, or None."""
         with self._read() as connection:
-            text = connection.scalar(select(tables.about.c.value).where(tables.about.c.key == key))
-            return None if text is None else json.loads(text)
+            return _recalled(connection, key)
 
     def revision(self, *aside: str) -> str:
         """A name for all that the gradebook says, without what it remembers under the keys in `aside`."""
@@ -273,6 +302,15 @@ class Gradebook:
         """Keep what being late costs, so that pages and exports made later take off the same."""
         self.remember("late policy", policy.to_json())
 
+    def remember_roster(self, sheet: Sheet) -> None:
+        """Keep who is in the class, so that a grading to which no roster is given knows them as well."""
+        self.remember("roster", sheet.to_json())
+
+    def roster(self) -> Roster | None:
+        """Who is in the class; None where nobody has said. Raises RosterError."""
+        kept = self.recall("roster")
+        return None if kept is None else roster_of(Sheet.from_json(kept))
+
     def policy(self) -> LatePolicy:
         """What being late costs; nothing where nobody has said."""
         kept = self.recall("late policy")
@@ -287,10 +325,11 @@ class Gradebook:
             return tuple(sorted(found, key=lambda student: (student.name.casefold(), student.id)))
 
     def unmatched(self) -> tuple[Unmatched, ...]:
-        """Files that belong to nobody, as of the last grading."""
+        """Files that belong to nobody or were set aside, as of the last grading."""
         with self._read() as connection:
+            aside = set(_recalled(connection, SET_ASIDE) or ())
             found = connection.execute(select(tables.unmatched).order_by(tables.unmatched.c.id))
-            return tuple(Unmatched(row.label, row.reason) for row in found)
+            return tuple(Unmatched(row.label, row.reason, place in aside) for place, row in enumerate(found))
 
     def attempts(self, student: str) -> tuple[Attempt, ...]:
         """Every attempt at anything a student handed in, oldest first."""
@@ -331,6 +370,11 @@ def open_gradebook(place: str | Path, *, create: bool = True) -> Gradebook:
     Raises GradebookError.
     """
     return Gradebook(Database(place, create=create))
+
+
+def _recalled(connection: Connection, key: str) -> Any:
+    text = connection.scalar(select(tables.about.c.value).where(tables.about.c.key == key))
+    return None if text is None else json.loads(text)
 
 
 def _drop_all_but(

@@ -27,20 +27,25 @@ class HandIn:
 
 @dataclass(frozen=True)
 class Unmatched:
-    """A file or folder that belongs to nobody on the roster, and why; listed, never dropped."""
+    """A file or folder that belongs to nobody on the roster, and why; listed, never dropped.
+
+    One that is `set_aside` is no stranger's: an older hand-in of a known student, or a file of tools.
+    """
 
     label: str
     reason: str
+    set_aside: bool = False
 
 
 @dataclass(frozen=True)
 class Intake:
-    """All that came in: what is graded, what matched nobody, and who handed in nothing.
-
-    Of the `unmatched` so many are `set_aside` and no stranger's: older hand-ins of known students, files of tools.
-    """
+    """All that came in: what is graded, what matched nobody or was set aside, and who handed in nothing."""
 
     handins: tuple[HandIn, ...]
     unmatched: tuple[Unmatched, ...] = ()
     missing: tuple[Student, ...] = ()
-    set_aside: int = 0
+
+    @property
+    def set_aside(self) -> int:
+        """How many of the `unmatched` were set aside."""
+        return sum(item.set_aside for item in self.unmatched)

@@ -65,10 +65,14 @@ def take_in(
         handins=tuple(
             sorted(handins, key=lambda handin: (place.get(handin.student.id, -1), handin.student.id))
         ),
-        unmatched=(*claimed.unmatched, *(Unmatched(item.label, reason) for item, reason in found.set_aside)),
+        unmatched=(
+            *claimed.unmatched,
+            *(
+                Unmatched(item.label, reason, set_aside=not item.stray or item.stray == _RESULTS)
+                for item, reason in found.set_aside
+            ),
+        ),
         missing=tuple(student for student in students if student.id not in handed_in),
-        set_aside=claimed.superseded
-        + sum(not item.stray or item.stray == _RESULTS for item, _ in found.set_aside),
     )
 
 

@@ -12,7 +12,7 @@ from lockstep.classroom import rows
 from lockstep.classroom.csvfile import CELL, text_of, to_csv
 from lockstep.classroom.decisions import DecisionError, refuse_odd
 from lockstep.classroom.gradebook import Gradebook
-from lockstep.classroom.record import Mark, Record, answer_key
+from lockstep.classroom.record import Mark, Record, answer_key, in_class
 from lockstep.classroom.sheet import Sheet, SheetError, read_sheet
 from lockstep.result import Review
 from lockstep.text import safe, safe_line
@@ -92,7 +92,7 @@ def answers(records: Sequence[Record]) -> Iterator[Answer]:
 
 def waiting(records: Sequence[Record]) -> list[Answer]:
     """Answers that nobody has given points for, question by question: so one reads them evenly."""
-    found = [answer for answer in answers(records) if answer.review.waits]
+    found = [answer for answer in answers(in_class(records)) if answer.review.waits]
     return sorted(
         found, key=lambda answer: (answer.exercise, _natural(answer.review.question), answer.student)
     )

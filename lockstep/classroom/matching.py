@@ -134,6 +134,14 @@ class Register:
         return f"Nobody on the roster has {' or '.join(filter(None, about)) or 'its name'}.{hint}"
 
 
+def may_be_one(people: Iterable[Person]) -> bool:
+    """Whether these can be one and the same: an LMS gives nobody two numbers."""
+    numbers = {
+        (person.system, folded(person.number)) for person in people if person.system in ("canvas", "moodle")
+    }
+    return len(numbers) == len({system for system, _ in numbers})
+
+
 def _for(team: Sequence[Entry]) -> Found:
     return Found(tuple(team), for_team=True, note=f"handed in for the team {safe_line(team[0].student.team)}")
 

@@ -47,6 +47,9 @@ class Reader:
             return tuple(self._records())
 
     def _records(self) -> Iterator[Record]:
+        has_roster = self._connection.scalar(
+            select(tables.students.c.id).where(tables.students.c.enrolled).limit(1)
+        )
         handins, attempts = self._newest_handins(), self._last_attempts()
         exercises = self._exercises()
         overrides, marks, flags = self._overrides(), self._marks(), self._flags()
@@ -68,6 +71,7 @@ class Reader:
                 notes=() if handin is None else tuple(handin.notes),
                 problem=(last.problem if last is not None else "") or (handin.problem if handin else ""),
                 policy=self._policy,
+                in_class=row.enrolled or has_roster is None,
             )
 
     def _newest_handins(self) -> Mapping[str, Row[Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -80,6 +80,7 @@ class Record:
 
     `exercises` hold verdicts and points as the graders gave them; what people changed is in `overrides` and
     `marks`. An exercise that was not graded is among them, its checks not checked, where a person decided about it.
+    Who is not `in_class`, because there is a roster and it does not name them, is kept and counts nowhere.
     Every text may be the student's: untrusted.
     """
 
@@ -94,6 +95,7 @@ class Record:
     notes: tuple[str, ...] = ()
     problem: str = ""
     policy: LatePolicy = field(default_factory=LatePolicy)
+    in_class: bool = True
 
     @cached_property
     def raw_points(self) -> float:
@@ -170,6 +172,11 @@ class Record:
             ):
                 return replace(review, points=mark.points, comment=mark.comment)
         return review
+
+
+def in_class(records: Iterable[Record]) -> tuple[Record, ...]:
+    """Those who count: whom the roster names or, where there is none, everybody."""
+    return tuple(record for record in records if record.in_class)
 
 
 def answer_key(student: str, exercise: str, review: Review) -> str:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from lockstep.text import safe_line
 
@@ -36,6 +37,17 @@ class Sheet:
 
     header: tuple[str, ...]
     rows: tuple[Row, ...]
+
+    def to_json(self) -> Mapping[str, Any]:
+        """As the gradebook keeps it."""
+        return {"header": self.header, "rows": [[row.number, *row.cells] for row in self.rows]}
+
+    @staticmethod
+    def from_json(kept: Mapping[str, Any]) -> Sheet:
+        """The table that `to_json` has described."""
+        return Sheet(
+            tuple(kept["header"]), tuple(Row(number, tuple(cells)) for number, *cells in kept["rows"])
+        )
 
 
 def read_sheet(path: Path) -> Sheet:

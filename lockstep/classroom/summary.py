@@ -13,7 +13,7 @@ from lockstep.classroom.catalogue import ExerciseTitle
 from lockstep.classroom.exports.grade import MISSING, scale, why_no_grade
 from lockstep.classroom.grade import Graded
 from lockstep.classroom.intake import LATE
-from lockstep.classroom.record import Record
+from lockstep.classroom.record import Record, in_class
 from lockstep.terminal import notes
 from lockstep.text import few_lines
 
@@ -22,9 +22,9 @@ LISTED = 10
 
 
 def ungraded(records: Sequence[Record], catalogue: Sequence[ExerciseTitle]) -> tuple[tuple[Record, str], ...]:
-    """Those who handed in and have no grade, and why."""
+    """Those in the class who handed in and have no grade, and why."""
     graded_on = scale(records, catalogue)
-    found = ((record, why_no_grade(record, graded_on)) for record in records)
+    found = ((record, why_no_grade(record, graded_on)) for record in in_class(records))
     return tuple((record, why) for record, why in found if why and why != MISSING)
 
 
@@ -32,11 +32,18 @@ def summary(
     graded: Graded, records: Sequence[Record], catalogue: Sequence[ExerciseTitle], out: Path
 ) -> RenderableType:
     """What became of the class, in a few lines."""
+    others = [record for record in records if not record.in_class]
+    records = in_class(records)
     without = ungraded(records, catalogue)
     parts: list[RenderableType] = [Text(line) for line in _figures(graded, records, without, catalogue)]
     lists = (
         ("Not graded:", [f"{_told_apart(record, records)}: {why}" for record, why in without]),
         ("Decided before, and fewer points than now:", list(_outgrown(records))),
+        ("Graded before under another name:", graded.renamed),
+        (
+            "Not on the roster; what they have is kept and counts nowhere:",
+            [_told_apart(record, others) for record in others],
+        ),
         ("Machines:", graded.remarks),
         (
             "Nobody's, or set aside:" if graded.intake.set_aside else "Nobody's:",

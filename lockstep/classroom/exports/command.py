@@ -17,6 +17,7 @@ from lockstep.classroom.exports.services import ServiceError, write_autograder, 
 from lockstep.classroom.exports.write import write_all
 from lockstep.classroom.gradebook import Gradebook, GradebookError, open_gradebook
 from lockstep.classroom.pages.write import write_pages
+from lockstep.classroom.record import in_class
 from lockstep.classroom.sheet import SHEET_BYTES, SheetError
 from lockstep.classroom.slug import slugs
 from lockstep.grading import CouldNotGrade, default_graders, known_exercises
@@ -96,7 +97,7 @@ def _fill(
         wanted.append((moodle, fill_moodle))
     done = []
     for path, fill in wanted:
-        filled = fill(_content(path), path.name, book.records(), book.catalogue())
+        filled = fill(_content(path), path.name, in_class(book.records()), book.catalogue())
         write_whole(path, filled.content)
         _tell(console, path, filled)
         done.append(filled)

@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lockstep.classroom.catalogue import ExerciseTitle
-from lockstep.classroom.record import Record
+from lockstep.classroom.record import Record, in_class
 from lockstep.verdict import Verdict
 
 MISSING = "handed in nothing"
+NOT_IN_CLASS = "not on the roster"
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Scale:
 def scale(records: Sequence[Record], catalogue: Sequence[ExerciseTitle]) -> Scale:
     """What these students were graded on; where nobody was graded yet, all that the catalogue knows."""
     seen: dict[str, float] = {}
-    for record in records:
+    for record in in_class(records):
         for exercise in record.exercises:
             seen[exercise.id] = max(seen.get(exercise.id, 0.0), record.max_points_of(exercise))
     if not seen:
@@ -42,6 +43,8 @@ def why_no_grade(record: Record, graded_on: Scale) -> str:
     Zero points are a grade. That nothing could be graded, or that lockstep itself failed at a check, is none, until a
     person gives points: it would be held against the student.
     """
+    if not record.in_class:
+        return NOT_IN_CLASS
     is_decided = any(override.points is not None for override in record.overrides)
     if not record.handed_in and not is_decided:
         return MISSING

@@ -37,7 +37,7 @@ def gradebook_json(
             for title in catalogue
         ],
         "students": [{**_student(record), "no_grade": why_no_grade(record, graded_on)} for record in records],
-        "unmatched": [vars(item) for item in unmatched],
+        "unmatched": [{"label": item.label, "reason": item.reason} for item in unmatched],
     }
 
 

@@ -15,7 +15,7 @@ from lockstep.classroom.exports.grades import grades_csv
 from lockstep.classroom.exports.gradescope import results
 from lockstep.classroom.exports.junit import junit_xml
 from lockstep.classroom.handin import Unmatched
-from lockstep.classroom.record import Record
+from lockstep.classroom.record import Record, in_class
 from lockstep.jsonfile import json_bytes
 from lockstep.wholefile import write_changed
 
@@ -41,13 +41,14 @@ def write_all(
 ) -> ExportSummary:
     """Write all exports into `out`, each file whole or not at all. Raises OSError.
 
-    `assignment` is what the column of canvas.csv is called. Files of students who are in the class no more are
-    removed: nobody shall take them for grades.
+    `assignment` is what the column of canvas.csv is called. Of students who are in the class no more only
+    gradebook.json tells, and files of theirs are removed: nobody shall take them for grades.
     """
     for name in ("json", "junit", "gradescope"):
         (out / name).mkdir(parents=True, exist_ok=True)
-    write_changed(out / "grades.csv", grades_csv(records, catalogue))
     _write_json(out / "gradebook.json", gradebook_json(records, catalogue, unmatched))
+    records = in_class(records)
+    write_changed(out / "grades.csv", grades_csv(records, catalogue))
     written = {out / "grades.csv", out / "gradebook.json"}
     if any(canvas_ids(record.student) for record in records):
         write_changed(out / "canvas.csv", build_canvas(records, catalogue, assignment).content)

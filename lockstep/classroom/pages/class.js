@@ -1,4 +1,4 @@
-// The class page: the students' table, its filters, the flags, and what belongs to nobody. Texts come from students
+// The class page: the students' table, its filters, the flags, and what was not graded. Texts come from students
 // and are only ever set as text, never as markup.
 
 const data = JSON.parse(document.getElementById('data').textContent);
@@ -13,8 +13,8 @@ function plain(text) {
 }
 
 const students = data.students.map(
-  ([name, id, email, team, slug, status, final, penalty, late, enrolled, points, codes], place) => ({
-    place, name, id, email, team, status, final, penalty, late, enrolled, points, codes,
+  ([name, id, email, team, slug, status, final, penalty, late, points, codes], place) => ({
+    place, name, id, email, team, status, final, penalty, late, points, codes,
     address: `students/${encodeURIComponent(slug)}/index.html`,
     text: plain([name, id, email, team].join('\n')),
     kinds: [],
@@ -47,13 +47,9 @@ function pointsCell(value, whole) {
   return cell;
 }
 
-// Where there is no roster at all, nobody is missing on it.
-const roster = students.some(({ enrolled }) => enrolled);
-
 function studentRow(student) {
   const name = element('th', { scope: 'row' }, link(student));
   if (student.id !== student.name) name.append(small(student.id));
-  if (roster && !student.enrolled) name.append(small('not on the roster'));
   const late = element('td', { className: 'number' });
   if (student.late) {
     late.append(`${student.late} d`);

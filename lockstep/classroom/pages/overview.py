@@ -12,7 +12,7 @@ from enum import StrEnum
 from lockstep.classroom.catalogue import CheckTitle, ExerciseTitle
 from lockstep.classroom.flags import KINDS, MEANING
 from lockstep.classroom.pages.symbols import lost, shade
-from lockstep.classroom.record import Record
+from lockstep.classroom.record import Record, in_class
 from lockstep.text import safe_line
 
 MOST_FAILED = 12
@@ -27,6 +27,7 @@ class Status(StrEnum):
     BROKEN = "could not be graded"
     PENDING = "not graded yet"
     MISSING = "handed in nothing"
+    NOT_IN_CLASS = "not on the roster"
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,8 @@ class Overview:
 
 def status(record: Record) -> Status:
     """Where this student's work stands."""
+    if not record.in_class:
+        return Status.NOT_IN_CLASS
     if record.problem:
         return Status.BROKEN
     if not record.handed_in:
@@ -168,20 +171,21 @@ def flag_kinds(records: Sequence[Record]) -> tuple[FlagKind, ...]:
 
 
 def overview(records: Sequence[Record], exercises: Sequence[ExerciseTitle]) -> Overview:
-    """The figures of a class; `exercises` are those that are shown."""
-    scored = [record for record in records if record.exercises]
+    """The figures of a class; `exercises` are those that are shown. Who is not in the class has only a status."""
+    members = in_class(records)
+    scored = [record for record in members if record.exercises]
     finals = [record.final_points for record in scored]
     most = max((record.max_points for record in scored), default=0.0)
     ended = sorted(
-        record.attempt.ended_at for record in records if record.attempt and record.attempt.ended_at
+        record.attempt.ended_at for record in members if record.attempt and record.attempt.ended_at
     )
     statuses = Counter(status(record) for record in records)
     return Overview(
-        students=len(records),
+        students=len(members),
         statuses={each: statuses[each] for each in Status},
         flagged=sum(bool(record.flags) for record in records),
         kinds=flag_kinds(records),
-        late=sum(record.penalty > 0 for record in records),
+        late=sum(record.penalty > 0 for record in members),
         scored=len(scored),
         max_points=most,
         mean=statistics.fmean(finals) if finals else 0.0,
@@ -191,7 +195,7 @@ def overview(records: Sequence[Record], exercises: Sequence[ExerciseTitle]) -> O
         tallies=_tallies(scored, exercises),
         first_graded=ended[0] if ended else "",
         last_graded=ended[-1] if ended else "",
-        versions=_versions(records),
+        versions=_versions(members),
     )
 
 

@@ -24,7 +24,7 @@ from lockstep.classroom.pages.plots import Plot
 from lockstep.classroom.pages.rows import class_data
 from lockstep.classroom.pages.student import check_titles, student_view
 from lockstep.classroom.pages.symbols import BY_VERDICT, MEANINGS, SYMBOLS
-from lockstep.classroom.record import Record
+from lockstep.classroom.record import Record, in_class
 from lockstep.text import safe_line
 
 HERE = Path(__file__).parent
@@ -48,11 +48,12 @@ class Pages:
         self, records: Sequence[Record], unmatched: Sequence[Unmatched], slugs: Mapping[str, str]
     ) -> str:
         """The page of the class; `slugs` are the folders of students by id."""
-        exercises = shown_exercises(records, self._catalogue)
+        exercises = shown_exercises(in_class(records), self._catalogue)
         return self._environment.get_template("class.html").render(
             figures=overview(records, exercises),
             data=Markup(class_data(records, exercises, unmatched, slugs)),
-            unmatched=len(unmatched),
+            nobodys=sum(not item.set_aside for item in unmatched),
+            set_aside=sum(item.set_aside for item in unmatched),
             stamp="",
         )
 

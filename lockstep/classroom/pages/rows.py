@@ -82,7 +82,6 @@ def _student(record: Record, exercises: Sequence[ExerciseTitle], slugs: Mapping[
         _rounded(record.final_points) if graded else None,
         _rounded(record.penalty),
         None if record.late_days is None else _rounded(max(record.late_days, 0.0)),
-        int(student.enrolled),
         [
             _rounded(record.points_of(graded[exercise.id])) if exercise.id in graded else None
             for exercise in exercises

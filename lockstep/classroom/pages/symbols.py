@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from lockstep.classroom.absent import has_no_file
 from lockstep.result import CheckResult
 from lockstep.terminal import MARKS
 from lockstep.verdict import Verdict
@@ -43,10 +44,12 @@ BY_VERDICT = {
     )
 }
 IN_PART = Symbol("q", "in-part", "◐", "failed, points in part")
+FILE_MISSING = Symbol("m", "file-missing", "○", "file missing")
 SYMBOLS = (
     BY_VERDICT[Verdict.PASSED],
     IN_PART,
     *(BY_VERDICT[each] for each in BY_VERDICT if each is not Verdict.PASSED),
+    FILE_MISSING,
 )
 """All of them, in the order of a legend."""
 
@@ -62,7 +65,9 @@ MEANINGS = {
 
 
 def shade(check: CheckResult) -> Symbol:
-    """The symbol of a check where a failure that left points is told from one that left none."""
+    """The symbol of a check where a failure that left points is told from one that left none, and from no hand-in."""
+    if has_no_file(check):
+        return FILE_MISSING
     if check.verdict is Verdict.FAILED and check.points > 0:
         return IN_PART
     return BY_VERDICT[check.verdict]

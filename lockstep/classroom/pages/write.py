@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,7 +28,8 @@ def write_pages(
 ) -> int:
     """Write the class page and a page for every record below `out`; returns how many were new or other than before.
 
-    `slugs` are the folders of students by id. Pages that would not change are not touched. Raises OSError.
+    `slugs` are the folders of students by id. Pages that would not change are not touched, and those of students whom
+    the gradebook does not know any more are removed. Raises OSError.
     """
     pages = Pages(catalogue, title)
     common = _digest(*sources(), repr(catalogue).encode("utf-8", "surrogatepass"))
@@ -41,9 +42,20 @@ def write_pages(
             page = pages.of_student(record, plots.kept_plots(folder), stamp)
             write_whole(folder / "index.html", page.encode("utf-8"))
             written += 1
+    _remove_all_but(out / "students", set(slugs.values()))
     # Last, so that every link of it leads somewhere.
     page = pages.of_class(records, unmatched, slugs)
     return written + _write(out / "index.html", page.encode("utf-8"))
+
+
+def _remove_all_but(students: Path, names: Collection[str]) -> None:
+    """A roster may have renamed somebody: of two pages a person would not know which counts."""
+    for folder in students.glob("*/"):
+        if folder.name not in names:
+            for file in ("index.html", plots.FILE):
+                (folder / file).unlink(missing_ok=True)
+            if not any(folder.iterdir()):
+                folder.rmdir()
 
 
 def _stamp(common: bytes, record: Record, folder: Path) -> str:

@@ -1,0 +1,271 @@
+"""Who is in the class, as it changes: a roster that comes late, students who leave it and who come back."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from lockstep import cli
+from lockstep.classroom.claims import claim
+from lockstep.classroom.classfolder import opened
+from lockstep.classroom.gradebook import Gradebook, open_gradebook
+from lockstep.classroom.handin import HandIn
+from lockstep.classroom.lms import sort_out
+from lockstep.classroom.matching import Register
+from lockstep.classroom.people import Student
+from lockstep.classroom.record import Mark, Override, answer_key
+from lockstep.classroom.strangers import recognised
+from lockstep.result import CheckResult, Review
+from lockstep.verdict import Verdict
+from tests.batches import attempts, grade, hand_in
+from tests.downloads import ARCHIVE, CLASS, CODE, class_of, download, names_only
+from tests.test_pages import read, text_of
+
+HEADER = "id,name,email,canvas id\n"
+JANE = "m1,Jane Doe,jane@uni.edu,301\n"
+BOB = "m2,Bob Ng,bob@uni.edu,302\n"
+CAT = "m3,Cat Oy,cat@uni.edu,303\n"
+
+
+class Term:
+    """A class that is graded again and again; `said` is what the last grading has printed."""
+
+    def __init__(self, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+        self.submissions, self.out = folder / "class", folder / "results"
+        self._capfd = capfd
+        self.said = ""
+
+    def grade(self, *roster: str, works: Mapping[str, str] | None = None) -> int:
+        """Grade with a roster of these lines; without any, with none."""
+        hand_in(self.submissions, works or {})
+        more = []
+        if roster:
+            file = self.submissions.parent / "roster.csv"
+            file.write_text(HEADER + "".join(roster))
+            more = ["--roster", str(file)]
+        status = grade(self.submissions, self.out, *more)
+        captured = self._capfd.readouterr()
+        self.said = " ".join(f"{captured.out} {captured.err}".replace("│", " ").split())
+        return status
+
+    def ran(self, *arguments: str) -> str:
+        """What another command of lockstep says."""
+        cli.main([*arguments])
+        return " ".join(self._capfd.readouterr().out.split())
+
+    def grades(self) -> dict[str, str]:
+        """Final points by id, as grades.csv has them."""
+        with (self.out / "exports" / "grades.csv").open(encoding="utf-8-sig", newline="") as file:
+            return {row["id"]: row["final"] for row in csv.DictReader(file)}
+
+    def gradebook(self) -> dict[str, tuple[bool, float, str]]:
+        """By id whether the roster names them, points and why they are no grade, as gradebook.json has them."""
+        students = json.loads((self.out / "exports" / "gradebook.json").read_text())["students"]
+        return {each["id"]: (each["enrolled"], each["final_points"], each["no_grade"]) for each in students}
+
+    def page(self) -> str:
+        """The words of the class page."""
+        return text_of((self.out / "index.html").read_text())
+
+    def statuses(self) -> dict[str, str]:
+        """By id what the table of the class page says."""
+        data = json.loads(read((self.out / "index.html").read_text()).scripts[0])
+        return {student[1]: data["statuses"][student[5]] for student in data["students"]}
+
+
+@pytest.fixture
+def term(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Term:
+    return Term(tmp_path, capfd)
+
+
+BEFORE = {"Jane Doe": "one", "bob@uni.edu": "", "somebody else": "two"}
+
+
+def test_what_was_graded_before_there_was_a_roster_becomes_its_students(term: Term) -> None:
+    assert term.grade(works=BEFORE) == 0
+    assert term.grades() == {"Jane Doe": "4.25", "bob@uni.edu": "6", "somebody else": "5.25"}
+    term.ran(
+        "override", str(term.out), "Jane Doe", "steps/one", "--points", "1", "--comment", "shown in the lab"
+    )
+
+    assert term.grade(JANE, BOB, CAT) == 1
+    assert "2 hand-ins: 0 graded now, 2 unchanged" in term.said
+    assert (
+        "Graded before under another name: Jane Doe is Jane Doe (m1) bob@uni.edu is Bob Ng (m2) "
+        "Not on the roster; what they have is kept and counts nowhere: somebody else Nobody's: somebody else: Nobody"
+    ) in term.said
+    assert term.grades() == {"m1": "5", "m2": "6", "m3": ""}
+    assert set(attempts(term.out)) == {"m1", "m2", "somebody else"}
+    assert sorted(path.name for path in (term.out / "students").iterdir()) == [
+        "m1",
+        "m2",
+        "m3",
+        "somebody_else",
+    ]
+    assert "3 students · last graded" in term.page()
+    assert "Graded 2 of 3 Median of points 5.5 of 6" in term.page()
+
+    term.grade(JANE, BOB, CAT)
+    assert "under another name" not in term.said
+
+
+def test_who_left_the_roster_counts_nowhere_and_comes_back(term: Term) -> None:
+    works = {"m1": "one", "m2": "", "m3": "two"}
+    assert term.grade(JANE, BOB, CAT, works=works) == 0
+    whole = term.grades()
+
+    term.grade(BOB, CAT)
+    assert "0 students handed in nothing" in term.said
+    assert "Not on the roster; what they have is kept and counts nowhere: Jane Doe" in term.said
+    assert "Mean 5.6 of 6 points." in term.said
+    assert term.grades() == {"m2": "6", "m3": "5.25"}
+    assert term.gradebook() == {
+        "m1": (False, 4.25, "not on the roster"), "m2": (True, 6.0, ""), "m3": (True, 5.25, ""),
+    }  # fmt: skip
+    assert not (term.out / "exports" / "json" / "m1.json").exists()
+    assert "m1" not in (term.out / "exports" / "canvas.csv").read_text()
+    assert term.statuses() == {"m1": "not on the roster", "m2": "graded", "m3": "graded"}
+    assert "2 students · last graded" in term.page()
+    assert "Final points of 2 students: mean 5.62, median 5.62" in term.page()
+    assert "Not on the roster 1" in term.page()
+
+    assert term.grade(JANE, BOB, CAT) == 0
+    assert "3 hand-ins: 0 graded now, 3 unchanged" in term.said
+    assert "Not on the roster" not in term.said
+    assert term.grades() == whole
+    assert set(term.statuses().values()) == {"graded"}
+
+
+def test_who_left_and_is_not_in_the_download_is_no_file_of_nobody(term: Term) -> None:
+    term.grade(JANE, BOB, works={"m1": "", "m2": ""})
+    (term.submissions / "m1" / "steps.md").unlink()
+    (term.submissions / "m1").rmdir()
+    assert term.grade(BOB) == 0
+    assert "0 students handed in nothing, 0 files belong to nobody." in term.said
+    assert "counts nowhere: Jane Doe" in term.said
+
+
+def test_the_gradebook_remembers_the_roster(term: Term) -> None:
+    assert term.grade(JANE, BOB, CAT, works={"Jane Doe": "", "m2": "one"}) == 0
+    assert term.grade(works={"m3": ""}) == 0
+    assert "3 hand-ins: 1 graded now, 2 unchanged" in term.said
+    assert term.grades() == {"m1": "6", "m2": "4.25", "m3": "6"}
+
+
+def test_a_roster_that_fits_nobody_changes_nothing(term: Term) -> None:
+    term.grade(JANE, BOB, works={"m1": "", "m2": "one"})
+    before = term.gradebook()
+    assert term.grade("x7,Eve Elsewhere,,\n") == 2
+    assert "holds no hand-in, only what belongs to nobody, such as m1: Nobody on the roster has" in term.said
+    assert term.grade() == 0
+    assert term.gradebook() == before
+
+
+def test_a_gradebook_of_before_asks_for_its_roster(term: Term) -> None:
+    term.grade(JANE, works={"m1": ""})
+    with open_gradebook(term.out) as book:
+        book.remember("roster", None)
+    assert term.grade() == 2
+    assert "give it once more, by --roster" in term.said
+    assert term.grade(JANE) == 0
+
+
+def test_rows_of_who_left_stay_as_they_are_in_a_platform_s_file(term: Term, tmp_path: Path) -> None:
+    term.grade(JANE, BOB, works={"m1": "", "m2": "one"})
+    term.grade(BOB)
+    file = tmp_path / "canvas.csv"
+    file.write_text("Student,ID,SIS User ID,Section,Lab (1)\n,,,,\nJane Doe,301,m1,A,\nBob Ng,302,m2,A,\n")
+    said = term.ran("export", str(term.out), "--canvas", str(file))
+    assert "1 grade filled in." in said
+    assert "Rows of nobody, which stay as they are:" in said
+    assert "Left out" not in said
+    assert "Jane Doe,301,m1,A,\n" in file.read_text().replace("\r", "")
+
+
+# Who is recognised
+
+
+@pytest.mark.parametrize("roster", [class_of(CLASS), names_only()], ids=["numbers", "names"])
+@pytest.mark.parametrize(
+    ("files", "wanted"),
+    [
+        (
+            {"doejane_301_9001_ddp_train.py": CODE, "müllerjörg_LATE_302_9003_my work.zip": ARCHIVE},
+            {"301": "m100", "302": "m200"},
+        ),
+        ({"Jane Doe_5511_assignsubmission_file_/ddp_train.py": CODE}, {"5511": "m100"}),
+        ({"Doe, Jane/a.py": CODE, "M200.zip": ARCHIVE}, {"Doe, Jane": "m100", "M200": "m200"}),
+        ({"lab3_jane_doe/a.py": CODE, "nobody/a.py": CODE}, {"lab3_jane_doe": "m100"}),
+        # Two of one name, whom the LMS tells apart.
+        (
+            {"doejane_801_9001_ddp_train.py": CODE, "doejane_802_9001_ddp_train.py": CODE},
+            {},
+        ),
+        # A team is no student.
+        ({"red/a.py": CODE, "nobody/a.py": CODE}, {}),
+    ],
+)
+def test_strangers_are_known_again_as_their_hand_ins_would_be(
+    tmp_path: Path, files: Mapping[str, bytes], wanted: Mapping[str, str], roster: object
+) -> None:
+    with opened(download(tmp_path, files, True)) as items:
+        strangers = [each.student for each in claim(sort_out(items, None).arrivals, None).claims]
+    assert recognised(strangers, Register(roster)) == wanted  # type: ignore[arg-type]
+
+
+def test_people_of_other_systems_are_known_by_what_these_say() -> None:
+    register = Register(class_of(CLASS))
+    strangers = [
+        Student("jane-codes", "jane-codes", columns=(("github", "jane-codes"),), enrolled=False),
+        Student("jm2@uni.edu", "Jörg Müller", "jm2@uni.edu", enrolled=False),
+        Student("submission_123", enrolled=False),
+    ]
+    assert recognised(strangers, register) == {"jane-codes": "m100", "jm2@uni.edu": "m200"}
+
+
+def test_whom_a_roster_has_named_is_never_taken_for_another_of_that_name() -> None:
+    left = Student("x9", "Jane Doe", columns=(("id", "x9"), ("name", "Jane Doe")), enrolled=False)
+    assert recognised([left], Register(class_of(CLASS))) == {}
+
+
+# What becomes theirs
+
+
+def _graded(book: Gradebook, student: Student, digest: str, *checks: CheckResult) -> int:
+    book.enroll([student])
+    handin = book.receive(HandIn(student, None, f"{student.id} {digest}"), digest)
+    attempt = book.begin(handin, {"ex": "f"}, 1).id
+    for position, check in enumerate(checks):
+        book.write_check(attempt, "ex", position, check)
+    book.end(attempt)
+    return attempt
+
+
+def test_all_of_a_stranger_s_becomes_the_student_s(tmp_path: Path) -> None:
+    stranger, student = Student("jane", enrolled=False), Student("m1", "Jane Doe")
+    review = Review("Q1", "Why?", 4.0, "Because.")
+    check = CheckResult("one", Verdict.PASSED, 2.0, 2.0, reviews=(review,))
+    with open_gradebook(tmp_path / "book.db") as book:
+        for digest in ("a", "b"):
+            _graded(book, stranger, digest, check)
+        last = _graded(book, student, "a", check)
+        early, late = "2026-05-01T10:00:00+00:00", "2026-05-02T10:00:00+00:00"
+        book.mark("jane", Mark("ex", "Q1", 3.0, "well put", "Kim", early, answer_key("jane", "ex", review)))
+        for who, at, points in (("jane", early, 0.0), ("m1", late, 1.0)):
+            book.override(who, Override("ex", "one", points, who, "Kim", at))
+        book.override("jane", Override("ex", "", None, "see me", "Kim", late))
+        assert book.record("m1").raw_points == 1.0
+        assert [record.in_class for record in book.records()] == [False, True]
+
+        book.adopt("jane", "m1")
+        (record,) = book.records()
+        assert record.student == student
+        assert (record.label, record.raw_points, record.waiting_reviews) == ("m1 a", 4.0, 0)
+        assert [override.comment for override in record.overrides] == ["see me", "m1"]
+        assert record.attempt is not None
+        assert record.attempt.id == last
+        assert len(book.attempts("m1")) == 3
