@@ -257,6 +257,7 @@ class _Grading:
             position = exercise.checks.index(_spec(item, exercise))
             # Exercises that need not wait for all imports come first.
             kept.append(((exercise.server, exercise.id, position), item))
+        self._insist_on_one_judge(items)
         self._insist_on_all(kept, config)
         if checks := set(config.getoption("check")):
             self._insist_on_known(checks)
@@ -287,6 +288,16 @@ class _Grading:
             self._full.add(key)
         if result.spoils:
             self._spoiled[exercise] = result.id
+
+    def _insist_on_one_judge(self, items: Sequence[pytest.Item]) -> None:
+        """A check in two judges would be made twice, and the one that ends later would count."""
+        judges: dict[tuple[str, str], set[str]] = {}
+        for item in items:
+            if (folder := item.path.parent.name) in self._exercises:
+                judges.setdefault((folder, _check_id(item)), set()).add(item.path.name)
+        for (folder, check), files in judges.items():
+            if len(files) > 1:
+                raise pytest.UsageError(f"{folder}: {' and '.join(sorted(files))} both have a test_{check}")
 
     def _insist_on_all(
         self, kept: list[tuple[tuple[int, str, int], pytest.Item]], config: pytest.Config

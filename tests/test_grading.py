@@ -149,6 +149,12 @@ def test_a_broken_grader_is_named_and_never_a_verdict(
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_check_in_two_judges_is_refused(work: Path, graders: Path) -> None:
+    judge = _judge(graders)
+    judge.with_name("test_twice.py").write_text(judge.read_text())
+    assert f"{judge.name} and test_twice.py both have a test_" in _refusal(Options(work, graders=graders))
+
+
 def test_a_judge_that_breaks_is_a_fault_of_the_grader(work: Path, graders: Path) -> None:
     _judge(graders).write_text(JUDGE.replace("check.self_check", "check.no_such_name"))
     (exercise,) = grade(Options(work, graders=graders), Silent()).exercises
