@@ -241,7 +241,6 @@ def test_more_steps_than_there_were_fit_nothing() -> None:
     ("source", "rule", "word"),
     [
         (Source(reassigned=(("time.sleep", "x.py:3"),)), "X06", "time.sleep in x.py:3"),
-        (Source(reads_clock=True, uses_gpu=True), "X07", "synchronize"),
         (Source(shuffles_by_rank=True), "X07", "set_epoch"),
         (Source(softmax_before_loss=True), "X07", "logits"),
     ],
@@ -249,6 +248,14 @@ def test_more_steps_than_there_were_fit_nothing() -> None:
 def test_what_stands_in_the_source_costs_nothing(source: Source, rule: str, word: str) -> None:
     (finding,) = found(measured().rerun(source=source))
     assert (finding.rule, finding.judgement.costs, word in finding.message) == (rule, False, True)
+
+
+@pytest.mark.parametrize(("kind", "told"), [("dp_inference", True), ("amp", True), ("dataloader", False)])
+def test_a_clock_that_does_not_wait_is_told_where_a_gpu_was_timed(kind: str, told: bool) -> None:
+    report = document(honest(kind, np.random.default_rng(3)))
+    rerun = measured().rerun(source=Source(reads_clock=True, uses_gpu=True))
+    findings = verify(report, Facts(rerun=rerun), RULES).findings
+    assert any(f.rule == "X07" and "synchronize" in f.message for f in findings) is told
 
 
 def test_readings_in_the_source_are_for_a_person() -> None:
