@@ -250,7 +250,7 @@ def test_what_stands_in_the_source_costs_nothing(source: Source, rule: str, word
     assert (finding.rule, finding.judgement.costs, word in finding.message) == (rule, False, True)
 
 
-@pytest.mark.parametrize(("kind", "told"), [("dp_inference", True), ("amp", True), ("dataloader", False)])
+@pytest.mark.parametrize(("kind", "told"), [("dp_inference", True), ("dataloader", False)])
 def test_a_clock_that_does_not_wait_is_told_where_a_gpu_was_timed(kind: str, told: bool) -> None:
     report = document(honest(kind, np.random.default_rng(3)))
     rerun = measured().rerun(source=Source(reads_clock=True, uses_gpu=True))
