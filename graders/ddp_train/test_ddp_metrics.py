@@ -117,7 +117,7 @@ def _accuracy_hint(value: Json, right: int, n: int, outcome: Outcome) -> str:
     if seen is not None and abs(seen - right / n) < (len(outcome.ranks) - 1) / n:
         return (
             "DistributedSampler repeats items until all shares are equally long, and those count twice here. Leave "
-            "the repeated ones out, or give each rank its share without padding."
+            "the repeated ones out, or give each rank its share without padding; and read the whole loader (no `break`)."
         )
     return (
         "Call model.eval() first (this model has dropout), count right answers and items of the whole loader (no `break`), "
