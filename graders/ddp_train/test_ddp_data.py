@@ -17,7 +17,7 @@ from graders.ddp_train.runs import on_nodes, options, rank_seeds
 from graders.ddp_train.script_runs import three_epochs
 from lockstep.check import Check, Inputs
 from lockstep.compare import integer, number
-from lockstep.sandbox.outcome import RankOutcome
+from lockstep.sandbox.outcome import Outcome, RankOutcome
 
 
 def test_sampler_disjoint(check: Check) -> None:
@@ -147,16 +147,8 @@ def _script_reshuffles(check: Check) -> bool:
 def test_steps_per_epoch(check: Check) -> None:
     """An epoch has ceil(items / (batch size x ranks)) steps."""
     world, batch_size = check.world_sizes[0], 4
-    shape = expected.make_shape(check.rng)
     n = world * (batch_size * 3 + 1)  # even shares, with a short last batch
-    data = expected.make_data(check.rng, n)
-    outcome = check.run(
-        "train",
-        ranks=world,
-        values=options(shape, batch_size=batch_size, lr=0.0),
-        arrays={**data.arrays(), **expected.as_inputs(expected.make_weights(check.rng, shape))},
-        per_rank=[Inputs(own) for own in rank_seeds(check, world)],
-    )
+    _, outcome = _one_epoch(check, world, n, batch_size)
     wanted = math.ceil(n / (batch_size * world))
     counts = []
     for rank in outcome.ranks:
@@ -177,15 +169,7 @@ def test_uneven_data(check: Check) -> None:
     for world in check.world_sizes:
         batch_size = 2
         n = world * batch_size * 2 + 1
-        shape = expected.make_shape(check.rng)
-        data = expected.make_data(check.rng, n)
-        outcome = check.run(
-            "train",
-            ranks=world,
-            values=options(shape, batch_size=batch_size, lr=0.0),
-            arrays={**data.arrays(), **expected.as_inputs(expected.make_weights(check.rng, shape))},
-            per_rank=[Inputs(own) for own in rank_seeds(check, world)],
-        )
+        data, outcome = _one_epoch(check, world, n, batch_size)
         seen = {i for r, rank in enumerate(outcome.ranks) for b in fed(check, rank, data, r) for i in b}
         check.expect(
             len(seen) == n,
@@ -193,3 +177,17 @@ def test_uneven_data(check: Check) -> None:
             "never trained on.",
             "Do not drop the last batch, and let the sampler fill up the shares (drop_last=False).",
         )
+
+
+def _one_epoch(check: Check, world: int, n: int, batch_size: int) -> tuple[Data, Outcome]:
+    """A data set of n items, and one epoch of train_one_epoch over it that leaves the weights as they are."""
+    shape = expected.make_shape(check.rng)
+    data = expected.make_data(check.rng, n)
+    outcome = check.run(
+        "train",
+        ranks=world,
+        values=options(shape, batch_size=batch_size, lr=0.0),
+        arrays={**data.arrays(), **expected.as_inputs(expected.make_weights(check.rng, shape))},
+        per_rank=[Inputs(own) for own in rank_seeds(check, world)],
+    )
+    return data, outcome
