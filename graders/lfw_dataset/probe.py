@@ -586,4 +586,4 @@ def is_picture_file(target: object) -> bool:
 def picture_files() -> set[tuple[str, int]]:
     """The pictures in the student's folder, each with when it was written: one of an earlier run may be handed in."""
     paths = (os.path.join(folder, name) for folder, _, names in os.walk(".") for name in names)
-    return {(path, os.stat(path).st_mtime_ns) for path in paths if path.lower().endswith(PICTURE_SUFFIXES)}
+    return {(path, os.lstat(path).st_mtime_ns) for path in paths if path.lower().endswith(PICTURE_SUFFIXES)}
