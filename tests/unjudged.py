@@ -181,6 +181,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("*", "steps values.#.events*|train values.events*", f"one missing|one twice|{ORDER}|emptied|{FORM}|{MORE}|flipped|*more*|*again", "of all that happened each check asks for its own part"),
         Row("autocast_on", "fetch *", "*", "on an emulated GPU it is only asked whether the batch has to be there before"),
         Row("autocast_on", "steps values.#.types", "one twice", "it is asked which types there are"),
+        Row("autocast_on", "until_the_loss *", "*", "a script that fails is for others to judge, and one without AMP on a CPU is run on an emulated GPU as well"),
         Row("*", "steps arrays.*", f"other type|{SLIGHT}", "low precision is off by more, and numbers are compared as float64"),
         Row("params_fp32", "steps arrays.#/step#/*", "scaled by half|turned", "that weights move is asked; how far and where to is for matches_fp32"),
         Row("scaler_order", "steps values.#.scales*", "one missing|one twice|as text", "the last scale is the one that counts"),

@@ -434,6 +434,8 @@ class Training(Recorder):
         self.batches: list[dict[str, Any]] = []
         self._models: list[tuple[nn.Module, list[torch.Tensor]]] = []
         self.has_begun = False
+        # Whether a layer that was trained answered in low precision.
+        self.any_low = False
 
     def begin_with(self, folder: str, forget: Callable[[], None] = lambda: None) -> None:
         """Forget what was trained on before a file in `folder` is opened: a step that is tried on made-up images."""
@@ -446,6 +448,7 @@ class Training(Recorder):
                 self.events[:] = [noted for noted in self.events if noted[0] == "scheduler made"]
                 self.batches.clear()
                 self._models.clear()
+                self.any_low = False
                 forget()
 
         sys.addaudithook(hook)
@@ -456,6 +459,8 @@ class Training(Recorder):
         self._watch_loss("cross_entropy")
         self._watch_loss("nll_loss")
         self._watch_forward()
+        for layer in (nn.Linear, nn.Conv2d):
+            self._watch_answers(layer)
         # A scheduler makes its first step while it is made.
         made = torch.optim.lr_scheduler.LRScheduler._initial_step
 
@@ -538,6 +543,17 @@ class Training(Recorder):
         nn.Module.__call__ = watched(nn.Module.__call__)  # type: ignore[method-assign]
         # model.forward(images) instead of model(images) would otherwise look like a call of every layer.
         ResNet.forward = watched(ResNet.forward)  # type: ignore[method-assign]
+
+    def _watch_answers(self, layer: type[nn.Module]) -> None:
+        original = layer.forward
+
+        def forward(module: nn.Module, input: torch.Tensor) -> torch.Tensor:
+            output = original(module, input)
+            if torch.is_grad_enabled():
+                self.any_low |= output.dtype in (torch.bfloat16, torch.float16)
+            return output
+
+        layer.forward = forward  # type: ignore[method-assign]
 
     def forward(self, module: nn.Module, images: torch.Tensor) -> None:
         """A model is about to be called with a batch of images."""
@@ -641,7 +657,7 @@ def until_the_loss(student: Student, inputs: Inputs) -> Observation:
             status = _run(student, inputs)[0]
     except SeenEnough:
         student.phase = ""
-    return training.observation(status, parameters=cast(Json, types[:10]))
+    return training.observation(status, parameters=cast(Json, types[:10]), low=training.any_low)
 
 
 class Search(Training):
@@ -654,7 +670,7 @@ class Search(Training):
         self.tried: list[list[Json]] = []
         self.most: float = math.inf
         # Whether one of them went forward under autocast.
-        self.any_low = False
+        self.under_autocast = False
 
     def note(self, *event: Json) -> None:
         """Add an event; a backward belongs to the images that came last."""
@@ -669,7 +685,7 @@ class Search(Training):
         fits = len(images) <= self.fits
         if torch.is_grad_enabled() and len(self.tried) < MAX_EVENTS:
             self.tried.append([len(images), fits, False])
-            self.any_low |= _autocast_is_on()
+            self.under_autocast |= _autocast_is_on()
         if not fits:
             raise torch.OutOfMemoryError(
                 f"CUDA out of memory. Tried to allocate {len(images) / 8:.2f} MiB. GPU 0 has a total capacity of "
@@ -707,9 +723,9 @@ def _ends(student: Student, training: Search, ends: list[list[int]], device: tor
                 training.fits, training.tried, training.most = fits, [], MAX_TRIALS
                 found.append(_found(student, find, device, True, largest))
             largest, training.fits = ends[0]
-            training.tried, training.any_low = [], False
+            training.tried, training.under_autocast = [], False
             _found(student, find, device, False, largest)
-            low = training.any_low
+            low = training.under_autocast
     except Exception:
         # What cannot be imported is for other checks to say.
         student.phase = ""

@@ -79,6 +79,7 @@ def test_autocast_on(check: Check) -> None:
         )
     if case.needs_moved_batches():
         _script_moves_them(check)
+    _script_uses_it(check)
 
 
 def _script_moves_them(check: Check) -> None:
@@ -93,6 +94,24 @@ def _script_moves_them(check: Check) -> None:
                 "where the model is.",
                 points=check.points / 2,
             )
+
+
+def _script_uses_it(check: Check) -> None:
+    """End the check where the script trains in fp32 with --amp, on a CPU and on a GPU: train_step is not all there is."""
+    for gpu in (False, True):
+        try:
+            seen = run_script(check, "until_the_loss", values={"gpu": gpu}).ranks[0]
+        except CheckEnded:
+            # That the script does not run is for the checks that run it to its end.
+            return
+        if seen.values.get("low") is True or not seen.values.get("losses"):
+            return
+    check.fail(
+        "amp_train.py --amp trained on its first batch in float32, on a CPU and on an emulated GPU, though "
+        "train_step(..., amp=True) computes in low precision.",
+        "train(args) has to hand args.amp on to train_step, or to call train_step at all.",
+        points=check.points / 2,
+    )
 
 
 def test_params_fp32(check: Check) -> None:

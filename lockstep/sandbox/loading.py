@@ -97,14 +97,14 @@ class _Script:
     def __init__(self, tree: ast.Module) -> None:
         # Who has a main guard means what stands outside of it to happen on import, a loop that defines things too.
         self._guarded = any(map(_is_main_guard, tree.body))
-        self._uses: dict[str, set[str]] = {}
+        self._bodies: dict[str, list[ast.AST]] = {}
         for node in tree.body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                self._uses[node.name] = _names(node)
+                self._bodies[node.name] = [node]
             elif isinstance(node, _ASSIGNMENTS) and node.value is not None:
                 # `Loader = DataLoader` or a lambda: harmless by itself, but whoever calls it uses what it holds.
                 for name in _assigned(node):
-                    self._uses.setdefault(name, set()).update(_names(node.value))
+                    self._bodies.setdefault(name, []).append(node.value)
 
     def is_work(self, statement: ast.stmt) -> bool:
         """Loops, calls of the file's own functions, parsed arguments; not definitions or constants."""
@@ -134,8 +134,9 @@ class _Script:
         """Whether code that uses these names, or what the file's own functions among them use, runs the script."""
         known: set[str] = set()
         while names - known:
-            known |= names
-            names = names.union(*(self._uses.get(name, set()) for name in names))
+            new = names - known
+            known |= new
+            names = names.union(*(_names(body) for name in new for body in self._bodies.get(name, [])))
         return not known.isdisjoint(_WORK)
 
     def _sets_up(self, value: ast.expr) -> bool:
