@@ -55,6 +55,12 @@ def safe_line(text: str, limit: int = 200) -> str:
     return " ".join(safe(text, limit).split())
 
 
+def last_lines(output: str) -> str:
+    """The last four lines of what something printed that are not empty, in one line for a message."""
+    lines = [line for line in output.splitlines() if line.strip()]
+    return " | ".join(safe_line(line, 160) for line in lines[-4:]) or "(nothing was printed)"
+
+
 def few_lines(lines: Sequence[str], limit: int = 20) -> tuple[str, ...]:
     """The first `limit` lines, each made harmless; how many more there are is said by one more."""
     kept = [safe_line(line) for line in lines[:limit]]

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from lockstep import terminal
 from lockstep.result import CheckResult, ExerciseResult, Result
-from lockstep.text import safe
+from lockstep.text import last_lines, safe
 from lockstep.verdict import Verdict
 from tests.results import ANSWERED, FAILED, FAULT, NOT_CHECKED, PASSED, a_result
 
@@ -46,6 +46,18 @@ def test_safe_removes_what_a_terminal_would_obey(text: str, shown: str) -> None:
 
 def test_a_long_text_is_cut_and_says_by_how_much() -> None:
     assert safe("x" * 1_000_000, limit=10) == "x" * 10 + " ... (999990 more characters)"
+
+
+@pytest.mark.parametrize(
+    ("output", "shown"),
+    [
+        ("one\n\n  two  \nthree\r\n 4\nfive\n \n", "two | three | 4 | five"),
+        ("10 %\r100 %\n" + "x" * 200, "10 % | 100 % | " + "x" * 160 + " ... (40 more characters)"),
+        (" \n\n", "(nothing was printed)"),
+    ],
+)
+def test_the_last_lines_that_something_printed_stand_in_one(output: str, shown: str) -> None:
+    assert last_lines(output) == shown
 
 
 def test_the_table_names_every_check_with_its_verdict_and_points() -> None:

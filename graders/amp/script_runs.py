@@ -12,6 +12,7 @@ from graders.amp.record import run_events
 from lockstep.check import Check
 from lockstep.compare import integer, shown
 from lockstep.sandbox.outcome import Outcome, RankOutcome
+from lockstep.text import last_lines
 from lockstep.verdict import CheckEnded
 from lockstep.wire import Json
 
@@ -78,9 +79,3 @@ def trained(check: Check, outcome: Outcome, call: str) -> tuple[RankOutcome, lis
         "Compute each loss from what the model answers to the batch's images: logits = model(images).",
     )
     return seen, made
-
-
-def last_lines(output: str) -> str:
-    """The end of what a run printed, for a message."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return " | ".join(line[:160] for line in lines[-4:]) or "(nothing was printed)"

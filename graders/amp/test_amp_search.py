@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from fixtures import cinic10
-from graders.amp.script_runs import last_lines, run_script, script_options
+from graders.amp.script_runs import run_script, script_options
 from lockstep.check import Check
 from lockstep.compare import integer, shown
 from lockstep.sandbox.outcome import Outcome
+from lockstep.text import last_lines
 from lockstep.verdict import CheckEnded, Feedback, Verdict
 from lockstep.wire import Json
 

@@ -14,6 +14,7 @@ from lockstep.reports import format as perf_report
 from lockstep.reports.accounting import longer_than_its_span
 from lockstep.reports.document import document
 from lockstep.sandbox.outcome import RankOutcome
+from lockstep.text import last_lines
 from lockstep.wire import Json
 
 REPORT = "reports/data_parallel.json"
@@ -31,7 +32,7 @@ def test_report(check: Check) -> None:
     ended = time.time()
     check.expect(
         integer(seen.values.get("status")) == 0,
-        f"{call} ended with status {shown(seen.values.get('status'))}. Its last lines: {_tail(seen.output)}",
+        f"{call} ended with status {shown(seen.values.get('status'))}. Its last lines: {last_lines(seen.output)}",
         "Run the same line in a terminal; no GPU is needed for it.",
     )
     written = seen.arrays.get("report")
@@ -168,8 +169,3 @@ def _minds_missing_gpus(
 def _config(run: dict[str, Json], name: str) -> int | None:
     config = run.get("config")
     return integer(config.get(name)) if isinstance(config, dict) else None
-
-
-def _tail(output: str) -> str:
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return " | ".join(line[:160] for line in lines[-4:]) or "(nothing was printed)"

@@ -11,7 +11,7 @@ from graders.ddp_train.runs import on_nodes
 from graders.ddp_train.script_runs import SCRIPT_LIMITS
 from lockstep.check import Check
 from lockstep.compare import close, integer, number, shown
-from lockstep.text import safe
+from lockstep.text import last_lines, safe
 from lockstep.wire import Json
 
 OTHER_NPROC = 1  # more than there are cores a script may refuse
@@ -35,10 +35,11 @@ def test_script(check: Check) -> None:
     )
     values = seen.ranks[0].values
     status, output = integer(values.get("status")), values.get("output")
+    printed = last_lines(output if isinstance(output, str) else "")
     check.expect(
         status == 0,
         f"`NPROC=2 ./ddp_train.sh --training-data ... --epochs 1 --batch-size 8` ended with status "
-        f"{shown(values.get('status'))}. Its last lines: {_tail(output)}",
+        f"{shown(values.get('status'))}. Its last lines: {printed}",
         'Run the same line in a terminal. The script should hand its arguments on to ddp_train.py with "$@".',
     )
     least = RESNET18_BYTES
@@ -90,11 +91,6 @@ def test_script(check: Check) -> None:
         "chmod +x ddp_train.sh",
         points=check.points / 2,
     )
-
-
-def _tail(output: Json) -> str:
-    lines = [line.strip() for line in output.splitlines() if line.strip()] if isinstance(output, str) else []
-    return " | ".join(line[:160] for line in lines[-4:]) or "(nothing was printed)"
 
 
 def _not_loaded(output: Json) -> str:

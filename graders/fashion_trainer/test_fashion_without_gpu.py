@@ -19,6 +19,7 @@ from graders.fashion_trainer.wording import told_device
 from lockstep.check import Check
 from lockstep.compare import integer, shown
 from lockstep.sandbox.outcome import RankOutcome
+from lockstep.text import last_lines
 from lockstep.verdict import CheckEnded, Crashed
 from lockstep.wire import Json
 
@@ -63,7 +64,7 @@ def test_no_cuda_needed(check: Check) -> None:
     status, found = seen.values.get("status"), expected.calls(seen, "script")
     check.expect(
         integer(status) == 0,
-        f"`{shown_call}` ended with status {shown(status)}. Its last lines: {_tail(seen.output)}",
+        f"`{shown_call}` ended with status {shown(status)}. Its last lines: {last_lines(seen.output)}",
         "Run the same line in a terminal. Expected are the options --data --epochs --batch-size --lr --device --report.",
     )
     check.expect(
@@ -176,8 +177,3 @@ def _numbers_in(report: Json) -> list[float]:
         elif isinstance(one, int | float) and not isinstance(one, bool) and abs(one) < 1e300:
             found.append(float(one))
     return found
-
-
-def _tail(output: str) -> str:
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return " | ".join(line[:160] for line in lines[-3:]) or "(nothing was printed)"

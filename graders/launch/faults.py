@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from graders.launch.starts import Endpoint, NodeRun, Start, by_node
+from lockstep.text import last_lines
 
 TRAINING = "ddp_train.py"
 CONTINUATION = (
@@ -400,7 +401,7 @@ def early_fault(way: Sequence[NodeRun], starts: Mapping[int, Sequence[Start]], c
         if run.status is None:
             return Fault(
                 Stage.ENDLESS,
-                f"{call} did not come to an end, though what it starts ends at once here.{last_lines(run)}",
+                f"{call} did not come to an end, though what it starts ends at once here.{printed(run)}",
                 "Is there a loop that waits for something, or a question to somebody at the keyboard?",
             )
     if not any(starts.values()):
@@ -424,7 +425,7 @@ def nothing_fault(run: NodeRun, call: str) -> Fault:
         if run.status == 0
         else "Run it in a terminal; `bash -x` shows every line that it comes to."
     )
-    return Fault(Stage.NOTHING, f"{call} ran {ended} and started no torchrun.{last_lines(run)}", hint)
+    return Fault(Stage.NOTHING, f"{call} ran {ended} and started no torchrun.{printed(run)}", hint)
 
 
 def no_torchrun_fault(start: Start, call: str) -> Fault:
@@ -462,10 +463,9 @@ def unreadable_fault(start: Start, call: str) -> Fault:
     )
 
 
-def last_lines(run: NodeRun) -> str:
-    """The end of what a script printed, as a sentence."""
-    lines = [line.strip() for line in run.output.splitlines() if line.strip()]
-    return f" Its last lines: {' | '.join(line[:160] for line in lines[-3:])}" if lines else ""
+def printed(run: NodeRun) -> str:
+    """The end of what a script printed, as a sentence; nothing where it printed nothing."""
+    return f" Its last lines: {last_lines(run.output)}" if run.output.strip() else ""
 
 
 _UNSET = "Nothing sets {0}. A node is given NODE_RANK, MASTER_ADDR and MASTER_PORT."

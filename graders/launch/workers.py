@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from graders.launch.faults import Fault, Stage, last_lines
+from graders.launch.faults import Fault, Stage, printed
 from graders.launch.starts import NodeRun
 from lockstep.compare import integer
 from lockstep.wire import Json
@@ -70,7 +70,7 @@ def together_fault(
             Stage.MEETING,
             f"{call}: {len(began)} of {WORLD} processes came to train"
             + (", and the nodes went on waiting for one another." if waits else ".")
-            + last_lines(output),
+            + printed(output),
             "Start both nodes by hand in two terminals and read what torchrun says; the nodes have to agree on the "
             "endpoint, the id and the number of nodes.",
         )
@@ -102,7 +102,7 @@ def together_fault(
         return Fault(
             Stage.MEETING,
             f"{call}: {WORLD} processes started, but {len(good)} of them added up the numbers of all."
-            + last_lines(output),
+            + printed(output),
             "They could not reach one another: look for MASTER_ADDR, MASTER_PORT or RANK set by hand.",
         )
     return None

@@ -12,7 +12,7 @@ from lockstep.check import Check
 from lockstep.compare import integer, shown
 from lockstep.sandbox.limits import MIB, Limits
 from lockstep.sandbox.outcome import Outcome, RankOutcome
-from lockstep.text import safe
+from lockstep.text import last_lines
 from lockstep.wire import Json
 
 LIMITS = Limits(disk=256 * MIB)
@@ -59,14 +59,9 @@ def fitted(check: Check, seen: RankOutcome, call: str) -> None:
     status = seen.values.get("status")
     check.expect(
         status is None or integer(status) == 0,
-        f"{call} ended with status {shown(status)}: {_tail(seen.output)}",
+        f"{call} ended with status {shown(status)}: {last_lines(seen.output)}",
         "Run the same line in a terminal.",
     )
-
-
-def _tail(output: str) -> str:
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return " | ".join(safe(line, 160) for line in lines[-3:]) or "(nothing was printed)"
 
 
 def drawn_size(check: Check, low: int, high: int) -> int:

@@ -18,7 +18,7 @@ from lockstep.reports.document import Report
 from lockstep.reports.evidence import Asked, Holdup, Rerun, Source
 from lockstep.sandbox.limits import MIB, Limits
 from lockstep.sandbox.outcome import RankOutcome
-from lockstep.text import safe_line
+from lockstep.text import last_lines, safe_line
 from lockstep.verdict import CheckEnded
 from lockstep.wire import Json
 
@@ -133,7 +133,9 @@ def run_again(check: Check, handed_in: HandedIn) -> Rerun:
     seen = outcome.ranks[0]
     status = integer(seen.values.get("status"))
     if status != 0:
-        return _failed(command, f"ended with status {status}. Its last lines: {_tail(seen.output)}", began)
+        return _failed(
+            command, f"ended with status {status}. Its last lines: {last_lines(seen.output)}", began
+        )
     written = seen.arrays.get("report")
     if written is None or written.dtype != np.uint8:
         return _failed(command, f"left no {report}.", began)
@@ -225,8 +227,3 @@ def _source(check: Check, script: str) -> Source:
 
 def _list(value: Json) -> list[Json]:
     return value if isinstance(value, list) else []
-
-
-def _tail(output: str) -> str:
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    return " | ".join(safe_line(line, 160) for line in lines[-3:]) or "(nothing was printed)"
