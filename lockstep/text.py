@@ -26,6 +26,8 @@ _PLAIN = re.compile(r"[\n -~]*")
 # Two accents on a letter is language; twenty climb over the neighbouring lines.
 _MARK = r"[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff]"
 _STACKED_MARKS = re.compile(rf"({_MARK}{_MARK}){_MARK}+")
+_TORCHRUN_SAYS = re.compile(r"[A-Z]\d{4} [\d:.]+ \d+ torch/distributed/")
+_TORCHRUN_FAILED = re.compile(rf"^{_TORCHRUN_SAYS.pattern}\S+ failed \(exitcode: ", re.MULTILINE)
 _JOINERS = "\u200c\u200d"
 """Format characters that spelling needs: Persian words and composed emoji fall apart without them."""
 
@@ -56,8 +58,13 @@ def safe_line(text: str, limit: int = 200) -> str:
 
 
 def last_lines(output: str) -> str:
-    """The last four lines of what something printed that are not empty, in one line for a message."""
-    lines = [line for line in output.splitlines() if line.strip()]
+    """The last four lines of what something printed that are not empty, in one line for a message.
+
+    Of a torchrun with a failed process those before its own stack and summary, which do not tell the cause.
+    """
+    own = _TORCHRUN_FAILED.split(output, maxsplit=1)[0]
+    lines = [line for line in own.splitlines() if line.strip() and not _TORCHRUN_SAYS.match(line)]
+    lines = lines or [line for line in output.splitlines() if line.strip()]
     return " | ".join(safe_line(line, 160) for line in lines[-4:]) or "(nothing was printed)"
 
 

@@ -16,6 +16,18 @@ from lockstep.verdict import Verdict
 from tests.results import ANSWERED, FAILED, FAULT, NOT_CHECKED, PASSED, a_result
 
 ESCAPE = "\x1b"
+TORCHRUN_FAILED = """\
+step 1
+Traceback (most recent call last):
+ValueError: boom
+W1123 03:35:13.060000 23116 torch/distributed/elastic/multiprocessing/api.py:1028] Sending process 24533 closing signal
+E1123 03:35:13.062000 23116 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1) local_rank: 1
+Traceback (most recent call last):
+====
+ddp_train.py FAILED
+  rank      : 1
+====
+"""
 
 
 @pytest.mark.parametrize(
@@ -54,6 +66,8 @@ def test_a_long_text_is_cut_and_says_by_how_much() -> None:
         ("one\n\n  two  \nthree\r\n 4\nfive\n \n", "two | three | 4 | five"),
         ("10 %\r100 %\n" + "x" * 200, "10 % | 100 % | " + "x" * 160 + " ... (40 more characters)"),
         (" \n\n", "(nothing was printed)"),
+        (TORCHRUN_FAILED, "step 1 | Traceback (most recent call last): | ValueError: boom"),
+        (TORCHRUN_FAILED[TORCHRUN_FAILED.index("E1123") :], "==== | ddp_train.py FAILED | rank : 1 | ===="),
     ],
 )
 def test_the_last_lines_that_something_printed_stand_in_one(output: str, shown: str) -> None:

@@ -155,7 +155,8 @@ def _compared(name: str, series: Series, batches: Sequence[Batch], epochs: int) 
             )
     return Feedback(
         call,
-        "Log every batch, right after its train_step, and close the log at the end: its buffer is lost otherwise.",
+        "Log every batch, right after its train_step, and close the log at the end: its buffer is lost otherwise. W&B "
+        "warns of a step that it has closed already, and ignores what comes with it: give every log a higher one.",
     )
 
 

@@ -41,7 +41,9 @@ def test_accumulation(check: Check) -> None:
             f"{call}: the optimizer stepped after every single batch.",
             "Step only after that many batches, and call zero_grad only then.",
         )
-        check.note("No gradients are accumulated here, so that there is nothing to look at.")
+        check.note(
+            "The script accumulates no gradients, which nobody asked for: this check is for those that do."
+        )
         return
     for group in groups:
         if len(named(group, "backward")) == most:

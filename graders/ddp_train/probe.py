@@ -348,11 +348,26 @@ def train(student: Student, inputs: Inputs) -> Observation:
 
 
 def _epoch(lab: Lab, model: nn.Module, loader: Any, optimizer: torch.optim.Optimizer, epoch: int) -> Json:
-    loss = lab.call(
-        "train_one_epoch", model, loader, optimizer, nn.CrossEntropyLoss(), lab.device, epoch,
-        shown=f"..., epoch={epoch}",
-    )  # fmt: skip
+    try:
+        loss = lab.call(
+            "train_one_epoch", model, loader, optimizer, nn.CrossEntropyLoss(), lab.device, epoch,
+            shown=f"..., epoch={epoch}",
+        )  # fmt: skip
+    except Exception as error:
+        if _is_of_an_injected(error):
+            lab.student.watch.note("met")
+        raise
     return plain(loss)
+
+
+def _is_of_an_injected(error: BaseException) -> bool:
+    """Whether an exception is what the check put in the way, or another that was raised because of it."""
+    chain: BaseException | None = error
+    for _ in range(10):
+        if chain is None or isinstance(chain, InjectedFault):
+            break
+        chain = chain.__cause__ or chain.__context__
+    return isinstance(chain, InjectedFault)
 
 
 def shares(student: Student, inputs: Inputs) -> Observation:

@@ -11,6 +11,7 @@ from graders.ddp_train.script_runs import SCRIPT_LIMITS
 from lockstep import explain
 from lockstep.check import Check
 from lockstep.compare import integer
+from lockstep.sandbox.limits import Limits
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.verdict import Hung
 from lockstep.wire import Json
@@ -78,6 +79,9 @@ def test_fails_fast(check: Check) -> None:
             "Do not catch the exception and go on: the other ranks wait for this one in their next collective. Let it "
             "end the process; torchrun then ends the others.",
         )
+    elsewhere = explain.problem(outcome, Limits(), check.submission)
+    if not raised and elsewhere is not None:
+        raise elsewhere
     check.expect(
         bool(raised),
         f"{call}: the exception came out of no rank.",
@@ -87,9 +91,11 @@ def test_fails_fast(check: Check) -> None:
 
 
 def _is_injected(rank: RankOutcome) -> bool:
-    return rank.error is not None and (
-        rank.error.type == "InjectedFault" or "put there by the check" in rank.error.message
-    )
+    if rank.error is None:
+        return False
+    # Another exception that was raised because of it does as well.
+    because = any(event.get("kind") == "met" for event in rank.events)
+    return because or rank.error.type == "InjectedFault" or "put there by the check" in rank.error.message
 
 
 def _script_fails_fast(check: Check) -> None:

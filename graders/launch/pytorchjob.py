@@ -302,7 +302,6 @@ def _sidecars(manifest: Manifest, pods: Mapping[str, Pod], reading: Reading) -> 
             )
         else:
             reading.notes.append(
-                f'In a namespace with Istio each template needs the annotation {SIDECAR}: "false" (a text, in '
-                "quotes), or "
-                "its pods never end."
+                "This costs nothing, and matters where a cluster uses Istio: there each template needs the annotation "
+                f'{SIDECAR}: "false" (a text, in quotes), or its pods never end.'
             )

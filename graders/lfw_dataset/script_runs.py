@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -29,8 +30,20 @@ DELAYS = np.linspace(0.01, 0.09, 7)
 # batch, is far above it.
 LEAST_SPREAD = 0.08
 FULL_PRECISION = 1e-10
-# "0.31", "3.1e-02", also in "0.31s" and "0.31."; not the 64 of "float64", nor any part of a version number.
-_NUMBER = re.compile(r"(?<![\w.])(\d+(\.\d+)?([eE][-+]?\d+)?)(?!\d*\.\d)\s*(ms\b|milli)?")
+# "0.31", "3.1e-02", also in "0.31s", "0.31." and "0.31) ms"; not the 64 of "float64", nor any part of a version number.
+_NUMBER = re.compile(
+    r"(?<![\w.])(\d+(\.\d+)?([eE][-+]?\d+)?)(?!\d*\.\d)[\s)\]}]*(m?s\b|second|milli|[uµμ]s\b|micro|ns\b|nano)?"
+)
+_SECONDS = {
+    "ms": 1e-3,
+    "milli": 1e-3,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "μs": 1e-6,
+    "micro": 1e-6,
+    "ns": 1e-9,
+    "nano": 1e-9,
+}
 
 
 @dataclass(frozen=True)
@@ -210,20 +223,30 @@ def _pairs(output: str) -> list[Reading]:
     return _pairs_in(text) or _pairs_in(re.sub(r"(?<=\d),(?=\d)", ".", text))
 
 
+class _Printed(NamedTuple):
+    value: float
+    digit: float
+    unit: str
+    has_decimals: bool
+
+
 def _pairs_in(text: str) -> list[Reading]:
     found = []
-    for digits, decimals, exponent, milli in _NUMBER.findall(text):
-        unit = 1e-3 if milli else 1.0
+    for digits, decimals, exponent, unit in _NUMBER.findall(text):
         # Forged output may hold any exponent; a second is never 1e30 of anything.
         power = max(-30, min(30, int(exponent[1:]))) if 0 < len(exponent) < 9 else 0
-        digit = 10.0 ** (power - max(len(decimals) - 1, 0)) * unit
-        found.append((float(digits) * unit, digit, bool(decimals or exponent)))
-    pairs = [(a, b) for a, b in pairwise(found) if a[2] and b[2]]
-    return [
-        # Beside a mean in full precision 0.0 is no rounded number.
-        Reading(mean, std, digit, 0.0 if std == 0 and digit <= FULL_PRECISION else std_digit)
-        for (mean, digit, _), (std, std_digit, _) in pairs
-    ]
+        digit = 10.0 ** (power - max(len(decimals) - 1, 0))
+        found.append(_Printed(float(digits), digit, unit, bool(decimals or exponent)))
+    return [_reading(mean, std) for mean, std in pairwise(found) if mean.has_decimals and std.has_decimals]
+
+
+def _reading(mean: _Printed, std: _Printed) -> Reading:
+    # A unit behind both is that of both: "(31.2 +- 0.4) ms".
+    seconds, std_seconds = (_SECONDS.get(unit, 1.0) for unit in (mean.unit or std.unit, std.unit))
+    digit, std_digit = mean.digit * seconds, std.digit * std_seconds
+    # Beside a mean in full precision 0.0 is no rounded number.
+    is_exact = std.value == 0 and digit <= FULL_PRECISION
+    return Reading(mean.value * seconds, std.value * std_seconds, digit, 0.0 if is_exact else std_digit)
 
 
 def _no_timing(told: str, output: str, printed: list[Reading], elapsed: float) -> Complaint:

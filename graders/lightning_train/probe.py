@@ -442,14 +442,23 @@ class Files:
     def _note_opening(self) -> None:
         original = datasets.FashionMNIST.__init__
 
-        @functools.wraps(original)
-        def noted(dataset: datasets.FashionMNIST, *args: Any, **kwargs: Any) -> None:
-            original(dataset, *args, **kwargs)
+        def opened() -> None:
             if not self.is_open:
                 self.is_open = True
                 self.when_opened()
 
+        @functools.wraps(original)
+        def noted(dataset: datasets.FashionMNIST, *args: Any, **kwargs: Any) -> None:
+            original(dataset, *args, **kwargs)
+            opened()
+
+        def hook(event: str, arguments: tuple[Any, ...]) -> None:
+            # Who reads the files without torchvision: train-images-idx3-ubyte and the like.
+            if not self.is_open and event == "open" and "-ubyte" in str(arguments[0]):
+                opened()
+
         datasets.FashionMNIST.__init__ = noted  # type: ignore[method-assign]
+        sys.addaudithook(hook)
 
     def _note_items(self) -> None:
         original = datasets.FashionMNIST.__getitem__

@@ -40,10 +40,11 @@ def test_two_ranks(check: Check) -> None:
     _same_weights(check, outcome, call)
     check.expect(
         integer(outcome.ranks[1].values.get("downloads")) == 0,
-        "Training on two processes works, but rank 1 called for the download of the data as well. Without the data on disk, "
-        "both would write the same files at once.",
-        "Put FashionMNIST(..., download=True) into prepare_data, which Lightning calls in one process of each node while "
-        "the others wait, and open the data sets in setup or in the loaders, without download.",
+        "Training on two processes works, but rank 1 called for the download of the data as well. Started by torchrun or "
+        "Slurm where the data are not on disk yet, both would write the same files at once.",
+        "Put FashionMNIST(..., download=True) into prepare_data of the module or the LightningDataModule, which Lightning "
+        "calls in one process of each node while the others wait, and make the data sets in setup, or in the loaders, without "
+        "download. Where they are made before fit, download under a lock.",
         points=check.points / 2,
     )
 

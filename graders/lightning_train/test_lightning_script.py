@@ -150,7 +150,8 @@ def test_script(check: Check) -> None:
         "With --logger csv use pytorch_lightning.loggers.CSVLogger, and log with self.log.",
     )
     for name in ("tensorboard", "wandb"):
-        outcome = run_script(check, ["--devices", "1", "--logger", name], n=(16, 8), at_fit=True)
+        # As many pictures, because what reads them in a way of its own is not stopped at fit.
+        outcome = run_script(check, ["--devices", "1", "--logger", name], n=(n_train, 24), at_fit=True)
         loggers = expected.strings(outcome.ranks[0].values.get("loggers"))
         check.expect(
             any(name in logger.lower() for logger in loggers),
