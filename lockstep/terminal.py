@@ -79,13 +79,20 @@ def report(result: Result, titles: Titles, *, wide: bool) -> RenderableType:
 
 
 def _alike(checks: Iterable[CheckResult]) -> Iterator[list[CheckResult]]:
-    """The checks that have something to say; those that were not looked at for one reason, together."""
+    """The checks that have something to say; those that one reason kept from looking or one error stopped, together."""
     groups: dict[object, list[CheckResult]] = {}
     for check in checks:
         if check.verdict is not Verdict.PASSED or check.message:
-            own = check.verdict not in {Verdict.NOT_CHECKED, Verdict.FAULT}
-            groups.setdefault(check.id if own else (check.message, check.hint), []).append(check)
+            groups.setdefault(_reason(check), []).append(check)
     yield from groups.values()
+
+
+def _reason(check: CheckResult) -> object:
+    if check.verdict in {Verdict.NOT_CHECKED, Verdict.FAULT}:
+        return check.message, check.hint
+    # "... raised ValueError: ... (ddp_train.py, line 84, in gathered), while calling evaluate(...)."
+    error, is_placed, _ = check.message.partition("), while ")
+    return (error, check.hint) if check.verdict is Verdict.CRASHED and is_placed else check.id
 
 
 def summary(result: Result) -> Text:

@@ -104,6 +104,19 @@ def test_checks_left_out_for_one_reason_share_a_paragraph() -> None:
     assert "lfw_dataset / script: not checked, 0 of 1 points\n  │ needs `length`" in shown
 
 
+def test_checks_that_one_error_stopped_are_explained_together() -> None:
+    error = "Your code raised ValueError: no (lfw_dataset.py, line 8, in load), while calling"
+    checks = [
+        replace(FAILED, id=id, verdict=Verdict.CRASHED, message=f"{error} {call}.", points=0.0)
+        for id, call in (("length", "len"), ("lazy", "LFWDataset"), ("robust", "LFWDataset"))
+    ]
+    other = replace(checks[0], id="script", message=checks[0].message.replace("line 8", "line 9"))
+    shown = terminal.table(a_result(*checks, other))
+    assert re.search(r"lfw_dataset / length, lazy, robust: crashed, 0 of 9 points", shown)
+    assert shown.count("line 8") == 1
+    assert re.search(r"lfw_dataset / script: crashed, 0 of 3 points", shown)
+
+
 def test_a_remark_on_a_passed_check_is_shown() -> None:
     remark = CheckResult("length", Verdict.PASSED, 2.0, 2.0, "labels are not asked for")
     assert "│ labels are not asked for" in terminal.table(a_result(remark))
