@@ -106,6 +106,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "slurm_test_only": ("--test-only", "starts no job"),
     "slurm_one_after_the_other": ("on node 1 only once the one on node 0 has ended", "`&`", "`wait`"),
     "slurm_ends_before_training": ("comes to its end", "Slurm stops", "`wait`"),
+    "slurm_exports_what_is_not_set": ("names no place to meet", "--rdzv-endpoint"),
     "pbs_directive_below_command": ("qsub does not read line 5",),
     "pbs_no_cd": ("in the folder of the user's home", 'cd "$PBS_O_WORKDIR"'),
     "pbs_bad_walltime": ("walltime=1h",),
@@ -206,6 +207,8 @@ for i in 0 1; do
     BETWEEN
 done
 """
+HEAD = 'host=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)\n'
+EACH = "exec torchrun --nnodes 2 --nproc-per-node 2 --rdzv-backend c10d --rdzv-id 8 --rdzv-endpoint $HOST:29500 ddp_train.py"
 # Odd jobs that train all the same.
 JOBS = {
     "slow to start the second": SLURM_TOP + LOOP.replace("BETWEEN", "python3 -c 'import time; time.sleep(1)'") + "wait",
@@ -219,6 +222,14 @@ JOBS = {
     + "# sbatch --cpus-per-task=4 -G 4 train.slurm\nset -u; echo $SLURM_CPUS_PER_TASK $SLURM_GPUS $SLURM_GPUS_ON_NODE\n"
     + LOOP.replace("BETWEEN", ":")
     + "wait",
+    "reads its hosts in a loop": SLURM_TOP
+    + LOOP.replace("for i in 0 1; do", "i=-1; while read host; do i=$((i + 1))").replace("BETWEEN", "hostname").replace("done", 'done < <(printf "%s\\n" "${hosts[@]}")')
+    + "wait",
+    "exports by quoted names": SLURM_TOP + HEAD + f"srun --export='ALL,\"HOST='$host'\",PATH=/none,IFACES=\"a,b\"' bash -c '[ $IFACES = a,b ] && {EACH}'",
+    "exports in its header": SLURM_TOP + "#SBATCH --export=HOST=10.0.0.1\n" + f"srun bash -c '{EACH}'",
+    "reads from what stays open": SLURM_TOP + HEAD + f"exec 3<> <(:)\necho 'HOST='$host'; {EACH}' >&3\nsrun bash <&3",
+    "reads from a file": SLURM_TOP + HEAD + f"each=$(mktemp)\necho 'HOST='$host'; {EACH}' > $each\nsrun -i $each bash",
+    "reads nothing where more is to come": SLURM_TOP + HEAD + f"export host\nbash <<'END'\nsrun --input=none cat\nsrun bash -c 'HOST=$host; {EACH}'\nEND",
     "the last one in front": SLURM_TOP + LOOP.replace("&\n    BETWEEN", "$([ $i = 1 ] || echo '&')").replace("srun", "eval srun"),
 }  # fmt: skip
 

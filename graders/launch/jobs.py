@@ -98,7 +98,7 @@ def body_fault(check: Check, path: str, header: Header) -> Fault | None:
     lab = Lab.draw(check.rng, header.nodes)
     environment = batch(lab, header)
     own = path.rpartition("/")[0]
-    how = {"job": True, "at_home": _begins_at_home(header)}
+    how = {"job": True, "at_home": _begins_at_home(header), "export": header.options.get("export", "")}
     ways = [[{**single_run(path, "", environment), **how}]]
     if own:
         # Submitted from the folder of the launch files.

@@ -49,7 +49,7 @@ PREFIXES = ("env", "nice", "nohup", "numactl", "stdbuf", "taskset", "time", "tim
 
 # Few and small imports: a job on two nodes starts a dozen of these.
 STAND_IN = r"""#!{python} -IS
-import _socket, marshal, os, sys
+import _socket, _thread, marshal, os, sys
 end = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
 end.connect({socket!r})
 end.send(b"stand-in")
@@ -59,17 +59,39 @@ order = marshal.loads(answer) if answer else {{"status": 1}}
 def environment(changes):
     kept = {{name: value for name, value in os.environ.items() if changes.get(name, "") is not None}}
     return {{**kept, **{{name: value for name, value in changes.items() if value is not None}}}}
-def started(words, changes):
+def started(words, changes, stdin):
+    if isinstance(stdin, str):
+        actions = [(os.POSIX_SPAWN_OPEN, 0, stdin, os.O_RDONLY, 0)]
+    else:
+        actions = [(os.POSIX_SPAWN_DUP2, stdin, 0)] if stdin else []
     try:
-        return os.posix_spawnp(words[0], words, environment(changes))
+        return os.posix_spawnp(words[0], words, environment(changes), file_actions=actions)
     except OSError as error:
         print(words[0] + ": " + error.strerror, file=sys.stderr)
         return None
+def feed(ends):
+    while data := os.read(0, 1 << 16):
+        for end in list(ends):
+            try:
+                os.write(end, data)
+            except OSError:
+                ends.remove(end)
+    for end in ends:
+        os.close(end)
 sys.stdout.write(order.get("say", ""))
 sys.stdout.flush()
 if "become" in order:
     os.execvpe(order["become"][0], order["become"], environment(order.get("changes", {{}})))
-pids = [started(task["words"], task["changes"]) for task in order.get("start", [])]
+tasks = order.get("start", [])
+# Of a stdin that is no device each gets a copy.
+copied = order.get("copies") and sys.stdin and not os.fstat(0).st_rdev
+pipes = [os.pipe() for task in tasks] if copied else []
+stdins = [end for end, _ in pipes] or [order.get("stdin")] * len(tasks)
+pids = [started(task["words"], task["changes"], stdin) for task, stdin in zip(tasks, stdins)]
+for end, _ in pipes:
+    os.close(end)
+if pipes:
+    _thread.start_new_thread(feed, ([end for _, end in pipes],))
 ends = [127 if pid is None else abs(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])) for pid in pids]
 os._exit(max([order.get("status", 0), *ends]) & 255)
 """
@@ -526,7 +548,7 @@ def _tasks(
     if not words:
         return {}
     started = [
-        {"words": list(words), "changes": {**bench.on_node(node), **variables}}
+        {"words": list(words), "changes": {**variables, **bench.on_node(node)}}
         for node, variables in places[:MAX_TASKS]
     ]
     return {"start": started}
@@ -558,6 +580,7 @@ def _srun(bench: Bench, request: Request) -> Order:
         count = len(among) * (per_node or 1)
     count = max(1, min(count, MAX_TASKS))
     among = among[:count]
+    exported = _exported(options.get("export", ""))
     share = per_node if per_node and per_node * len(among) >= count else -(-count // len(among))
     places = []
     for task in range(count):
@@ -566,6 +589,7 @@ def _srun(bench: Bench, request: Request) -> Order:
             (
                 among[index],
                 {
+                    **exported,
                     "SLURM_PROCID": str(task),
                     "SLURM_LOCALID": str(task % share),
                     "SLURM_NODEID": str(index),
@@ -578,7 +602,32 @@ def _srun(bench: Bench, request: Request) -> Order:
                 },
             )
         )
-    return _tasks(bench, request, command, places)
+    return {
+        **_tasks(bench, request, command, places),
+        **_srun_input(options.get("input", options.get("i", "all")), request, count),
+    }
+
+
+def _srun_input(mode: str, request: Request, count: int) -> Order:
+    """Where srun's tasks read from: each gets a copy of its stdin, unless it is told of a file or of one task."""
+    if mode == "all":
+        # A single task needs no copy, and leaves to a loop around it what it does not read.
+        return {"copies": count > 1}
+    file = os.devnull if mode == "none" else os.path.join(request.folder, mode)
+    return {"stdin": file} if mode == "none" or os.path.isfile(file) else {}
+
+
+def _exported(text: str) -> dict[str, str]:
+    """What `--export=ALL,NAME=value` of srun and sbatch sets. NONE, or names without ALL, take nothing away here.
+
+    A comma in quotation marks belongs to the value. What the stand-ins are found by stays.
+    """
+    found = {}
+    for entry in re.findall(r"""(?:'[^']*'|"[^"]*"|[^,])+""", text):
+        name, equals, value = entry.strip("'\"").partition("=")
+        if equals and re.fullmatch(r"[A-Za-z_]\w*", name) and name not in ("PATH", "BASH_ENV"):
+            found[name] = value.strip("'\"")
+    return found
 
 
 def _options(
@@ -895,6 +944,7 @@ def _begin(bench: Bench, run: Mapping[str, Any], student: Student) -> Script:
     # The student's own PATH stays behind the stand-ins.
     environment = {
         **{name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"},
+        **_exported(cast(str, run.get("export", ""))),
         "PATH": f"{bench.tools}/bin:{os.environ['PATH']}",
         "BASH_ENV": os.path.join(bench.tools, "shell"),
         **{
