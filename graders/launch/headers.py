@@ -464,6 +464,7 @@ LSF_TIME = re.compile(r"(\d+:)?\d+(/\S+)?")
 def _lsf(header: Header, words: Sequence[str]) -> Header:
     slots = nodes = per_host = gpus = None
     walltime: str | None = None
+    options: dict[str, str] = {}
     problems: list[str] = []
     remarks: list[str] = []
     at = 0
@@ -481,6 +482,8 @@ def _lsf(header: Header, words: Sequence[str]) -> Header:
             gpus = int(match[1]) if match else 1
         elif option == "-W":
             walltime = value
+        elif option == "-env":
+            options["env"] = value
         elif option == "-R":
             if match := re.search(r"\bhosts\s*=\s*1\b", value):
                 nodes = 1
@@ -522,6 +525,7 @@ def _lsf(header: Header, words: Sequence[str]) -> Header:
         walltime=walltime,
         problems=tuple(problems),
         remarks=tuple(remarks),
+        options=options,
     )
 
 

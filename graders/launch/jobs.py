@@ -79,6 +79,10 @@ def header_fault(path: str, header: Header) -> Fault | None:
     return None
 
 
+# `#SBATCH --export=ALL,NAME=value`, `#PBS -v NAME=value`, `#BSUB -env "all, NAME=value"`.
+EXPORTS = {SLURM.name: "export", PBS.name: "v", LSF.name: "env"}
+
+
 def _gpu_example(header: Header) -> str:
     return {
         SLURM.name: "`#SBATCH --gres=gpu:2`, which is GPUs on each node",
@@ -98,7 +102,8 @@ def body_fault(check: Check, path: str, header: Header) -> Fault | None:
     lab = Lab.draw(check.rng, header.nodes)
     environment = batch(lab, header)
     own = path.rpartition("/")[0]
-    how = {"job": True, "at_home": _begins_at_home(header), "export": header.options.get("export", "")}
+    exported = header.options.get(EXPORTS[header.scheduler.name], "")
+    how = {"job": True, "at_home": _begins_at_home(header), "export": exported}
     ways = [[{**single_run(path, "", environment), **how}]]
     if own:
         # Submitted from the folder of the launch files.

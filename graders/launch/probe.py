@@ -618,13 +618,13 @@ def _srun_input(mode: str, request: Request, count: int) -> Order:
 
 
 def _exported(text: str) -> dict[str, str]:
-    """What `--export=ALL,NAME=value` of srun and sbatch sets. NONE, or names without ALL, take nothing away here.
+    """What `--export=ALL,NAME=value` of srun or a batch system sets. NONE, or names without ALL, take nothing away.
 
     A comma in quotation marks belongs to the value. What the stand-ins are found by stays.
     """
     found = {}
     for entry in re.findall(r"""(?:'[^']*'|"[^"]*"|[^,])+""", text):
-        name, equals, value = entry.strip("'\"").partition("=")
+        name, equals, value = entry.strip("'\" ").partition("=")
         if equals and re.fullmatch(r"[A-Za-z_]\w*", name) and name not in ("PATH", "BASH_ENV"):
             found[name] = value.strip("'\"")
     return found
