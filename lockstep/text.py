@@ -26,10 +26,11 @@ _PLAIN = re.compile(r"[\n -~]*")
 # Two accents on a letter is language; twenty climb over the neighbouring lines.
 _MARK = r"[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff]"
 _STACKED_MARKS = re.compile(rf"({_MARK}{_MARK}){_MARK}+")
-_TORCHRUN_SAYS = re.compile(r"[A-Z]\d{4} [\d:.]+ \d+ torch/distributed/")
-_TORCHRUN_FAILED = re.compile(rf"^{_TORCHRUN_SAYS.pattern}\S+ failed \(exitcode: ", re.MULTILINE)
 _JOINERS = "\u200c\u200d"
 """Format characters that spelling needs: Persian words and composed emoji fall apart without them."""
+# "E1123 03:35:13.062000 23116 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1) ..."
+_TORCHRUN_SAYS = re.compile(r"[A-Z]\d{4} [\d:.]+ \d+ torch/distributed/")
+_TORCHRUN_FAILED = re.compile(rf"^{_TORCHRUN_SAYS.pattern}\S+ failed \(exitcode: ", re.MULTILINE)
 
 
 def safe(text: str, limit: int = LIMIT) -> str:

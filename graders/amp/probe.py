@@ -434,8 +434,6 @@ class Training(Recorder):
         self.batches: list[dict[str, Any]] = []
         self._models: list[tuple[nn.Module, list[torch.Tensor]]] = []
         self.has_begun = False
-        # Whether a layer that was trained answered in low precision.
-        self.any_low = False
 
     def begin_with(self, folder: str, forget: Callable[[], None] = lambda: None) -> None:
         """Forget what was trained on before a file in `folder` is opened: a step that is tried on made-up images."""
@@ -448,7 +446,6 @@ class Training(Recorder):
                 self.events[:] = [noted for noted in self.events if noted[0] == "scheduler made"]
                 self.batches.clear()
                 self._models.clear()
-                self.any_low = False
                 forget()
 
         sys.addaudithook(hook)
@@ -459,8 +456,6 @@ class Training(Recorder):
         self._watch_loss("cross_entropy")
         self._watch_loss("nll_loss")
         self._watch_forward()
-        for layer in (nn.Linear, nn.Conv2d):
-            self._watch_answers(layer)
         # A scheduler makes its first step while it is made.
         made = torch.optim.lr_scheduler.LRScheduler._initial_step
 
@@ -544,17 +539,6 @@ class Training(Recorder):
         # model.forward(images) instead of model(images) would otherwise look like a call of every layer.
         ResNet.forward = watched(ResNet.forward)  # type: ignore[method-assign]
 
-    def _watch_answers(self, layer: type[nn.Module]) -> None:
-        original = layer.forward
-
-        def forward(module: nn.Module, input: torch.Tensor) -> torch.Tensor:
-            output = original(module, input)
-            if torch.is_grad_enabled():
-                self.any_low |= output.dtype in (torch.bfloat16, torch.float16)
-            return output
-
-        layer.forward = forward  # type: ignore[method-assign]
-
     def forward(self, module: nn.Module, images: torch.Tensor) -> None:
         """A model is about to be called with a batch of images."""
         self.note("forward", len(images), torch.is_grad_enabled(), module.training)
@@ -635,7 +619,15 @@ def until_the_loss(student: Student, inputs: Inputs) -> Observation:
     training = Training()
     training.install()
     types: list[str] = []
-    training.begin_with(student.data, types.clear)
+    answers: set[torch.dtype] = set()
+
+    def forget() -> None:
+        types.clear()
+        answers.clear()
+
+    training.begin_with(student.data, forget)
+    for layer in (nn.Linear, nn.Conv2d):
+        _watch_answers(layer, answers)
 
     def forward(module: nn.Module, images: torch.Tensor) -> None:
         types.extend(sorted({str(value.dtype) for value in module.parameters()}))
@@ -659,7 +651,21 @@ def until_the_loss(student: Student, inputs: Inputs) -> Observation:
         student.phase = ""
     # What opens no file that is seen, as torchvision.io.read_image, has the script run to its end.
     parameters = cast(Json, sorted(set(types))[:10])
-    return training.observation(status, parameters=parameters, low=training.any_low)
+    low = not answers.isdisjoint((torch.bfloat16, torch.float16))
+    return training.observation(status, parameters=parameters, low=low)
+
+
+def _watch_answers(layer: type[nn.Module], types: set[torch.dtype]) -> None:
+    """Note the types in which layers answer while they are trained."""
+    original = layer.forward
+
+    def forward(module: nn.Module, input: torch.Tensor) -> torch.Tensor:
+        output = original(module, input)
+        if torch.is_grad_enabled():
+            types.add(output.dtype)
+        return output
+
+    layer.forward = forward  # type: ignore[method-assign]
 
 
 class Search(Training):
@@ -672,7 +678,7 @@ class Search(Training):
         self.tried: list[list[Json]] = []
         self.most: float = math.inf
         # Whether one of them went forward under autocast.
-        self.under_autocast = False
+        self.any_low = False
 
     def note(self, *event: Json) -> None:
         """Add an event; a backward belongs to the images that came last."""
@@ -687,7 +693,7 @@ class Search(Training):
         fits = len(images) <= self.fits
         if torch.is_grad_enabled() and len(self.tried) < MAX_EVENTS:
             self.tried.append([len(images), fits, False])
-            self.under_autocast |= _autocast_is_on()
+            self.any_low |= _autocast_is_on()
         if not fits:
             raise torch.OutOfMemoryError(
                 f"CUDA out of memory. Tried to allocate {len(images) / 8:.2f} MiB. GPU 0 has a total capacity of "
@@ -725,9 +731,9 @@ def _ends(student: Student, training: Search, ends: list[list[int]], device: tor
                 training.fits, training.tried, training.most = fits, [], MAX_TRIALS
                 found.append(_found(student, find, device, True, largest))
             largest, training.fits = ends[0]
-            training.tried, training.under_autocast = [], False
+            training.tried, training.any_low = [], False
             _found(student, find, device, False, largest)
-            low = training.under_autocast
+            low = training.any_low
     except Exception:
         # What cannot be imported is for other checks to say.
         student.phase = ""

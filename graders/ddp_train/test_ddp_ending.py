@@ -79,14 +79,13 @@ def test_fails_fast(check: Check) -> None:
             "Do not catch the exception and go on: the other ranks wait for this one in their next collective. Let it "
             "end the process; torchrun then ends the others.",
         )
-    elsewhere = explain.problem(outcome, Limits(), check.submission)
-    if not raised and elsewhere is not None:
-        raise elsewhere
-    check.expect(
-        bool(raised),
-        f"{call}: the exception came out of no rank.",
-        "Something catches it (`except: pass`, `except Exception: print(...)`). Let it go through, or raise it again.",
-    )
+    if not raised:
+        if elsewhere := explain.problem(outcome, Limits(), check.submission):
+            raise elsewhere
+        check.fail(
+            f"{call}: the exception came out of no rank.",
+            "Something catches it (`except: pass`, `except Exception: print(...)`). Let it go through, or raise it again.",
+        )
     _script_fails_fast(check)
 
 

@@ -22,6 +22,8 @@ from lockstep.check import Check
 
 # `train.slurm` and so on; the suffixes that people use besides.
 SUFFIXES = (".slurm", ".sbatch", ".pbs", ".qsub", ".lsf", ".bsub", ".sh")
+# `#SBATCH --export=ALL,NAME=value`, `#PBS -v NAME=value`, `#BSUB -env "all, NAME=value"`.
+EXPORTS = {SLURM.name: "export", PBS.name: "v", LSF.name: "env"}
 
 
 def find_jobs(check: Check) -> list[tuple[str, Header]]:
@@ -77,10 +79,6 @@ def header_fault(path: str, header: Header) -> Fault | None:
     if not header.gpus_per_node:
         return Fault(Stage.NUMBERS, f"{path} asks for no GPU.", f"Add {_gpu_example(header)}.")
     return None
-
-
-# `#SBATCH --export=ALL,NAME=value`, `#PBS -v NAME=value`, `#BSUB -env "all, NAME=value"`.
-EXPORTS = {SLURM.name: "export", PBS.name: "v", LSF.name: "env"}
 
 
 def _gpu_example(header: Header) -> str:

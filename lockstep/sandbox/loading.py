@@ -98,6 +98,7 @@ class _Script:
         # Who has a main guard means what stands outside of it to happen on import, a loop that defines things too.
         self._guarded = any(map(_is_main_guard, tree.body))
         self._bodies: dict[str, list[ast.AST]] = {}
+        self._uses: dict[str, set[str]] = {}
         for node in tree.body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 self._bodies[node.name] = [node]
@@ -134,10 +135,15 @@ class _Script:
         """Whether code that uses these names, or what the file's own functions among them use, runs the script."""
         known: set[str] = set()
         while names - known:
-            new = names - known
-            known |= new
-            names = names.union(*(_names(body) for name in new for body in self._bodies.get(name, [])))
+            known |= names
+            names = names.union(*map(self._used_by, names))
         return not known.isdisjoint(_WORK)
+
+    def _used_by(self, name: str) -> set[str]:
+        """What the file binds to a name uses; looked at when first asked for, as most of it never is."""
+        if name not in self._uses:
+            self._uses[name] = set().union(*map(_names, self._bodies.get(name, ())))
+        return self._uses[name]
 
     def _sets_up(self, value: ast.expr) -> bool:
         """Calls such as `torch.manual_seed(0)` or `plt.rcParams.update(...)`; they are kept."""
