@@ -258,26 +258,26 @@ def _error(number: int, error: StudentError, ranks: Sequence[RankOutcome], limit
         return _limit(exceeded, error.phase, limits)
     if error.type in _CELLS:
         return _cell(error)
-    if error.type in _MISTAKES and not error.phase.startswith(IMPORTING):
-        return Failed(f"{_capital(message)}.", _MISTAKES[error.type])
+    importing = error.phase.startswith(IMPORTING)
+    if error.type in _MISTAKES:  # a file that is not there, or a name in it: nothing has crashed
+        missing = Failed(f"{_capital(message)}.", _hint(error) if importing else _MISTAKES[error.type])
+        missing.spoils = importing
+        return missing
     if not error.frames and not error.phase and not _student_ran(ranks[number]):
         raise GraderFault(f"the probe failed: {error.type}: {error.message}")
-    if error.type == "StudentMistake":
-        text = _capital(message)
-    elif error.type == "SystemExit":
+    if error.type == "SystemExit":
         text = f"{_capital(_who(number, ranks))} called sys.exit or exit ({message or 'no status'})"
     else:
         text = f"{_capital(_who(number, ranks))} raised {name}{': ' + message if message else ''}"
-    place = error.frames[-1] if error.frames and error.type != "StudentMistake" else None
+    place = error.frames[-1] if error.frames else None
     if error.line is not None and place is None and f"line {error.line}" not in message:
         text += f" (line {error.line})"
     elif place is not None:
         text += f" ({safe(str(place), 120)}, in {safe(place.function, 60)})"
     after = not error.phase and _student_ran(ranks[number])
     when = "after your functions had come back" if after else _while(error.phase)
-    when = "" if error.type == "StudentMistake" else f", {when}"
-    ended = Crashed(f"{text}{when}.", _hint(error))
-    ended.spoils = error.phase.startswith(IMPORTING)
+    ended = Crashed(f"{text}, {when}.", _hint(error))
+    ended.spoils = importing
     return ended
 
 

@@ -20,9 +20,9 @@ CRASHED, FAILED = Verdict.CRASHED, Verdict.FAILED
 @pytest.mark.parametrize(
     ("verdict", "message", "absent"),
     [
-        (CRASHED, "There is no amp_train.py (nor amp_train.ipynb) in the submission.", True),
-        (CRASHED, "There is no scaling.py in the submission; Scaling.py was not read: rename it if", True),
-        (CRASHED, "There is no a.py at the top of the submission, but there is b/a.py: hand in", True),
+        (FAILED, "There is no amp_train.py (nor amp_train.ipynb) in the submission.", True),
+        (FAILED, "There is no scaling.py in the submission; Scaling.py was not read: rename it if", True),
+        (FAILED, "There is no a.py at the top of the submission, but there is b/a.py: hand in", True),
         (FAILED, "There is no answers.md. Perhaps Answers.txt is meant.", True),
         (FAILED, "There is no launch/torchrun_single.sh in what you handed in.", True),
         (FAILED, "There is none of the reports: loader.json, ddp.json.", True),
@@ -31,6 +31,7 @@ CRASHED, FAILED = Verdict.CRASHED, Verdict.FAILED
         (FAILED, "There is no part of a step: round up.", False),
         (FAILED, "launch/azure_job.yml: the command starts a.py, and there is no such file.", False),
         (CRASHED, "Your code raised FileNotFoundError: There is no data.csv, in len(dataset).", False),
+        (CRASHED, "There is no answers.md.", False),
         (Verdict.PASSED, "There is no answers.md.", False),
         (Verdict.NOT_CHECKED, "There is no answers.md.", False),
     ],

@@ -1,4 +1,4 @@
-"""Tells a check that found no file to look at from one that crashed or failed: less work is not worse work."""
+"""Tells a check that found no file to look at from one that looked at it and failed: less work is not worse work."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ _SAID = re.compile(r"There is (?:no `?[\w/-]+\.\w+|none of )|[\w/-]+\.\w+: there
 
 def has_no_file(check: CheckResult) -> bool:
     """Whether what the check is about was not handed in, or not under its name; its message says so first."""
-    ended = check.verdict in (Verdict.CRASHED, Verdict.FAILED) and not check.points
+    ended = check.verdict is Verdict.FAILED and not check.points
     return ended and _SAID.match(check.message) is not None
