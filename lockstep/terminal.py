@@ -26,6 +26,7 @@ from rich.progress import (
 from rich.table import Column, Table
 from rich.text import Text
 
+from lockstep.reasons import by_reason
 from lockstep.result import CheckResult, Result
 from lockstep.text import safe, safe_line
 from lockstep.verdict import Verdict
@@ -72,27 +73,10 @@ def report(result: Result, titles: Titles, *, wide: bool) -> RenderableType:
     """The table of `result`, then one paragraph for every check that has something to say."""
     parts: list[RenderableType] = [points_table(result, titles, wide=wide)]
     for exercise in result.exercises:
-        for checks in _alike(exercise.checks):
+        for checks in by_reason(exercise.checks):
             title = titles.get((exercise.id, checks[0].id), "") if len(checks) == 1 else ""
             parts += [Text(), feedback(exercise.id, checks, title)]
     return Group(*parts, Text(), summary(result), *waiting(result))
-
-
-def _alike(checks: Iterable[CheckResult]) -> Iterator[list[CheckResult]]:
-    """The checks that have something to say; those that one reason kept from looking or one error stopped, together."""
-    groups: dict[object, list[CheckResult]] = {}
-    for check in checks:
-        if check.verdict is not Verdict.PASSED or check.message:
-            groups.setdefault(_reason(check), []).append(check)
-    yield from groups.values()
-
-
-def _reason(check: CheckResult) -> object:
-    if check.verdict in {Verdict.NOT_CHECKED, Verdict.FAULT}:
-        return check.message, check.hint
-    # "... raised ValueError: ... (ddp_train.py, line 84, in gathered), while calling evaluate(...)."
-    error, is_placed, _ = check.message.partition("), while ")
-    return (error, check.hint) if check.verdict is Verdict.CRASHED and is_placed else check.id
 
 
 def summary(result: Result) -> Text:

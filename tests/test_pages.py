@@ -227,6 +227,23 @@ def test_checks_that_only_wait_say_so_in_one_line() -> None:
     assert "Autumn" not in page
 
 
+def test_what_one_error_stopped_is_told_once() -> None:
+    error = "Your code raised ValueError: no (ddp_train.py, line 8, in load), while calling"
+    first = replace(
+        ADA.exercises[0].checks[0], verdict=Verdict.CRASHED, message=f"{error} setup().", hint="Mend it."
+    )
+    second = replace(first, id="cleans_up", message=f"{error} cleanup().")
+    another = replace(first, id="evaluates", message=first.message.replace("line 8", "line 9"))
+    work = replace(ADA.exercises[0], checks=(first, second, another))
+    page = student_page(replace(ADA, exercises=(work,)))
+    text = text_of(page)
+    assert text.count("line 8") == 1
+    assert text.count("line 9") == 1
+    assert f'The same error as in <a href="#check-1-1"><code>{first.id}</code></a>.' in page
+    assert 'id="check-1-1"' in page
+    assert text.count("Mend it.") == 2
+
+
 def test_a_long_log_is_folded_and_whole() -> None:
     lines = [f"line {number} of `a log`" for number in range(1, 41)]
     parts = folded("\n".join(lines))

@@ -17,6 +17,7 @@ from lockstep.classroom.pages.plots import Plot
 from lockstep.classroom.pages.symbols import BY_VERDICT, Symbol, lost
 from lockstep.classroom.pages.text import Folded, day, folded, plural, points, prose
 from lockstep.classroom.record import Override, Record
+from lockstep.reasons import by_reason
 from lockstep.result import CheckResult, ExerciseResult, Review
 from lockstep.text import safe_line
 from lockstep.verdict import Verdict
@@ -36,6 +37,14 @@ class Decision:
 
 
 @dataclass(frozen=True)
+class ToldBy:
+    """A check that stands for others that the same error stopped."""
+
+    id: str
+    anchor: str
+
+
+@dataclass(frozen=True)
 class CheckView:
     """One check: what is asked for, how it ended, what was seen and what to try."""
 
@@ -50,6 +59,8 @@ class CheckView:
     message: Folded
     hint: Folded
     decision: Decision | None
+    told_by: ToldBy | None
+    """The check above that has told the same error already."""
 
     @property
     def lost(self) -> bool:
@@ -177,21 +188,34 @@ def _exercise(
     record: Record, exercise: ExerciseResult, anchor: str, title: str, checks: Mapping[str, Markup]
 ) -> ExerciseView:
     graded = sum(check.points for check in exercise.checks)
+    anchors = {check.id: f"{anchor}-{place}" for place, check in enumerate(exercise.checks, start=1)}
+    told_by = {
+        check.id: ToldBy(safe_line(first.id), anchors[first.id])
+        for first, *others in by_reason(exercise.checks)
+        for check in others
+    }
     return ExerciseView(
         id=safe_line(exercise.id),
         title=title,
         points=record.points_of(exercise),
         max_points=record.max_points_of(exercise),
         checks=tuple(
-            _check(record, exercise.id, check, f"{anchor}-{place}", checks.get(check.id, Markup()))
-            for place, check in enumerate(exercise.checks, start=1)
+            _check(record, exercise.id, check, anchors[check.id], checks.get(check.id, Markup()), told_by)
+            for check in exercise.checks
         ),
         answers=tuple(_answer(review) for review in record.reviews_of(exercise)),
         decision=_decision(record.override_of(exercise.id), graded),
     )
 
 
-def _check(record: Record, exercise: str, check: CheckResult, anchor: str, title: Markup) -> CheckView:
+def _check(
+    record: Record,
+    exercise: str,
+    check: CheckResult,
+    anchor: str,
+    title: Markup,
+    told_by: Mapping[str, ToldBy],
+) -> CheckView:
     return CheckView(
         id=safe_line(check.id),
         name=safe_line(f"{exercise} / {check.id}"),
@@ -203,6 +227,7 @@ def _check(record: Record, exercise: str, check: CheckResult, anchor: str, title
         message=folded(check.message),
         hint=folded(check.hint),
         decision=_decision(record.override_of(exercise, check.id), check.points),
+        told_by=told_by.get(check.id) if check.verdict is Verdict.CRASHED else None,
     )
 
 
