@@ -242,6 +242,7 @@ def test_what_one_error_stopped_is_told_once() -> None:
     assert f'The same error as in <a href="#check-1-1"><code>{first.id}</code></a>.' in page
     assert 'id="check-1-1"' in page
     assert text.count("Mend it.") == 2
+    assert page.count('<a href="#check-1-2">') == 0
 
 
 def test_a_long_log_is_folded_and_whole() -> None:

@@ -129,8 +129,9 @@ class StudentView:
 
     @property
     def lost(self) -> tuple[CheckView, ...]:
-        """The checks that did not pass; those that only wait for another are not among them."""
-        return tuple(check for exercise in self.exercises for check in exercise.checks if check.lost)
+        """The checks that did not pass, without those that only wait for another or tell its error again."""
+        checks = (check for exercise in self.exercises for check in exercise.checks)
+        return tuple(check for check in checks if check.lost and check.told_by is None)
 
 
 Titles = Mapping[str, tuple[str, Mapping[str, Markup]]]
