@@ -30,6 +30,7 @@ _JOINERS = "\u200c\u200d"
 """Format characters that spelling needs: Persian words and composed emoji fall apart without them."""
 # "E1123 03:35:13.062000 23116 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1) ..."
 _TORCHRUN_SAYS = re.compile(r"[A-Z]\d{4} [\d:.]+ \d+ torch/distributed/")
+_DIED = re.compile(r"Fatal Python error: [^\n]*")
 _TORCHRUN_FAILED = re.compile(rf"^{_TORCHRUN_SAYS.pattern}\S+ failed \(exitcode: ", re.MULTILINE)
 
 
@@ -61,9 +62,13 @@ def safe_line(text: str, limit: int = 200) -> str:
 def last_lines(output: str) -> str:
     """The last four lines of what something printed that are not empty, in one line for a message.
 
-    Of a torchrun with a failed process those before its own stack and summary, which do not tell the cause.
+    Of a torchrun with a failed process those before its own stack and summary, which do not tell the cause; of a
+    process that died below Python the signal and where it was.
     """
     own = _TORCHRUN_FAILED.split(output, maxsplit=1)[0]
+    if died := _DIED.search(own):
+        frames = [line for line in own[died.start() :].splitlines() if line.lstrip().startswith("File ")]
+        return " | ".join(safe_line(line, 160) for line in (died[0], *frames[:3]))
     lines = [line for line in own.splitlines() if line.strip() and not _TORCHRUN_SAYS.match(line)]
     lines = lines or [line for line in output.splitlines() if line.strip()]
     return " | ".join(safe_line(line, 160) for line in lines[-4:]) or "(nothing was printed)"

@@ -402,12 +402,13 @@ def test_a_search_ends_at_what_is_asked_for(found: Json, words: str | None) -> N
 NOTEBOOK = """# %% cell 1 (2 lines)
 import torch
 EPOCHS = 100
-# %% cell 2 (7 lines) [parameters]
+# %% cell 2 (8 lines) [parameters]
 DATA_DIR = Path("~/cinic")
 epochs: int = 3
 BATCH_SIZE = 128; ARCH = "resnet152"
 log_dir = "runs"
 WANDB_PROJECT = "cinic"
+search_batch_size = research = False; archive = None
 wandb_mode = "online"
 AMP, (GPU, REPORT) = True, (0, None)
 """
@@ -422,10 +423,12 @@ def test_constants_are_found_in_the_parameters_cell() -> None:
         "wandb": "disabled",
         "amp": False,
         "report": "x.json",
+        "arch": "resnet18",
+        "find_batch_size": False,
     }
     assert probe.constants(NOTEBOOK, options) == {
-        "DATA_DIR": Path("/data"), "epochs": 1, "BATCH_SIZE": 4, "log_dir": "x", "wandb_mode": "disabled",
-        "AMP": False, "REPORT": "x.json",
+        "DATA_DIR": Path("/data"), "epochs": 1, "BATCH_SIZE": 4, "ARCH": "resnet18", "log_dir": "x",
+        "search_batch_size": False, "wandb_mode": "disabled", "AMP": False, "REPORT": "x.json",
     }  # fmt: skip
 
 

@@ -67,6 +67,11 @@ def test_a_long_text_is_cut_and_says_by_how_much() -> None:
         ("10 %\r100 %\n" + "x" * 200, "10 % | 100 % | " + "x" * 160 + " ... (40 more characters)"),
         (" \n\n", "(nothing was printed)"),
         (TORCHRUN_FAILED, "step 1 | Traceback (most recent call last): | ValueError: boom"),
+        (
+            'step 1\nFatal Python error: Aborted\n\nCurrent thread 0x1 (most recent call first):\n  File "a.py", line 3 in f\n'
+            '  File "a.py", line 9 in <module>\n\nExtension modules: numpy (total: 1)\n',
+            'Fatal Python error: Aborted | File "a.py", line 3 in f | File "a.py", line 9 in <module>',
+        ),
         (TORCHRUN_FAILED[TORCHRUN_FAILED.index("E1123") :], "==== | ddp_train.py FAILED | rank : 1 | ===="),
     ],
 )

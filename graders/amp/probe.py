@@ -858,14 +858,14 @@ def _option(name: str) -> str:
     if "accum" in word:
         return "accumulation"
     if "batch" in word:
-        return "find_batch_size" if "find" in word else "batch_size"
+        return "find_batch_size" if "find" in word or "search" in word else "batch_size"
     if "epoch" in word:
         return "epochs"
     if "wandb" in word:
         return "wandb" if word in ("wandb", "wandbmode", "usewandb") else ""
     if "report" in word:
         return "report"
-    if "arch" in word or word in ("model", "modelname", "network"):
+    if re.search("(?<!se)arch(?!iv)", word) or word in ("model", "modelname", "network"):
         return "arch"
     if word in ("amp", "useamp", "withamp", "mixedprecision"):
         return "amp"

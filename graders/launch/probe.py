@@ -372,6 +372,7 @@ def told(words: Sequence[str], environment: Mapping[str, str], *, legacy: bool) 
         except ValueError as error:
             return {"problem": _text(f"a PET_ variable of the environment cannot be read: {error}")}
     command = [args.training_script, *args.training_script_args]
+    before = list(words[: len(words) - len(command)])
     if args.no_python:
         command = _behind_python(command)
     # With torch.distributed.launch a script may follow that reads --local-rank.
@@ -388,7 +389,8 @@ def told(words: Sequence[str], environment: Mapping[str, str], *, legacy: bool) 
         "module": bool(args.module),
         "script": _text(command[0]),
         "arguments": [_text(word) for word in command[1:41]],
-        "options": len(words) - len(args.training_script_args) - 1,
+        # `torchrun OPTIONS -- SCRIPT`: behind the dashes no more options can stand.
+        "options": len(before) - (before[-1:] == ["--"]),
     }
 
 
@@ -1048,7 +1050,7 @@ def record(student: Student, inputs: Inputs) -> Observation:
             bench = _bench(student, inputs)
             bench.cluster.hosts[:] = run.get("hosts", bench.cluster.hosts)
             bench.holds = bool(run.get("job"))
-            with student.calling(f"running `bash {run['script']}`"):
+            with student.calling(f"running `bash {run['script']}`"), _first_machine(run):
                 (ended,) = _run(bench, [run], student, cast(float, inputs.values["seconds"]))
             nodes.append({**cast(dict[str, Json], ended), "records": cast(Json, bench.records)})
             shutil.rmtree(bench.tools, ignore_errors=True)
@@ -1057,6 +1059,18 @@ def record(student: Student, inputs: Inputs) -> Observation:
                 return Observation({"ways": [*seen, nodes]})
         seen.append(nodes)
     return Observation({"ways": seen})
+
+
+@contextlib.contextmanager
+def _first_machine(run: Mapping[str, Any]) -> Iterator[None]:
+    """The first node listens already where the others are told to meet it: a script may wait for that."""
+    port = run["environment"].get("MASTER_PORT", "")
+    with contextlib.ExitStack() as listening:
+        # Without a sandbox somebody else may have the port, and then listens too.
+        with contextlib.suppress(OSError):
+            if run["node"] and port.isdigit():
+                listening.enter_context(socket.create_server(("", int(port))))
+        yield
 
 
 def carry_out(student: Student, inputs: Inputs) -> Observation:

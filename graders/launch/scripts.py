@@ -12,6 +12,7 @@ from graders.launch.faults import TRAINING, Fault, Stage, multi_fault, single_fa
 from graders.launch.headers import PBS, SLURM, Header
 from graders.launch.starts import NodeRun, read_ways
 from lockstep.check import Check
+from lockstep.sandbox.machines import NUMBERS, STEMS
 from lockstep.sandbox.starvation import LONGEST
 from lockstep.submission import misnamed
 from lockstep.verdict import CheckEnded, Failed, Hung
@@ -43,9 +44,8 @@ class Lab:
     @staticmethod
     def draw(rng: Generator, nodes: int = 2) -> Lab:
         """Names and numbers that no script can know beforehand."""
-        numbers = rng.choice(900, size=nodes, replace=False) + 100
-        letters = "".join(rng.choice(list("abcdefghkmnprstuvwxyz"), size=4))
-        hosts = tuple(f"{letters}{number}" for number in numbers)
+        stem = rng.choice(STEMS)
+        hosts = tuple(f"{stem}{number}" for number in rng.choice(NUMBERS, size=nodes, replace=False))
         return Lab(hosts, int(rng.integers(20_000, 45_000)), int(rng.integers(100_000, 1_000_000)))
 
     def values(self, ways: Sequence[Way]) -> dict[str, Json]:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from lockstep.sandbox import seccomp
 from lockstep.sandbox.ask import ask
+from lockstep.sandbox.machines import hosts_file
 
 # One real user per live box: boxes with one user share its process count, and a dying fork bomb in one
 # makes the next of the same user fail. The abstract socket name is a lock the kernel lets go by itself.
@@ -27,7 +28,7 @@ ENTER = ("unshare", "-m", "--propagation", "private")
 
 ETC_FILES: Mapping[str, str] = {
     # Without these, MASTER_ADDR=localhost waits 30 s for a name server that is not there.
-    "hosts": "127.0.0.1 localhost box\n::1 localhost\n",
+    "hosts": f"127.0.0.1 localhost box\n::1 localhost\n{hosts_file()}",
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files\n",
     "passwd": "student:x:65534:65534:student:/work:/bin/sh\n",
     "group": "student:x:65534:\n",
