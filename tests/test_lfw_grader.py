@@ -39,6 +39,7 @@ WORDS = {
     "needs_trailing_slash": {"constructs": ['"/data/faces"', "os.path.join"]},
     "windows_separators": {"constructs": ["separators"]},
     "silently_empty": {"length": ["empty", "FOLDER/Person_Name/Person_Name_0001.jpg"]},
+    "pattern_for_names": {"length": ["_al-", "a pattern for names"]},
     "counts_people": {"length": ["number of people"]},
     "length_is_none": {"length": ["None", "`return"]},
     "returns_pil": {"items_are_images": ["PIL image", "Return `self.transform(image)`"]},

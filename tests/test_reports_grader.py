@@ -68,6 +68,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "canned_readings": {"spot_rerun": ["loader.json: "]},
     "reads_one_batch": {"spot_rerun": ["(X03)"]},
     "milliseconds": {"spot_rerun": ["(X02)", "by a clock outside"]},
+    "report_path_written_in": {"spot_rerun": ["-report reports/again_", "wrote reports/loader.json"]},
     "no_report_flag": {"spot_rerun": ["(X01)", "unrecognized arguments: -report"]},
     "crashes_on_other_data": {"spot_rerun": ["(X01)", "AssertionError", "line"]},
     "keeps_the_old_file": {"spot_rerun": ["(X05)", "t_start and t_end"]},
@@ -136,6 +137,7 @@ def test_every_rule_that_looks_at_a_report_is_put_by_one_check() -> None:
         ("no_picture", {"pictures": 0.5}),
         ("plot_of_older_numbers", {"pictures": 0.5}),
         ("no_report_flag", {"spot_rerun": 1}),
+        ("report_path_written_in", {"spot_rerun": 1.5}),
         ("mean_for_the_total", {"spot_rerun": 1.5}),
     ],
 )

@@ -99,6 +99,29 @@ def test_length(check: Check) -> None:
         else:
             hint = "Return the length of the list of image files that `__getitem__` indexes."
         check.expect(length == tree.count, f"`len(dataset)` is {length} for {folder}.", hint=hint)
+    count_odd_names(check)
+
+
+def count_odd_names(check: Check) -> None:
+    """End the check, with half of its points, where images are lost to their names."""
+    names = faces.make_odd_names(check.rng)
+    (image,) = faces.plain_images(check.rng, 1)
+    data = {"names": dict.fromkeys(names, image)}
+    try:
+        lengths = observe(check, "length", data=data, values={"paths": ["/data/names/"]}).values.get("lengths")
+    except CheckEnded as ended:
+        ended.points = check.points / 2
+        raise
+    length = number(lengths[0]) if isinstance(lengths, list) and lengths else None
+    if length != len(names):
+        people = dict.fromkeys(name.split("/")[0] for name in names)
+        check.fail(
+            f"`len(dataset)` is {length or 0:.0f} for a folder of {len(names)} images of {', '.join(people)}, the last "
+            f"of them with images up to {names[-1].split('/')[1]}.",
+            hint="Take every .jpg file of every folder. LFW has names of one word and of five, with hyphens, and "
+            "George_W_Bush_0530.jpg: a pattern for names loses some of them.",
+            points=check.points / 2,
+        )
 
 
 def test_items_are_images(check: Check) -> None:
