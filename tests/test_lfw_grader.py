@@ -62,6 +62,7 @@ WORDS = {
     "ignores_batches_to_check": {"script": ["read 7 batches in a pass", "leave it after 3"]},
     "mean_repeated": {"script": ["did not take nearly the same time", "every single pass"]},
     "invented_timing": {"script": ["did not take nearly the same time"]},
+    "percent_sign_in_a_help_text": {"script": ["--help` raised", "%%"]},
     "rows_for_columns": {"script": ["lies on its side", "permute(1, 2, 0)"]},
     "shows_one_image": {"script": ["only one image"]},
     "truncated_file_unnamed": {"robust": ["does not name the file"]},

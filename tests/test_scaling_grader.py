@@ -266,5 +266,5 @@ def test_forged_answers_earn_nothing_and_break_nothing(odd: str, tmp_path: Path,
 def test_without_the_file_one_check_says_so(tmp_path: Path, box: Box) -> None:
     (tmp_path / "lfw_dataset.py").write_text("x = 1")
     first, *others = graded(tmp_path, EXERCISE, box).exercises[0].checks
-    assert (first.verdict, "scaling.py" in first.message) == (Verdict.CRASHED, True)
+    assert (first.verdict, "scaling.py" in first.message) == (Verdict.FAILED, True)
     assert {check.verdict for check in others} == {Verdict.NOT_CHECKED}

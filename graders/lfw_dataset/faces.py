@@ -74,9 +74,7 @@ def make_odd_names(rng: np.random.Generator) -> list[str]:
 
 def _numbered(images: dict[str, int]) -> list[str]:
     return [
-        f"{name}/{name}_{number:04d}.jpg"
-        for name, count in images.items()
-        for number in range(1, count + 1)
+        f"{name}/{name}_{number:04d}.jpg" for name, count in images.items() for number in range(1, count + 1)
     ]
 
 

@@ -30,6 +30,8 @@ DELAYS = np.linspace(0.01, 0.09, 7)
 # batch, is far above it.
 LEAST_SPREAD = 0.08
 FULL_PRECISION = 1e-10
+# What `"50 % of it" % {...}` and its like raise.
+FORMAT_ERRORS = ("ValueError", "TypeError", "KeyError")
 # "0.31", "3.1e-02", also in "0.31s", "0.31." and "0.31) ms"; not the 64 of "float64", nor any part of a version number.
 _NUMBER = re.compile(
     r"(?<![\w.])(\d+(\.\d+)?([eE][-+]?\d+)?)(?!\d*\.\d)[\s)\]}]*(m?s\b|second|milli|[uµμ]s\b|micro|ns\b|nano)?"
@@ -177,6 +179,17 @@ def empty_complaint(check: Check) -> Complaint | None:
         f"`{_shown(arguments)}`: the folder does not exist, yet timings of an empty loop were printed.",
         "Stop with a message when no image was found, for instance `raise FileNotFoundError(folder)`: glob "
         "and os.walk say nothing of a folder that is not there.",
+    )
+
+
+def help_complaint(check: Check) -> Complaint | None:
+    """Whether `--help` breaks while argparse formats the texts. Who parses by hand may answer as they like."""
+    problem = _run(check, ["--help"], {}).ranks[0].values.get("problem")
+    if not isinstance(problem, dict) or problem.get("type") not in FORMAT_ERRORS:
+        return None
+    return Complaint(
+        f"`{_shown(['--help'])}` raised {problem_text(problem)}",
+        "argparse fills help texts in with %: write %% for a percent sign.",
     )
 
 

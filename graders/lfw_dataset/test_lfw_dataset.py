@@ -10,7 +10,12 @@ import numpy as np
 from graders.lfw_dataset import faces
 from graders.lfw_dataset.looks import Look, difference, known, looks, number, prints_of, problem_text, text
 from graders.lfw_dataset.robustness import trials
-from graders.lfw_dataset.script_runs import empty_complaint, timing_complaint, visualize_complaint
+from graders.lfw_dataset.script_runs import (
+    empty_complaint,
+    help_complaint,
+    timing_complaint,
+    visualize_complaint,
+)
 from lockstep.check import Check
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.verdict import CheckEnded, Failed, NotChecked
@@ -108,7 +113,9 @@ def count_odd_names(check: Check) -> None:
     (image,) = faces.plain_images(check.rng, 1)
     data = {"names": dict.fromkeys(names, image)}
     try:
-        lengths = observe(check, "length", data=data, values={"paths": ["/data/names/"]}).values.get("lengths")
+        lengths = observe(check, "length", data=data, values={"paths": ["/data/names/"]}).values.get(
+            "lengths"
+        )
     except CheckEnded as ended:
         ended.points = check.points / 2
         raise
@@ -297,8 +304,8 @@ def test_workers(check: Check) -> None:
 
 
 def test_script(check: Check) -> None:
-    """The script shows a batch, times five passes with the workers asked for, and minds a missing folder."""
-    shares = {visualize_complaint: 0.4, timing_complaint: 0.4, empty_complaint: 0.2}
+    """The script shows a batch, times five passes with the workers asked for, minds a missing folder, answers --help."""
+    shares = {visualize_complaint: 0.35, timing_complaint: 0.35, empty_complaint: 0.2, help_complaint: 0.1}
     complaints = {}
     for part in shares:
         if part is empty_complaint and timing_complaint in complaints:

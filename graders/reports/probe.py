@@ -55,7 +55,10 @@ def picture(student: Student, inputs: Inputs) -> Observation:
 
 
 def rerun(student: Student, inputs: Inputs) -> Observation:
-    """Run a script; its exit status, the report that it leaves where it was asked or where it is usual, and when what was held up began and was done."""
+    """Run a script; its exit status, the report that it leaves, and when what was held up began and was done.
+
+    A report may lie where it was asked for, or where it usually does.
+    """
     script, reports = cast(str, inputs.values["script"]), cast(list[str], inputs.values["reports"])
     seconds = cast(list[float], inputs.values["seconds"])
     # A script that adds to the report it finds starts with none.
