@@ -119,7 +119,7 @@ def count_odd_names(check: Check) -> None:
     except CheckEnded as ended:
         ended.points = check.points / 2
         raise
-    length = number(lengths[0]) if isinstance(lengths, list) and lengths else None
+    length = number(lengths[0]) if isinstance(lengths, list) and len(lengths) == 1 else None
     if length != len(names):
         people = dict.fromkeys(name.split("/")[0] for name in names)
         check.fail(
@@ -310,6 +310,9 @@ def test_script(check: Check) -> None:
     for part in shares:
         if part is empty_complaint and timing_complaint in complaints:
             # A script that never times anything does not time nothing either.
+            complaints[part] = None
+        elif part is help_complaint and len(complaints) == len(shares) - 1:
+            # Help alone is worth nothing.
             complaints[part] = None
         elif complaint := part(check):
             complaints[part] = complaint
