@@ -220,6 +220,23 @@ def test_a_deviation_of_zero_is_told_from_one_that_rounding_hides(printed: str, 
     assert [script_runs.is_flat(reading) for reading in found] == [flat]
 
 
+@pytest.mark.parametrize(
+    ("printed", "narrow"),
+    [
+        ("Timing: 0.3100 +- 0.0064 s", True),
+        ("Timing: 0.31 +- 0.01 s", True),
+        ("Timing: 0.3100 +- 0.0800 s", False),
+        # A deviation of the mean, one that rounding hides, and those of a batch.
+        ("Timing: 0.3100 +- 0.0358 s", False),
+        ("Timing: 0.3 +- 0.0 s", False),
+        ("Timing: 0.1033 +- 0.0119 s", False),
+    ],
+)
+def test_a_variance_is_told_from_the_deviations_that_are_meant(printed: str, narrow: bool) -> None:
+    (reading,) = [reading for reading in script_runs.readings(printed, None) if reading.fits(0.05, 2.0)]
+    assert reading.is_too_narrow([0.19, 0.25, 0.31, 0.37, 0.43]) == narrow
+
+
 def test_delays_differ_whichever_passes_are_timed() -> None:
     for seed in range(100):
         delays = np.random.default_rng(seed).permutation(script_runs.DELAYS)
