@@ -67,7 +67,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "standard_error_in_the_plot": {"pictures": ["(C12)"]},
     "time_runs_slowly": {"spot_rerun": ["(X04)", "fits none that were made"]},
     "subtracts_waiting": {"spot_rerun": ["(X04)", "process_time does not count waiting"]},
-    "mean_for_the_total": {"spot_rerun": ["(X04)"]},
+    "mean_for_the_total": {"spot_rerun": ["(C06)", "step_s add up to"]},
     "canned_readings": {"spot_rerun": ["loader.json: "]},
     "reads_one_batch": {"spot_rerun": ["(X03)"]},
     "milliseconds": {"spot_rerun": ["(X02)", "by a clock outside"]},
