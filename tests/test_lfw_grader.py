@@ -39,6 +39,7 @@ WORDS = {
     "needs_trailing_slash": {"constructs": ['"/data/faces"', "os.path.join"]},
     "windows_separators": {"constructs": ["separators"]},
     "silently_empty": {"length": ["empty", "FOLDER/Person_Name/Person_Name_0001.jpg"]},
+    "pattern_for_names": {"length": ["_al-", "a pattern for names"]},
     "counts_people": {"length": ["number of people"]},
     "length_is_none": {"length": ["None", "`return"]},
     "returns_pil": {"items_are_images": ["PIL image", "Return `self.transform(image)`"]},
@@ -61,6 +62,7 @@ WORDS = {
     "ignores_batches_to_check": {"script": ["read 7 batches in a pass", "leave it after 3"]},
     "mean_repeated": {"script": ["did not take nearly the same time", "every single pass"]},
     "invented_timing": {"script": ["did not take nearly the same time"]},
+    "percent_sign_in_a_help_text": {"script": ["--help` raised", "%%"]},
     "rows_for_columns": {"script": ["lies on its side", "permute(1, 2, 0)"]},
     "shows_one_image": {"script": ["only one image"]},
     "truncated_file_unnamed": {"robust": ["does not name the file"]},
@@ -216,6 +218,23 @@ def test_what_is_no_timing_of_five_passes_does_not_fit(printed: str) -> None:
 def test_a_deviation_of_zero_is_told_from_one_that_rounding_hides(printed: str, flat: bool) -> None:
     found = [reading for reading in script_runs.readings(printed, None) if reading.fits(0.05, 2.0)]
     assert [script_runs.is_flat(reading) for reading in found] == [flat]
+
+
+@pytest.mark.parametrize(
+    ("printed", "narrow"),
+    [
+        ("Timing: 0.3100 +- 0.0064 s", True),
+        ("Timing: 0.31 +- 0.01 s", True),
+        ("Timing: 0.3100 +- 0.0800 s", False),
+        # A deviation of the mean, one that rounding hides, and those of a batch.
+        ("Timing: 0.3100 +- 0.0358 s", False),
+        ("Timing: 0.3 +- 0.0 s", False),
+        ("Timing: 0.1033 +- 0.0119 s", False),
+    ],
+)
+def test_a_variance_is_told_from_the_deviations_that_are_meant(printed: str, narrow: bool) -> None:
+    (reading,) = [reading for reading in script_runs.readings(printed, None) if reading.fits(0.05, 2.0)]
+    assert reading.is_too_narrow([0.19, 0.25, 0.31, 0.37, 0.43]) == narrow
 
 
 def test_delays_differ_whichever_passes_are_timed() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from fixtures.reports import honest
+from fixtures.reports.sample import settings, single_steps
 from lockstep.reports import format as report_format
 from lockstep.reports.accounting import RULES
 from lockstep.reports.document import document
@@ -109,6 +110,11 @@ def _without_gpus(**config: Any) -> Change:
     return change
 
 
+def _cuda_events(report: dict[str, Any]) -> None:
+    report["env"]["gpus"] = []
+    report["method"]["clock"] = "cuda_event"
+
+
 def _two_devices_of_one(report: dict[str, Any]) -> None:
     report["env"]["gpus"] = _gpus(1)
     for run in report["runs"]:
@@ -132,6 +138,8 @@ def _tf32_on_a_t4(report: dict[str, Any]) -> None:
 CAUGHT: dict[str, tuple[str, str, Change, str]] = {
     "written before the runs": ("C06", "dataloader", _late, "local time with a Z"),
     "longer than its span": ("C06", "dataloader", _short_span, "system clock"),
+    "steps of two runs": ("C06", "amp", single_steps(rounds=9), "step_s has"),
+    "steps longer than their run": ("C06", "lightning", single_steps(length=9), "add up to"),
     "two at once": ("C06", "dataloader", _all_at_once, "at the same time"),
     "three times the samples": ("C07", "ddp_scaling", _many_samples, "steps x batch x processes"),
     "no sampler": ("C08", "ddp_scaling", _no_sampler, "no DistributedSampler"),
@@ -142,6 +150,13 @@ CAUGHT: dict[str, tuple[str, str, Change, str]] = {
     "percent as a part": ("C10", "amp", _accuracy("71.2", "1"), "between 0 and 1"),
     "top-1 above top-5": ("C10", "amp", _accuracy("71.2", "%", "40.1"), "mixed up"),
     "nccl without a GPU": ("C14", "ddp_scaling", _without_gpus(backend="nccl"), "GPUs only"),
+    "CUDA events without a GPU": ("C14", "dataloader", _cuda_events, "only a GPU can record"),
+    "more machines than processes": (
+        "C14",
+        "ddp_scaling",
+        settings({"world_size": 2}, nnodes=3),
+        "3 machines",
+    ),
     "two devices of one": ("C14", "dp_inference", _two_devices_of_one, "used 2 GPUs; env.gpus names 1"),
     "device ids beyond": ("C14", "dp_inference", _ids_beyond, "count from 0"),
     "tf32 on a T4": ("C14", "amp", _tf32_on_a_t4, "8.0 (Ampere)"),

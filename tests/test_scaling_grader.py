@@ -19,7 +19,7 @@ import torch
 from fixtures import build, expect
 from graders.scaling import probe
 from graders.scaling import test_scaling as judge
-from graders.scaling.expected import FUNCTIONS, Call, bad_calls, legal_calls, right
+from graders.scaling.expected import FUNCTIONS, Call, bad_calls, legal_calls, positional_calls, right
 from lockstep.check import Check, Setting
 from lockstep.exercise import load_exercise
 from lockstep.sandbox.box import Box
@@ -54,6 +54,8 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "float32_ceil": {"steps_per_epoch": ["small data sets", "float32"]},
     "lr_divided": {"scaled_lr": ["upside down"]},
     "lr_times_world_size": {"scaled_lr": ["batch_size * world_size", "base_batch_size"]},
+    "drop_last_by_name_alone": {"steps_per_epoch": ["TypeError", "True)`", "behind a `*`"]},
+    "lr_rounded": {"scaled_lr": ["returned 0; expected", "unrounded"]},
     "lr_by_square_root": {"scaled_lr": ["square-root rule"]},
     "speedup_inverted": {"speedup": ["upside down"]},
     "nan_passes": {"speedup": ['float("nan")', "comparison with NaN is false"]},
@@ -102,8 +104,10 @@ def judged(name: str, function: Callable[..., object], seed: int) -> tuple[Check
         return list(json.loads(json.dumps(told, allow_nan=False)))
 
     legal, bad = legal_calls(name, check.rng), bad_calls(name, check.rng)
+    positional = positional_calls(name, check.rng)
     try:
         judge.look_at_legal(check, legal, answers(legal, (ValueError,)))
+        judge.look_at_positional(check, positional, answers(positional, (Exception,)))
         judge.look_at_bad(check, bad, answers(bad, (Exception,)))
     except CheckEnded as ended:
         return ended, check
@@ -166,8 +170,8 @@ def test_a_wrong_number_is_shown_with_the_right_one_and_the_call() -> None:
 
 @pytest.mark.parametrize("kind", [float, np.float64, np.int64, Fraction, torch.tensor])
 def test_whole_numbers_of_any_type_are_taken(kind: Callable[[int], object]) -> None:
-    def steps(*arguments: int, drop_last: bool = False) -> object:
-        return kind(scaling.steps_per_epoch(*arguments, drop_last=drop_last))
+    def steps(*arguments: int, **keywords: bool) -> object:
+        return kind(scaling.steps_per_epoch(*arguments, **keywords))
 
     ended, check = judged("steps_per_epoch", steps, 3)
     assert ended is None
@@ -262,5 +266,5 @@ def test_forged_answers_earn_nothing_and_break_nothing(odd: str, tmp_path: Path,
 def test_without_the_file_one_check_says_so(tmp_path: Path, box: Box) -> None:
     (tmp_path / "lfw_dataset.py").write_text("x = 1")
     first, *others = graded(tmp_path, EXERCISE, box).exercises[0].checks
-    assert (first.verdict, "scaling.py" in first.message) == (Verdict.CRASHED, True)
+    assert (first.verdict, "scaling.py" in first.message) == (Verdict.FAILED, True)
     assert {check.verdict for check in others} == {Verdict.NOT_CHECKED}

@@ -145,6 +145,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("script", "script* values.bars", "missing", "numbers of progress bars, which are no timings"),
         Row("script", "script arrays.picture#", "last row missing|one value other", "an image is recognised in a picture, not compared"),
         Row("script", "script/3 *", "*", "without images a script may end as it likes, if it prints no timings"),
+        Row("script", "script/4 *", "*", "asked for help a script may end as it likes, if argparse does not break"),
     ),
     "ddp_train": (
         Row("reshuffles", "train/2 values.boundaries.#", "one more", "there are no batches after its only epoch"),

@@ -53,10 +53,28 @@ def make_names(rng: np.random.Generator, people: int, images: int) -> list[str]:
             names.append(name)
     counts = np.ones(people, dtype=int)
     np.add.at(counts, rng.integers(0, people, images - people), 1)
+    return _numbered(dict(zip(names, counts.tolist(), strict=True)))
+
+
+def make_odd_names(rng: np.random.Generator) -> list[str]:
+    """As `make_names`, of people as LFW has them beside first and last names, one with more than 99 images.
+
+    Such as Madonna, Jean-Pierre_Raffarin, Luiz_Inacio_Lula_da_Silva, Abdullah_al-Attiyah, and George_W_Bush with 530.
+    """
+    first, second, third, last = (_word(rng) for _ in range(4))
+    few = (
+        first,
+        f"{first}-{second}_{last}",
+        f"{first}_{second}_{third}_da_{last}",
+        f"{first}_al-{last}",
+    )
+    images = {name: int(rng.integers(1, 4)) for name in few}
+    return _numbered({**images, f"{first}_{second[0]}_{last}": int(rng.integers(101, 131))})
+
+
+def _numbered(images: dict[str, int]) -> list[str]:
     return [
-        f"{name}/{name}_{number:04d}.jpg"
-        for name, count in zip(names, counts, strict=True)
-        for number in range(1, count + 1)
+        f"{name}/{name}_{number:04d}.jpg" for name, count in images.items() for number in range(1, count + 1)
     ]
 
 

@@ -452,14 +452,16 @@ def write_all(folder: Path, names: list[str], blob: np.ndarray) -> None:
 def watch_loaders(seconds: Sequence[float]) -> list[dict[str, Any]]:
     """The data loaders that are made from now on: workers asked for, and how many batches each pass got of it.
 
-    `length` is how many batches a whole pass has. In the n-th pass over any loader every batch comes `seconds[n]`
-    late, then over again. It is held up here, when it has come: what workers read ahead makes up for no delay of the
-    last batch, so that a pass takes longer than another by what their delays differ, at least.
+    `length` is how many batches a whole pass has, `seconds` what a pass took up to its last batch.
+
+    In the n-th pass over any loader every batch comes `seconds[n]` late, then over again. It is held up here, when it
+    has come: what workers read ahead makes up for no delay of the last batch, so that a pass takes longer than another
+    by what their delays differ, at least.
     """
     loaders: list[dict[str, Any]] = []
     make, iterate, step = DataLoader.__init__, DataLoader.__iter__, _BaseDataLoaderIter.__next__
     delays = itertools.cycle(seconds or [0.0])
-    sleep = time.sleep
+    sleep, now = time.sleep, time.perf_counter
 
     def making(self: Any, *args: Any, **kwargs: Any) -> None:
         make(self, *args, **kwargs)
@@ -473,11 +475,13 @@ def watch_loaders(seconds: Sequence[float]) -> list[dict[str, Any]]:
             "batch_size": batch_size,
             "length": length,
             "batches": [],
+            "seconds": [],
         }
         loaders.append(record)
         object.__setattr__(self, "_seen", record)
 
     def iterating(self: Any) -> Any:
+        began = now()
         iterator = iterate(self)
         if hasattr(self, "_seen"):
             # Persistent workers have one iterator for all passes.
@@ -486,7 +490,9 @@ def watch_loaders(seconds: Sequence[float]) -> list[dict[str, Any]]:
                 len(self._seen["batches"]),
                 next(delays),
             )
+            iterator._began = began
             self._seen["batches"].append(0)
+            self._seen["seconds"].append(0.0)
         return iterator
 
     def stepping(self: Any) -> Any:
@@ -494,6 +500,7 @@ def watch_loaders(seconds: Sequence[float]) -> list[dict[str, Any]]:
         if hasattr(self, "_seen"):
             self._seen["batches"][self._pass] += 1
             sleep(self._delay)
+            self._seen["seconds"][self._pass] = now() - self._began
         return batch
 
     DataLoader.__init__, DataLoader.__iter__ = making, iterating

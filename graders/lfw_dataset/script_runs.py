@@ -29,7 +29,11 @@ DELAYS = np.linspace(0.01, 0.09, 7)
 # Printed deviations below this share of that of the delays are none. Who prints a deviation of the mean, or of a
 # batch, is far above it.
 LEAST_SPREAD = 0.08
+# A deviation below this share of that of the passes is none of theirs: one of their mean is 0.45 of it.
+LEAST_SHARE = 0.3
 FULL_PRECISION = 1e-10
+# What `"50 % of it" % {...}` and its like raise.
+FORMAT_ERRORS = ("ValueError", "TypeError", "KeyError")
 # "0.31", "3.1e-02", also in "0.31s", "0.31." and "0.31) ms"; not the 64 of "float64", nor any part of a version number.
 _NUMBER = re.compile(
     r"(?<![\w.])(\d+(\.\d+)?([eE][-+]?\d+)?)(?!\d*\.\d)[\s)\]}]*(m?s\b|second|milli|[uµμ]s\b|micro|ns\b|nano)?"
@@ -154,6 +158,15 @@ def timing_complaint(check: Check) -> Complaint | None:
             f"Read the clock before and after every single pass and keep {PASSES} readings. One reading around all of "
             f"them, divided by {PASSES}, hides what the standard deviation is there to tell.",
         )
+    took = [number(seconds) or 0.0 for entry in loaders for seconds in _list(entry.get("seconds"))]
+    # With more passes than are asked for it is not known which of them a figure is of.
+    if len(took) == PASSES and all(reading.is_too_narrow(took) for reading in fitting):
+        said = fitting[-1]
+        return Complaint(
+            f"{told} printed {said.mean:.4g} and {said.std:.4g}, but the passes took {min(took):.2g} to "
+            f"{max(took):.2g} s, whose standard deviation is {float(np.std(took)):.2g} s.",
+            "np.std is the standard deviation; np.var is its square, and far less where it is below 1.",
+        )
     others = any(_list(e.get("batches")) and e.get("workers") != 1 for e in loaders)
     if passes >= 2 * PASSES and len(fitting) >= 2 and not others:
         return Complaint(
@@ -180,6 +193,17 @@ def empty_complaint(check: Check) -> Complaint | None:
     )
 
 
+def help_complaint(check: Check) -> Complaint | None:
+    """Whether `--help` breaks while argparse formats the texts. Who parses by hand may answer as they like."""
+    problem = _run(check, ["--help"], {}).ranks[0].values.get("problem")
+    if not isinstance(problem, dict) or problem.get("type") not in FORMAT_ERRORS:
+        return None
+    return Complaint(
+        f"`{_shown(['--help'])}` raised {problem_text(problem)}",
+        "argparse fills help texts in with %: write %% for a percent sign.",
+    )
+
+
 @dataclass(frozen=True)
 class Reading:
     """A mean and a standard deviation in seconds, and the last digit that was printed of each."""
@@ -198,6 +222,12 @@ class Reading:
             and PASSES * (self.mean - self.digit) <= elapsed
             and 0 <= self.std <= widest
         )
+
+    def is_too_narrow(self, took: list[float]) -> bool:
+        """Whether the mean is that of passes which took at least so long, and the deviation far below theirs."""
+        return self.mean + self.digit >= 0.95 * float(
+            np.mean(took)
+        ) and self.std + self.std_digit < LEAST_SHARE * float(np.std(took))
 
 
 def is_flat(reading: Reading) -> bool:

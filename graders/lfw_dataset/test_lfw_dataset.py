@@ -10,7 +10,12 @@ import numpy as np
 from graders.lfw_dataset import faces
 from graders.lfw_dataset.looks import Look, difference, known, looks, number, prints_of, problem_text, text
 from graders.lfw_dataset.robustness import trials
-from graders.lfw_dataset.script_runs import empty_complaint, timing_complaint, visualize_complaint
+from graders.lfw_dataset.script_runs import (
+    empty_complaint,
+    help_complaint,
+    timing_complaint,
+    visualize_complaint,
+)
 from lockstep.check import Check
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.verdict import CheckEnded, Failed, NotChecked
@@ -99,6 +104,31 @@ def test_length(check: Check) -> None:
         else:
             hint = "Return the length of the list of image files that `__getitem__` indexes."
         check.expect(length == tree.count, f"`len(dataset)` is {length} for {folder}.", hint=hint)
+    count_odd_names(check)
+
+
+def count_odd_names(check: Check) -> None:
+    """End the check, with half of its points, where images are lost to their names."""
+    names = faces.make_odd_names(check.rng)
+    (image,) = faces.plain_images(check.rng, 1)
+    data = {"names": dict.fromkeys(names, image)}
+    try:
+        lengths = observe(check, "length", data=data, values={"paths": ["/data/names/"]}).values.get(
+            "lengths"
+        )
+    except CheckEnded as ended:
+        ended.points = check.points / 2
+        raise
+    length = number(lengths[0]) if isinstance(lengths, list) and len(lengths) == 1 else None
+    if length != len(names):
+        people = dict.fromkeys(name.split("/")[0] for name in names)
+        check.fail(
+            f"`len(dataset)` is {length or 0:.0f} for a folder of {len(names)} images of {', '.join(people)}, the last "
+            f"of them with images up to {names[-1].split('/')[1]}.",
+            hint="Take every .jpg file of every folder. LFW has names of one word and of five, with hyphens, and "
+            "George_W_Bush_0530.jpg: a pattern for names loses some of them.",
+            points=check.points / 2,
+        )
 
 
 def test_items_are_images(check: Check) -> None:
@@ -274,12 +304,15 @@ def test_workers(check: Check) -> None:
 
 
 def test_script(check: Check) -> None:
-    """The script shows a batch, times five passes with the workers asked for, and minds a missing folder."""
-    shares = {visualize_complaint: 0.4, timing_complaint: 0.4, empty_complaint: 0.2}
+    """The script shows a batch, times five passes with the workers asked for, minds a missing folder, answers --help."""
+    shares = {visualize_complaint: 0.35, timing_complaint: 0.35, empty_complaint: 0.2, help_complaint: 0.1}
     complaints = {}
     for part in shares:
         if part is empty_complaint and timing_complaint in complaints:
             # A script that never times anything does not time nothing either.
+            complaints[part] = None
+        elif part is help_complaint and len(complaints) == len(shares) - 1:
+            # Help alone is worth nothing.
             complaints[part] = None
         elif complaint := part(check):
             complaints[part] = complaint

@@ -243,6 +243,10 @@ def test_spot_rerun(check: Check) -> None:
         )
         # One cause has many consequences: the first is the one to mend.
         found += told[:1]
+        evidence = again[name].rerun if name in again else None
+        if free and evidence and evidence.misplaced:
+            found.append(Told(name, evidence.misplaced))
+            free *= spot.MISPLACED
         share += worth * free
     end(
         check,

@@ -183,6 +183,10 @@ FUNCTIONS = {
                 lambda lr, base, batch, world: lr * (batch * world // base),
                 "`//` drops the fraction: divide with `/`.",
             ),
+            Slip(
+                lambda lr, base, batch, world: round(lr * batch * world / base, 6),
+                "round() makes 0 of a small learning rate: return the result unrounded, and round where it is printed.",
+            ),
         ),
     ),
     "speedup": Function(
@@ -323,6 +327,7 @@ def _rates(rng: np.random.Generator) -> _Drawn:
         ((lr, batch, batch, world), {}),
         ((lr, batch * world * 8, batch, world), {}),
         ((1, batch, batch + 1, world), {}),
+        ((_number(rng, 1e-7, 4e-7), batch * world, batch, world), {}),
     ]
     return drawn
 
@@ -366,6 +371,15 @@ _DRAW: dict[str, Callable[[np.random.Generator], _Drawn]] = {
     "amdahl_speedup": _amdahl,
     "karp_flatt": _karp_flatt,
 }
+
+
+def positional_calls(function: str, rng: np.random.Generator) -> list[Call]:
+    """Legal calls that give by place what `legal_calls` gives by name: of the functions that take such an argument."""
+    return [
+        Call(function, (*call.arguments, *call.keywords.values()))
+        for call in legal_calls(function, rng)
+        if call.keywords
+    ]
 
 
 # Bad calls: a legal one, with one argument that is not.

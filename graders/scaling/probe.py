@@ -12,16 +12,26 @@ from typing import Any
 
 from lockstep.sandbox.probing import Inputs, Observation, Student, plain
 
+# What the calls of a list may raise: what is legal nothing but a ValueError.
+CAUGHT: dict[str, tuple[type[BaseException], ...]] = {
+    "legal": (ValueError,),
+    "bad": (Exception, SystemExit),
+    "positional": (Exception, SystemExit),
+}
 KINDS = (ValueError, TypeError, OverflowError)  # what the judge asks of an error
 
 
 def calls(student: Student, inputs: Inputs) -> Observation:
-    """Call the function with each list of arguments; what is legal may raise nothing but a ValueError."""
+    """Call the function with each list of arguments."""
     name = inputs.values["function"]
     function = student.get(student.load("scaling"), name)
-    legal = [call(student, function, name, each, (ValueError,)) for each in inputs.values["legal"]]
-    bad = [call(student, function, name, each, (Exception, SystemExit)) for each in inputs.values["bad"]]
-    return Observation({"legal": legal, "bad": bad}, {})
+    return Observation(
+        {
+            key: [call(student, function, name, each, caught) for each in inputs.values[key]]
+            for key, caught in CAUGHT.items()
+            if key in inputs.values
+        }
+    )
 
 
 def call(

@@ -1,19 +1,20 @@
 """Exercise 7: the arithmetic of data-parallel training, judged on hidden numbers.
 
 Each check calls one function many times in one process: first with arguments that are in order, then with
-some that are not. Whoever has the formula right and lets bad input pass keeps half of the points.
+some that are not. Whoever has the formula right and lets bad input pass, or takes an argument by name alone, keeps
+half of the points.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from graders.scaling.expected import FUNCTIONS, Call, bad_calls, legal_calls, right
+from graders.scaling.expected import FUNCTIONS, Call, bad_calls, legal_calls, positional_calls, right
 from lockstep.check import Check
 from lockstep.compare import close, number, shown
 from lockstep.wire import Json
 
-WITHOUT_ERRORS = 0.5  # of the points
+WITHOUT_ERRORS = BY_NAME_ALONE = 0.5  # of the points
 
 
 def test_effective_batch_size(check: Check) -> None:
@@ -54,13 +55,17 @@ def test_karp_flatt(check: Check) -> None:
 def judge(check: Check) -> None:
     """Draw calls of the function that the check is named after, make them, and look at every answer."""
     legal, bad = legal_calls(check.id, check.rng), bad_calls(check.id, check.rng)
+    positional = positional_calls(check.id, check.rng)
     values: dict[str, Json] = {
         "function": check.id,
         "legal": [call.to_json() for call in legal],
         "bad": [call.to_json() for call in bad],
     }
+    if positional:
+        values["positional"] = [call.to_json() for call in positional]
     seen = check.run("calls", values=values).ranks[0].values
     look_at_legal(check, legal, answers(seen.get("legal"), len(legal)))
+    look_at_positional(check, positional, answers(seen.get("positional"), len(positional)))
     look_at_bad(check, bad, answers(seen.get("bad"), len(bad)))
 
 
@@ -87,12 +92,25 @@ def look_at_legal(check: Check, calls: list[Call], seen: list[dict[str, Any]]) -
         )
 
 
+def look_at_positional(check: Check, calls: list[Call], seen: list[dict[str, Any]]) -> None:
+    """End the check, with a part of its points, when what can be given by name cannot be given by its place."""
+    for call, answer in zip(calls, seen, strict=True):
+        if not agrees(answer, right(call)):
+            check.fail(
+                f"The formula is right, but `{call}` {did(answer)}; expected {figure(right(call))}, as where the last "
+                "argument is given by name.",
+                hint="Keep the arguments in the order of the exercise, none of them behind a `*` alone.",
+                points=BY_NAME_ALONE * check.points,
+            )
+
+
 def agrees(answer: dict[str, Any], expected: float) -> bool:
     """Whether a call returned the expected number: exactly where something is counted."""
     value = answer.get("returned")
     if isinstance(expected, int):
         return number(value) == expected
-    return close(value, expected)
+    # A learning rate may be smaller than what is otherwise as good as nothing.
+    return close(value, expected, atol=min(1e-6, 0.02 * abs(expected)) if expected else 1e-6)
 
 
 def did(answer: dict[str, Any]) -> str:

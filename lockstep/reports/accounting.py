@@ -9,11 +9,14 @@ from collections.abc import Iterator
 from lockstep.jsontext import Json
 from lockstep.reports.document import Config, Group, Report, Run
 from lockstep.reports.finding import Finding, advice, few, inconsistent
+from lockstep.reports.resolution import resolution
 from lockstep.reports.rule import Facts, Rule
 from lockstep.text import safe_line
 
 CLOCK_SLACK_S, CLOCK_SLACK = 0.05, 0.01
 """What the wall clock and the monotonic clock may differ by: a fixed part, and a part of the duration."""
+STEPS_SLACK = 0.05
+"""Steps may be read by another clock than the run: by CUDA events, for instance."""
 FILE_SLACK_S = 1.0
 """created_utc may be given in whole seconds."""
 FLOAT32_EPS = 2.0**-23
@@ -34,6 +37,7 @@ def _of_run(report: Report, run: Run) -> str:
 
 def _clocks(report: Report, facts: Facts) -> Iterator[Finding]:
     yield from few(longer_than_its_span(report))
+    yield from few(_steps_longer_than_their_run(report))
     yield from few(_overlaps(report))
     last = max(report.runs, key=lambda run: run.t_end)
     if last.t_end > report.created + FILE_SLACK_S:
@@ -66,6 +70,43 @@ def longer_than_its_span(report: Report) -> Iterator[Finding]:
                 wall_s=run.seconds,
                 span_s=span,
             )
+
+
+def _steps_longer_than_their_run(report: Report) -> Iterator[Finding]:
+    """Each run whose single steps are more, or together took longer, than the run itself.
+
+    Fewer are fine: some were read, or the run has pauses. Processes and loader workers may each have told theirs.
+    """
+    warmup = _count(report.method.get("warmup_steps", 0))
+    for run in report.runs:
+        if not run.step_seconds:
+            continue
+        told, side_by_side = len(run.step_seconds), _side_by_side(report, run)
+        if told > (run.steps + warmup) * side_by_side:
+            yield inconsistent(
+                f"{_of_run(report, run)}: step_s has {told} entries, and the run {run.steps} steps. step_s holds the "
+                "seconds of the single steps of this run: was the list not emptied between two runs?",
+                told=told,
+                steps=run.steps,
+            )
+            continue
+        together = sum(step.value for step in run.step_seconds)
+        slack = STEPS_SLACK * run.seconds + told * resolution(run.step_seconds)
+        if told <= run.steps * side_by_side and together > (run.seconds + slack) * side_by_side:
+            yield inconsistent(
+                f"{_of_run(report, run)}: the entries of step_s add up to {_shown(together)}, and wall_s is "
+                f"{_shown(run.seconds)}. wall_s is the sum of the steps, or more where something else was timed as well: "
+                "are both in seconds, and of the same run?",
+                steps_s=together,
+                wall_s=run.seconds,
+            )
+
+
+def _side_by_side(report: Report, run: Run) -> int:
+    """How many may have done steps of a run at the same time, each with seconds of its own."""
+    if report.kind == "dataloader":
+        return 1 + _count(run.config.get("num_workers", 0))
+    return max(_processes(report, run), len(report.gpus))
 
 
 def _overlaps(report: Report) -> Iterator[Finding]:
@@ -253,6 +294,7 @@ def _ranges(report: Report, facts: Facts) -> Iterator[Finding]:
 
 def _hardware(report: Report, facts: Facts) -> Iterator[Finding]:
     yield from few(_devices_used(report))
+    yield from _clock_of_a_gpu(report)
     yield from few(_precisions(report))
 
 
@@ -261,6 +303,13 @@ def _devices_used(report: Report) -> Iterator[Finding]:
     for group in report.groups:
         config = group.config
         used, nodes = _devices(report, config), _nodes(report, config)
+        if report.kind == "ddp_scaling" and nodes > _count(config.get("world_size")):
+            yield inconsistent(
+                f"{group.name}: {nodes} machines, but fewer processes. nnodes counts the machines that this configuration "
+                "used, each of which runs one process at least.",
+                nodes=nodes,
+                processes=_count(config.get("world_size")),
+            )
         if config.get("backend") == "nccl" and not there:
             yield inconsistent(
                 f"{group.name}: the backend is nccl, which works on GPUs only, and env.gpus is empty. Was the "
@@ -285,6 +334,22 @@ def _devices_used(report: Report) -> Iterator[Finding]:
                 f"{group.name}: device_ids go up to {highest}, and env.gpus names {there} GPUs, which count from 0.",
                 gpus=there,
             )
+
+
+def _clock_of_a_gpu(report: Report) -> Iterator[Finding]:
+    if report.gpus:
+        return
+    if report.method.get("clock") == "cuda_event":
+        yield inconsistent(
+            "method.clock is cuda_event, which only a GPU can record, and env.gpus is empty. Was the environment noted on "
+            "another machine (a login node), or the time read from time.perf_counter?",
+            gpus=0,
+        )
+    elif report.method.get("sync") in ("cuda.synchronize", "cuda_event"):
+        yield advice(
+            "method.sync says that a GPU was waited for, and env.gpus is empty: on a CPU it is not_applicable.",
+            gpus=0,
+        )
 
 
 def _precisions(report: Report) -> Iterator[Finding]:
@@ -382,9 +447,12 @@ def _count(value: Json) -> int:
 RULES: tuple[Rule, ...] = (
     Rule(
         id="C06",
-        demands="A run takes no longer than the time between its start and its end, runs on the same devices follow one "
-        "another, and all of them come before the file that reports them.",
-        threshold=f"wall_s <= (t_end - t_start) + {CLOCK_SLACK_S} s + {CLOCK_SLACK:.0%}; overlaps up to {CLOCK_SLACK_S} s; "
+        demands="A run takes no longer than the time between its start and its end, and its single steps together no "
+        "longer than the run; runs on the same devices follow one another, and all of them come before the file that "
+        "reports them.",
+        threshold=f"wall_s <= (t_end - t_start) + {CLOCK_SLACK_S} s + {CLOCK_SLACK:.0%}; no more entries in step_s than "
+        f"steps, warm-up included, with a sum <= wall_s + {STEPS_SLACK:.0%} + a tick each, both times the processes, GPUs "
+        f"or loader workers; overlaps up to {CLOCK_SLACK_S} s; "
         f"created_utc and the deadline with {FILE_SLACK_S:g} s",
         why="wall_s comes from a monotonic clock, t_start and t_end from the system clock, which time servers correct.",
         honest="Only when the system clock is set during a run: rare, and the message asks for the run again.",
@@ -419,7 +487,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="C14",
         demands="A configuration uses no more devices than there are, and nothing they do not have.",
-        threshold="devices <= GPUs of a machine x machines; TF32 from compute capability 8.0 on; nccl needs GPUs",
+        threshold="devices <= GPUs of a machine x machines; machines <= processes; TF32 from compute capability 8.0 on; "
+        "nccl and CUDA events need GPUs",
         why="NVIDIA, CUDA C++ Programming Guide, Compute Capabilities: TF32 and bfloat16 in hardware from 8.0 on.",
         honest="None known.",
         examine=_hardware,

@@ -66,6 +66,8 @@ class Rerun:
     problem: str = ""
     """How the run ended, where it did not end well; completes "COMMAND ..."."""
     report: Report | None = None
+    misplaced: str = ""
+    """Where it wrote the report instead of where it was asked to, in a sentence; empty where it did as asked."""
     form: str = ""
     """What keeps the file that it wrote from being a report."""
     holdups: tuple[Holdup, ...] = ()
