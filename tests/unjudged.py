@@ -119,7 +119,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("*", "train_and_evaluate* arrays.train/*", "*scaled*|*slightly*|not a number", "what a picture shows is recognised in any brightness"),
         Row("trains_on_cpu|device_agnostic", "script *", "*", "whether the script runs is for no_cuda_needed to judge"),
         Row("no_cuda_needed", "script values.script/*|script arrays.script/*", "*", "the script has to train, on whatever"),
-        Row("", "script values.opened|script values.other_calls", UNREAD, "looked at where no picture is recognised, or none evaluated"),
+        Row("", "script values.opened", UNREAD, "looked at where no picture is recognised"),
         Row("no_cuda_needed", "script output", "emptied", "told where the script fails"),
         Row("no_cuda_needed", "script values.report:*", "*", REPORTED),
         Row("device_agnostic", "train_and_evaluate/[23] *", "*", "asked only whether train minds that there is no GPU, or that there is one"),

@@ -135,8 +135,9 @@ def _accuracy_was_measured(
     which = expected.recognised(judged.rows, pictures)
     if not len(which) or np.any(which < 0) or len(np.unique(which)) < len(which):
         return
-    all_seen = integer(seen.values.get("other_calls")) == 0 and 2 * len(which) >= len(pictures)
-    if len(which) < len(pictures) and not all_seen:
+    if len(which) < len(pictures) and (
+        2 * len(which) < len(pictures) or integer(seen.values.get("other_calls")) != 0
+    ):
         return
     fewest, greatest = expected.right_answers(judged.logits, labels[which])
     # Where test pictures were left out, the share may be that of all.
