@@ -73,6 +73,12 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "weights_left_on_the_cpu": {"report": ["still on the CPU", "before the first call"]},
     "one_device_written_out": {"report": ["put nothing on the second GPU", "torch.cuda.device_count()"]},
     "two_devices_by_name_only": {"report": ["n_devices 2", "called on the CPU alone"]},
+    "script_times_in_training_mode": {"report": ["in training mode", "with your time_inference"]},
+    "script_never_warms_up": {"report": ["there was no warm-up", "with your time_inference"]},
+    "script_never_synchronises": {"report": ["never waited for it", "with your time_inference"]},
+    "report_name_written_out": {"report": ["none to reports/two_gpus.json", "args.report"]},
+    "warms_up_in_training_mode": {"timing_is_sound": ["the statistics of batch norm", "before the warm-up"]},
+    "gradients_left_off": {"timing_is_sound": ["stay switched off", "as a block"]},
     "hours_within_a_second": {"report": ["from t_start to t_end there are only"]},
 }  # fmt: skip
 
@@ -109,6 +115,10 @@ def test_words_are_of_samples_that_exist() -> None:
         ("one_device_written_out", "report", 0.5),
         ("two_devices_by_name_only", "report", 0.5),
         ("hours_within_a_second", "report", 0.5),
+        ("script_never_warms_up", "report", 0.5),
+        ("report_name_written_out", "report", 0.5),
+        ("warms_up_in_training_mode", "timing_is_sound", 2.5),
+        ("gradients_left_off", "timing_is_sound", 2.5),
     ],
 )
 def test_what_is_half_right_keeps_a_part_of_the_points(
