@@ -73,7 +73,7 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "weights_left_on_the_cpu": {"report": ["still on the CPU", "before the first call"]},
     "one_device_written_out": {"report": ["put nothing on the second GPU", "torch.cuda.device_count()"]},
     "two_devices_by_name_only": {"report": ["n_devices 2", "called on the CPU alone"]},
-    "script_times_in_training_mode": {"report": ["in training mode", "with your time_inference"]},
+    "script_times_in_training_mode": {"report": ["only 0 times in evaluation mode", "with your time_inference"]},
     "script_never_warms_up": {"report": ["there was no warm-up", "with your time_inference"]},
     "script_never_synchronises": {"report": ["never waited for it", "with your time_inference"]},
     "report_name_written_out": {"report": ["none to reports/two_gpus.json", "args.report"]},

@@ -98,6 +98,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("timing_is_sound", "time_calls* values.sessions.#.returned", "*more*|*again", "it bounds the last reading from above alone"),
         Row("report", "script output", "emptied", "told where the script fails"),
         Row("report", "script values.calls*", f"one twice|{MORE}|{ORDER}", "each size was called often enough, and may be more often"),
+        Row("report", "script values.modes*", f"one twice|{MORE}|{ORDER}", "so are the modes, called often enough"),
         Row("report", "script values.by_children", "flipped", "what processes of the script's own call is not seen"),
         Row("report", "script/2 ended|script/2 ranks", "*", "a script that fails on emulated GPUs otherwise than by devices is no evidence"),
         Row("report", "script/2 values.status|script/2 arrays.report|script/2 arrays.report:.report|script/2 arrays.report:.schema", "*", "nor is one that fails there by itself or leaves no report"),

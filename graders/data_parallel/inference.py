@@ -8,11 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from graders.data_parallel import timing
-from graders.data_parallel.noted import entries
-from graders.data_parallel.timing import Call
+from graders.data_parallel.noted import entries, totals
 from lockstep.check import Check
-from lockstep.compare import integer
 from lockstep.sandbox.outcome import RankOutcome
+from lockstep.wire import Json
 
 N_REPS, ROWS = 3, 4
 HINT = "Take the times with your time_inference(model, batch, n_reps), and report what it returns."
@@ -21,28 +20,25 @@ HINT = "Take the times with your time_inference(model, batch, n_reps), and repor
 def as_time_inference_does(
     check: Check, call: str, seen: RankOutcome, sizes: list[int], n_reps: int, readings: int
 ) -> None:
-    """Enough calls were made in evaluation mode and without gradients, and more than were timed."""
-    modes = _modes(seen)
-    if modes is None or seen.values.get("by_children") is not False:
+    """Enough calls were made in evaluation mode and without gradients, and more than were timed.
+
+    Those in processes of the script's own are not seen, nor is the size of a batch that is no tensor.
+    """
+    made = totals(seen.values.get("calls"))
+    if seen.values.get("by_children") is True or "0" in made:
         return
-    for size in sizes:
-        of_size = [(training, grad, count) for rows, training, grad, count in modes if rows == str(size)]
-        made = sum(count for *_, count in of_size)
-        sound = sum(count for training, grad, count in of_size if not training and not grad)
-        if (
-            made >= n_reps > sound
-            and (calls := _timer(check))
-            and not any(c.training or c.grad for c in calls)
-        ):
-            training, grad = (sum(one[-1] for one in of_size if one[which]) for which in (0, 1))
-            check.fail(
-                f"{call}: of {made} calls of a model with {size} image{'s' * (size > 1)} {training} were in training "
-                f"mode, and for {grad} gradients were recorded. time_inference does neither.",
-                HINT,
-                points=check.points / 2,
-            )
-    total = sum(count for *_, count in modes)
-    if 0 < total <= readings and (calls := _timer(check)) and len(calls) > N_REPS:
+    modes = [mode for mode in entries(seen.values.get("modes")) if isinstance(mode, list) and len(mode) == 4]
+    sound = totals([[rows, count] for rows, training, grad, count in modes if not training and not grad])
+    size = next((size for size in sizes if sound.get(str(size), 0) < n_reps), None)
+    if size is not None and not _is_unsound(_timer(check)):
+        check.fail(
+            f"{call} called a model {made.get(str(size), 0)} times with {size} image{'s' * (size > 1)}, but only "
+            f"{sound.get(str(size), 0)} times in evaluation mode and without gradients. time_inference sees to both.",
+            HINT,
+            points=check.points / 2,
+        )
+    total = sum(made.values())
+    if total <= readings and not _has_no_warm_up(_timer(check)):
         check.fail(
             f"{call} wrote {readings} readings and called a model {total} times: there was no warm-up. time_inference "
             "has one.",
@@ -55,7 +51,7 @@ def waits_as_time_inference_does(check: Check, call: str, seen: RankOutcome) -> 
     """The GPU that models were called on was waited for."""
     if seen.values.get("waited") is True or not entries(seen.values.get("places")):
         return
-    if _timer(check, on_gpu=True):
+    if _timer(check, on_gpu=True).get("waited") is not False:
         check.fail(
             f"{call} called a model on a GPU, and never waited for it. time_inference does.",
             HINT,
@@ -63,23 +59,8 @@ def waits_as_time_inference_does(check: Check, call: str, seen: RankOutcome) -> 
         )
 
 
-def _modes(seen: RankOutcome) -> list[tuple[str, bool, bool, int]] | None:
-    """[images, in training mode, with gradients, how many calls] of each; None when that is not what a probe notes."""
-    modes = []
-    for entry in entries(seen.values.get("modes")):
-        if not isinstance(entry, list) or len(entry) != 4:
-            return None
-        rows, training, grad, count = entry[0], entry[1], entry[2], integer(entry[3])
-        if not isinstance(rows, str) or not isinstance(training, bool) or not isinstance(grad, bool):
-            return None
-        if count is None:
-            return None
-        modes.append((rows, training, grad, count))
-    return modes
-
-
-def _timer(check: Check, *, on_gpu: bool = False) -> list[Call]:
-    """The calls that time_inference makes; none where it fails or, on a GPU, does not wait."""
+def _timer(check: Check, *, on_gpu: bool = False) -> dict[str, Json]:
+    """What a model sees of time_inference."""
     outcome = check.run(
         "time_calls",
         values={"gpus": int(on_gpu), "delays": [0.001], "n_reps": N_REPS, "again": False},
@@ -87,6 +68,13 @@ def _timer(check: Check, *, on_gpu: bool = False) -> list[Call]:
         expect=False,
     )
     session = next(iter(entries(outcome.ranks[0].values.get("sessions"))), None)
-    if not isinstance(session, dict) or session.get("waited") is not True:
-        return []
-    return timing.parse_calls(session.get("calls")) or []
+    return session if isinstance(session, dict) else {}
+
+
+def _is_unsound(session: dict[str, Json]) -> bool:
+    return any(call.training or call.grad for call in timing.parse_calls(session.get("calls")) or ())
+
+
+def _has_no_warm_up(session: dict[str, Json]) -> bool:
+    calls = timing.parse_calls(session.get("calls"))
+    return calls is not None and len(calls) <= N_REPS
