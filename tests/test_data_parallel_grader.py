@@ -173,6 +173,42 @@ def test_who_meets_the_limits_of_emulated_gpus_loses_nothing(
     assert [(c.points, c.message) for c in exercise.checks if c.id == "report" and c.points < 1] == []
 
 
+TIMED = "        seconds = time_inference(model, batch, n_reps)\n"
+# A right loop that is not time_inference's; its warm-up has another size.
+OWN_LOOP = """
+        model.eval()
+        seconds = []
+        with torch.no_grad():
+            model(torch.cat([batch, batch]))
+            for _ in range(n_reps):
+                synchronize(next(model.parameters()).device)
+                start = time.perf_counter()
+                model(batch)
+                synchronize(next(model.parameters()).device)
+                seconds.append(time.perf_counter() - start)
+"""
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        pytest.param(OWN_LOOP, id="a right loop of its own"),
+        pytest.param(f"        model.train()(batch).sum().backward()\n{TIMED}", id="a look at training besides"),
+        pytest.param(f"        model.requires_grad_(False)\n{TIMED}", id="frozen weights"),
+        pytest.param(OWN_LOOP.replace("model(batch)", "model.module(batch)").replace(
+            "torch.cat([batch, batch])", "batch[:1]"), id="calls the inner model"),
+        pytest.param(OWN_LOOP.replace("model(batch)", "model(images=batch)"), id="by keyword"),
+    ],
+)  # fmt: skip
+def test_a_script_may_take_its_times_otherwise(new: str, tmp_path: Path, box: Box) -> None:
+    shutil.copy(REFERENCE / "perf_report.py", tmp_path)
+    source = (REFERENCE / "data_parallel.py").read_text()
+    assert source.count(TIMED) == 1
+    (tmp_path / "data_parallel.py").write_text(source.replace(TIMED, new))
+    (exercise,) = graded(tmp_path, EXERCISE, box, checks=["report"]).exercises
+    assert [c.message for c in exercise.checks if c.id == "report" and "time_inference" in c.message] == []
+
+
 FORGED = """
 from lockstep.sandbox import probing
 made = probing.Observation.__init__
