@@ -73,6 +73,12 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "weights_left_on_the_cpu": {"report": ["still on the CPU", "before the first call"]},
     "one_device_written_out": {"report": ["put nothing on the second GPU", "torch.cuda.device_count()"]},
     "two_devices_by_name_only": {"report": ["n_devices 2", "called on the CPU alone"]},
+    "script_times_in_training_mode": {"report": ["only 0 times in evaluation mode", "with your time_inference"]},
+    "script_never_warms_up": {"report": ["there was no warm-up", "with your time_inference"]},
+    "script_never_synchronises": {"report": ["never waited for it", "with your time_inference"]},
+    "report_name_written_out": {"report": ["none to reports/two_gpus.json", "args.report"]},
+    "warms_up_in_training_mode": {"timing_is_sound": ["the statistics of batch norm", "before the warm-up"]},
+    "gradients_left_off": {"timing_is_sound": ["stay switched off", "as a block"]},
     "hours_within_a_second": {"report": ["from t_start to t_end there are only"]},
 }  # fmt: skip
 
@@ -109,6 +115,10 @@ def test_words_are_of_samples_that_exist() -> None:
         ("one_device_written_out", "report", 0.5),
         ("two_devices_by_name_only", "report", 0.5),
         ("hours_within_a_second", "report", 0.5),
+        ("script_never_warms_up", "report", 0.5),
+        ("report_name_written_out", "report", 0.5),
+        ("warms_up_in_training_mode", "timing_is_sound", 2.5),
+        ("gradients_left_off", "timing_is_sound", 2.5),
     ],
 )
 def test_what_is_half_right_keeps_a_part_of_the_points(
@@ -161,6 +171,42 @@ def test_who_meets_the_limits_of_emulated_gpus_loses_nothing(
     (tmp_path / "data_parallel.py").write_text(source.replace(old, new))
     (exercise,) = graded(tmp_path, EXERCISE, box, checks=["report"]).exercises
     assert [(c.points, c.message) for c in exercise.checks if c.id == "report" and c.points < 1] == []
+
+
+TIMED = "        seconds = time_inference(model, batch, n_reps)\n"
+# A right loop that is not time_inference's; its warm-up has another size.
+OWN_LOOP = """
+        model.eval()
+        seconds = []
+        with torch.no_grad():
+            model(torch.cat([batch, batch]))
+            for _ in range(n_reps):
+                synchronize(next(model.parameters()).device)
+                start = time.perf_counter()
+                model(batch)
+                synchronize(next(model.parameters()).device)
+                seconds.append(time.perf_counter() - start)
+"""
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        pytest.param(OWN_LOOP, id="a right loop of its own"),
+        pytest.param(f"        model.train()(batch).sum().backward()\n{TIMED}", id="a look at training besides"),
+        pytest.param(f"        model.requires_grad_(False)\n{TIMED}", id="frozen weights"),
+        pytest.param(OWN_LOOP.replace("model(batch)", "model.module(batch)").replace(
+            "torch.cat([batch, batch])", "batch[:1]"), id="calls the inner model"),
+        pytest.param(OWN_LOOP.replace("model(batch)", "model(images=batch)"), id="by keyword"),
+    ],
+)  # fmt: skip
+def test_a_script_may_take_its_times_otherwise(new: str, tmp_path: Path, box: Box) -> None:
+    shutil.copy(REFERENCE / "perf_report.py", tmp_path)
+    source = (REFERENCE / "data_parallel.py").read_text()
+    assert source.count(TIMED) == 1
+    (tmp_path / "data_parallel.py").write_text(source.replace(TIMED, new))
+    (exercise,) = graded(tmp_path, EXERCISE, box, checks=["report"]).exercises
+    assert [c.message for c in exercise.checks if c.id == "report" and "time_inference" in c.message] == []
 
 
 FORGED = """

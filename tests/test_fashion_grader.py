@@ -71,6 +71,10 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "script_trains_on_fake_data": {"trains_on_cpu": ["opened no file of /data/fashion", "FakeData"]},
     "script_trains_on_a_tenth": {"trains_on_cpu": ["on 4 of the 40 training pictures", "Subset"]},
     "script_ignores_epochs": {"trains_on_cpu": ["each of them once", "args.epochs"]},
+    "script_evaluates_before_training": {"trains_on_cpu": ["before it trained", "First losses = train"]},
+    "script_evaluates_a_new_network": {"trains_on_cpu": ["another network", "hand it to both"]},
+    "script_ignores_batch_size": {"trains_on_cpu": ["trained on batches of 40 pictures", "args.batch_size"]},
+    "accuracy_of_a_subset_typed_in": {"no_cuda_needed": ["of 10 are right", "evaluate(model, test_loader"]},
     "script_ignores_lr": {"trains_on_cpu": ["--lr 1e-7", "args.lr"]},
     "stays_in_train_mode": {"eval_mode": ["training mode", "model.eval()"]},
     "gradients_on": {"eval_mode": ["gradients were recorded", "torch.no_grad()"]},
@@ -184,6 +188,59 @@ def test_an_accuracy_that_cannot_be_counted_by_hand_is_let_be(name: str, tmp_pat
     folder = changed(tmp_path, *ACCURACIES[name])
     (exercise,) = graded(folder, EXERCISE, box, checks=["no_cuda_needed"]).exercises
     assert [check.points for check in exercise.checks if check.id == "no_cuda_needed"] == [1.0]
+
+
+TRAIN = "    losses = train(model, train_loader, device, args.epochs, args.lr)\n"
+STEP = "            optimizer.step()\n"
+# What honest scripts do about the network that they evaluate, and about batches.
+EVALUATED: dict[str, list[tuple[str, str]]] = {
+    "an average of weights": [
+        ("    model.to(device)\n    # Made", "    model.to(device)\n    model.average = [torch.optim.swa_utils.AveragedModel(model, use_buffers=True)]\n    # Made"),
+        (STEP, f"{STEP}            model.average[0].update_parameters(model)\n"),
+        (EVALUATE, EVALUATE.replace("(model", "(model.average[0]")),
+    ],
+    "the best checkpoint in a new network": [
+        (STEP, f'{STEP}            torch.save(model.state_dict(), "best.pt")\n'),
+        (EVALUATE, f'    best = FashionCNN()\n    best.load_state_dict(torch.load("best.pt"))\n{EVALUATE.replace("(model", "(best")}'),
+    ],
+    "a wrapper": [(TRAIN, TRAIN.replace("(model", "(nn.DataParallel(model)"))],
+    "a traced copy": [(EVALUATE, EVALUATE.replace("(model", "(torch.jit.trace(model.eval(), torch.rand(2, 1, 28, 28))"))],
+    "probabilities of a copy": [
+        ("import argparse\n", "import argparse\nimport copy\n"),
+        (EVALUATE, EVALUATE.replace("(model", "(nn.Sequential(copy.deepcopy(model), nn.Softmax(1))")),
+    ],
+    "an untrained one besides": [
+        (TRAIN, f"    evaluate(model, test_loader, device)\n{TRAIN}    evaluate(FashionCNN(), test_loader, device)\n"),
+    ],
+    "the last of ten": [
+        (TRAIN, f"    for _ in range(10):\n        model = FashionCNN()\n    {TRAIN}"),
+    ],
+    "forward by name": [
+        (TRAIN, f"    evaluate(model, test_loader, device)\n{TRAIN}"),
+        (EVALUATE, "    model.eval()\n    for x, y in test_loader:\n        model.forward(x)\n    accuracy = 0.1\n"),
+    ],
+    "each picture twice in a batch": [
+        ("criterion(model(images), labels)", "criterion(model(torch.cat([images, images])), torch.cat([labels, labels]))"),
+    ],
+    "one large batch first": [(TRAIN, f"    train(model, DataLoader(train_data, 40), device, 3, args.lr)\n{TRAIN}")],
+    "parts of batches": [
+        ("criterion(model(images), labels)", "sum(criterion(model(x), y) / 4 for x, y in zip(images.split(2), labels.split(2)))"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EVALUATED)
+def test_a_script_may_evaluate_what_comes_from_its_training(name: str, tmp_path: Path, box: Box) -> None:
+    folder = changed(tmp_path, *EVALUATED[name])
+    (exercise,) = graded(folder, EXERCISE, box, checks=["trains_on_cpu"]).exercises
+    assert [(c.points, c.message) for c in exercise.checks if c.id == "trains_on_cpu"] == [(2.0, "")]
+
+
+def test_test_pictures_that_are_left_out_are_told(tmp_path: Path, box: Box) -> None:
+    few = ("DataLoader(test_data, args", "DataLoader(torch.utils.data.Subset(test_data, range(9)), args")
+    checks = checks_of(changed(tmp_path, few), box)
+    assert checks["trains_on_cpu"].verdict is Verdict.PASSED
+    assert "on 9 of the 20 test pictures" in checks["trains_on_cpu"].message
 
 
 # A function, a class and a notebook.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from lockstep.sandbox.device import Machine, emulated_gpus, home
@@ -24,7 +26,7 @@ from lockstep.sandbox.slowed import hold_up_calls
 from lockstep.wire import Array, Json
 
 MODULE = "data_parallel"
-REPORT = "reports/data_parallel.json"
+USUAL_REPORT = "reports/data_parallel.json"
 MAX_CALLS = 1000
 MAX_REPORT = 2 << 20
 
@@ -176,6 +178,7 @@ class Slow(nn.Module):
 
     def __init__(self, features: int, delays: list[float], gpus: Machine | None) -> None:
         super().__init__()
+        self.norm = nn.BatchNorm2d(1)
         self.linear = nn.Linear(features, 2)
         self.drop = nn.Dropout()
         self._delays, self._gpus = delays, gpus
@@ -184,7 +187,7 @@ class Slow(nn.Module):
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Something quick, and then the delay: slept through on a CPU, queued on a GPU."""
         start = _now()
-        result = cast(torch.Tensor, self.drop(self.linear(images.flatten(1))))
+        result = cast(torch.Tensor, self.drop(self.linear(self.norm(images).flatten(1))))
         seconds = self._delays[len(self.calls) % len(self._delays)]
         if self._gpus is None:
             _sleep(seconds)
@@ -223,6 +226,7 @@ def _session(
     model.train()
     n_reps = cast(int, inputs.values["n_reps"])
     before = gpus.asked if gpus is not None else 0
+    had_grad, statistics = torch.is_grad_enabled(), _statistics(model)
     with student.calling(f"calling time_inference(model, batch, {n_reps}) {_on(gpus)}"):
         readings = function(model, batch, n_reps)
     returned = _now()
@@ -232,7 +236,14 @@ def _session(
         **_readings(readings),
         "calls": cast(Json, model.calls),
         "waited": waited,
+        "statistics_kept": _statistics(model) == statistics,
+        "grad_kept": torch.is_grad_enabled() is had_grad,
     }
+
+
+def _statistics(model: nn.Module) -> list[list[float]]:
+    """What batch norm knows of the batches that it saw in training mode."""
+    return [home(buffer).flatten().tolist() for buffer in model.buffers()]
 
 
 def _readings(value: object) -> dict[str, Json]:
@@ -248,19 +259,25 @@ def _readings(value: object) -> dict[str, Json]:
 def script(student: Student, inputs: Inputs) -> Observation:
     """Run the script; its exit status, the report it leaves, and how often models were called with how many images.
 
-    Also on which GPUs modules were called, and whether anything was put on another than the first.
+    Also in which modes that was, whether a GPU was waited for, on which GPUs modules were called, and whether anything
+    was put on another than the first.
     """
-    calls, places = hold_up_calls([0.0]), _watch_places()
+    calls, places, modes = hold_up_calls([0.0]), _watch_places(), _watch_modes()
     with _gpus(inputs) as gpus:
         status = student.run_script(f"{MODULE}.py", cast(list[str], inputs.values["arguments"]))
     arrays: dict[str, Any] = {}
-    if os.path.isfile(REPORT):
-        with open(REPORT, "rb") as file:
+    asked = cast(str, inputs.values["report"])
+    written = next((path for path in (asked, USUAL_REPORT) if os.path.isfile(path)), None)
+    if written is not None:
+        with open(written, "rb") as file:
             arrays["report"] = np.frombuffer(file.read(MAX_REPORT), dtype=np.uint8)
     sizes = Counter(cast(list[int], event)[3] for event in cast(list[Json], calls.events()))
     used = os.times()
     values: dict[str, Json] = {
         "calls": [[str(size), count] for size, count in sizes.most_common(MAX_CALLS)],
+        "modes": [[*mode, count] for mode, count in modes.most_common(MAX_CALLS)],
+        "waited": gpus is None or gpus.asked > 0,
+        "as_asked": written == asked,
         "by_children": used.children_user + used.children_system > 0,
         "places": cast(Json, sorted(places)),
         "second_used": gpus is not None and any(gpus.memory.peak[1:]),
@@ -281,6 +298,30 @@ def _watch_places() -> set[str]:
 
     nn.modules.module.register_module_forward_pre_hook(before)
     return places
+
+
+def _watch_modes() -> Counter[tuple[str, bool, bool]]:
+    """Calls of models from now on: how many images, whether in training mode, whether results need gradients."""
+    modes: Counter[tuple[str, bool, bool]] = Counter()
+    # Replicas of a model run in threads of their own.
+    thread = threading.local()
+
+    def before(module: nn.Module, args: tuple[object, ...]) -> None:
+        thread.depth = getattr(thread, "depth", 0) + 1
+
+    def after(module: nn.Module, args: tuple[object, ...], output: object) -> None:
+        thread.depth -= 1
+        batch = args[0] if args else None
+        if thread.depth or not isinstance(batch, torch.Tensor) or not batch.ndim:
+            return
+        training = any(m.training for m in module.modules() if isinstance(m, nn.Dropout | _BatchNorm))
+        if any(True for _ in module.parameters()):
+            grad = isinstance(output, torch.Tensor) and output.requires_grad
+            modes[str(len(batch)), training, grad] += 1
+
+    nn.modules.module.register_module_forward_pre_hook(before)
+    nn.modules.module.register_module_forward_hook(after, always_call=True)
+    return modes
 
 
 def _asks_elsewhere() -> bool:

@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 
+from graders.data_parallel import inference
 from graders.data_parallel.crashes import observe
 from graders.data_parallel.noted import entries, totals
 from lockstep.check import Check
@@ -18,6 +19,7 @@ from lockstep.text import last_lines
 from lockstep.wire import Json
 
 REPORT = "reports/data_parallel.json"
+OTHER_REPORT = "reports/two_gpus.json"
 ON_ANOTHER_DEVICE = "must have its parameters and buffers on device"
 
 
@@ -28,7 +30,9 @@ def test_report(check: Check) -> None:
     asked = f"--batch-sizes {sizes[0]} {sizes[1]} --n-reps {n_reps} --devices 1 2 --report {REPORT}"
     call = f"`python data_parallel.py {asked}`"
     begun = time.time()
-    seen = observe(check, "script", values={"arguments": list(asked.split()), "gpus": 0}).ranks[0]
+    seen = observe(
+        check, "script", values={"arguments": list(asked.split()), "report": REPORT, "gpus": 0}
+    ).ranks[0]
     ended = time.time()
     check.expect(
         integer(seen.values.get("status")) == 0,
@@ -70,15 +74,17 @@ def test_report(check: Check) -> None:
         points=check.points / 2,
     )
     _minds_missing_gpus(check, call, report, runs)
+    inference.as_time_inference_does(check, call, seen, sizes, n_reps, _steps(runs))
     _uses_gpus(check)
 
 
 def _uses_gpus(check: Check) -> None:
     """On GPUs somebody has to put the weights where nn.DataParallel looks for them, and the model is to run on all."""
-    asked = f"--batch-sizes 4 --n-reps 1 --devices 2 1 --report {REPORT}"
+    asked = f"--batch-sizes 4 --n-reps 1 --devices 2 1 --report {OTHER_REPORT}"
     call = f"`python data_parallel.py {asked}` on a machine with 2 GPUs"
     begun = time.time()
-    outcome = check.run("script", values={"arguments": list(asked.split()), "gpus": 2}, expect=False)
+    values: dict[str, Json] = {"arguments": list(asked.split()), "report": OTHER_REPORT, "gpus": 2}
+    outcome = check.run("script", values=values, expect=False)
     seen, error = outcome.ranks[0], outcome.ranks[0].error
     # Whatever else may be wrong there is not asked: GPUs are emulated, and the checks above try the functions on them.
     check.expect(
@@ -89,8 +95,7 @@ def _uses_gpus(check: Check) -> None:
         points=check.points / 2,
     )
     written = seen.arrays.get("report")
-    # Processes of the script's own know of no emulated GPUs.
-    if error or integer(seen.values.get("status")) != 0 or seen.values.get("by_children") is not False:
+    if error or integer(seen.values.get("status")) != 0:
         return
     report = perf_report.read(written.tobytes()) if written is not None and written.dtype == np.uint8 else ""
     if isinstance(report, str) or perf_report.schema_problems(report):
@@ -98,6 +103,16 @@ def _uses_gpus(check: Check) -> None:
     runs = [run for run in entries(report["runs"]) if isinstance(run, dict)]
     if any((number(run.get("t_start")) or 0.0) < begun - 1 for run in runs):
         return  # handed in, not written now
+    check.expect(
+        seen.values.get("as_asked") is True,
+        f"{call} wrote its report to {REPORT}, and none to {OTHER_REPORT}.",
+        "Hand --report on: write_report(args.report, ...).",
+        points=check.points / 2,
+    )
+    # Processes of the script's own know of no emulated GPUs.
+    if seen.values.get("by_children") is not False:
+        return
+    inference.waits_as_time_inference_does(check, call, seen)
     places = [place[:20] for place in entries(seen.values.get("places")) if isinstance(place, str)]
     if any(_config(run, "n_devices") == 2 for run in runs):
         check.expect(
@@ -164,6 +179,10 @@ def _minds_missing_gpus(
         hint,
         points=check.points / 2,
     )
+
+
+def _steps(runs: list[dict[str, Json]]) -> int:
+    return sum(integer(run.get("steps")) or 0 for run in runs)
 
 
 def _config(run: dict[str, Json], name: str) -> int | None:

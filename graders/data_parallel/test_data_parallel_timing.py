@@ -60,8 +60,8 @@ def _timed(
         calls, returned = timing.parse_calls(values.get("calls")), number(values.get("returned"))
         if calls is None or returned is None:
             break
-        waited = values.get("waited") is True
-        sessions.append(Session(n_reps, rows, delays, on_gpu, calls, returned, waited))
+        flags = [values.get(name) is True for name in ("waited", "statistics_kept", "grad_kept")]
+        sessions.append(Session(n_reps, rows, delays, on_gpu, calls, returned, *flags))
         read.append(timing.parse_readings(values.get("kind"), values.get("readings"), n_reps))
         kinds += timing.of_kind(values.get("kind"), n_reps)
     if len(sessions) != (1 if on_gpu else 3):

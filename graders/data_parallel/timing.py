@@ -54,6 +54,8 @@ class Session:
     calls: Sequence[Call]
     returned: float
     waited: bool = True
+    statistics_kept: bool = True
+    grad_kept: bool = True
 
     @property
     def where(self) -> str:
@@ -154,6 +156,15 @@ def complaints(session: Session, readings: Sequence[float]) -> list[Complaint]:
                 1 / 3,
             )
         )
+    elif not session.statistics_kept:
+        found.append(
+            Complaint(
+                "The timed calls were in evaluation mode, but afterwards the statistics of batch norm are not what "
+                "they were: the model was called in training mode before.",
+                "Call model.eval() before the warm-up: in training mode every call changes what batch norm learned.",
+                1 / 6,
+            )
+        )
     if any(call.grad for call in timed):
         found.append(
             Complaint(
@@ -161,6 +172,15 @@ def complaints(session: Session, readings: Sequence[float]) -> list[Complaint]:
                 "Time inside `with torch.no_grad():` (or torch.inference_mode()): to keep what backward needs takes "
                 "time and memory.",
                 1 / 3,
+            )
+        )
+    elif not session.grad_kept:
+        found.append(
+            Complaint(
+                "After time_inference gradients stay switched off, and the next training fails.",
+                "Use torch.no_grad() as a block: it switches them on again at its end, "
+                "torch.set_grad_enabled(False) does not.",
+                1 / 6,
             )
         )
     return found

@@ -43,7 +43,8 @@ class Data:
 class Call:
     """One call of the network: how many pictures, where, in which mode, and whether backward came through it.
 
-    `loss` is what that backward pass began at, where it was seen.
+    `loss` is what that backward pass began at, where it was seen. `likeness` is the cosine between the network's
+    weights and those of the trained one they are most like, where there is one to compare them with.
     """
 
     size: int
@@ -52,6 +53,7 @@ class Call:
     grad: bool
     trained: bool
     loss: float | None = None
+    likeness: float | None = None
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,8 @@ def _call(note: Json) -> Call | None:
         return None
     if not all(isinstance(flag, bool) for flag in flags):
         return None
-    return Call(size, device, flags[0] is True, flags[1] is True, flags[2] is True, number(note.get("loss")))
+    loss, likeness = number(note.get("loss")), number(note.get("likeness"))
+    return Call(size, device, flags[0] is True, flags[1] is True, flags[2] is True, loss, likeness)
 
 
 def logits_of(shape: Shape, weights: Mapping[str, Array], rows: Array) -> Array:

@@ -7,6 +7,7 @@ them, tensors on them hold real values, and mixing devices raises what torch rai
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -108,8 +109,8 @@ def _machine(inputs: Inputs) -> Iterator[Home]:
 class Recorder:
     """Every call of a network: what went in and came out, on which device, in which mode, and to what end."""
 
-    def __init__(self, home: Home) -> None:
-        self._home = home
+    def __init__(self, home: Home, *, compares: bool = False) -> None:
+        self._home, self._compares = home, compares
         self.rows: list[Array] = []
         self.logits: list[Array] = []
         self.calls: list[dict[str, Json]] = []
@@ -143,6 +144,8 @@ class Recorder:
             # There it comes without a backward pass.
             "trained": functorch.is_gradtrackingtensor(cast(torch.Tensor, output)),
         }
+        if self._compares:
+            call["likeness"] = self._likeness(module)
         self.calls.append(call)
         if self._kept + len(images) <= MAX_ROWS:
             self._kept += len(images)
@@ -162,8 +165,23 @@ class Recorder:
             return
         _, kept = self._trained.setdefault(id(module), (module, []))
         if len(kept) < 2:
-            found = [plain_tensor(self._home(weight.detach())) for weight in module.parameters()]
-            kept.append([weight.copy() for weight in found if weight is not None])
+            kept.append(self._weights(module))
+
+    def _weights(self, module: nn.Module) -> list[Array]:
+        found = [plain_tensor(self._home(_unwrapped(weight.detach()))) for weight in module.parameters()]
+        return [weight for weight in found if weight is not None]
+
+    def _likeness(self, module: nn.Module) -> float | None:
+        """The cosine between a network's weights and those of the trained one they are most like, before or now.
+
+        None where no network of these shapes was trained, or more than are kept.
+        """
+        if not self._trained or len(self._trained) == MAX_TRAINED:
+            return None
+        own = self._weights(module)
+        held = [one for model, kept in self._trained.values() for one in (kept[0], self._weights(model))]
+        cosines = [_cosine(own, one) for one in held]
+        return max((cosine for cosine in cosines if cosine is not None), default=None)
 
     def first_step(self) -> float | None:
         """The most that a weight moved from the first backward pass to the second; None where there were not two.
@@ -216,6 +234,19 @@ def _is_training(model: nn.Module) -> bool:
     """Whether the layers for which it matters are in training mode; the model itself where it has none."""
     active = [m for m in model.modules() if isinstance(m, nn.Dropout | nn.modules.batchnorm._BatchNorm)]
     return any(layer.training for layer in active or [model])
+
+
+def _cosine(own: list[Array], others: list[Array]) -> float | None:
+    """Between two networks' matrices and filters: biases and norms begin alike in all networks."""
+    if [weight.shape for weight in own] != [weight.shape for weight in others]:
+        return None
+    pairs = [(one.ravel(), other.ravel()) for one, other in zip(own, others, strict=True) if one.ndim > 1]
+    product, square, other_square = (
+        sum(float(np.dot(one, other)) for one, other in chosen)
+        for chosen in (pairs, [(one, one) for one, _ in pairs], [(other, other) for _, other in pairs])
+    )
+    length = math.sqrt(square * other_square)
+    return product / length if 0 < length < math.inf else None
 
 
 class Lab:
@@ -349,7 +380,7 @@ def script(student: Student, inputs: Inputs) -> Observation:
     """Run the file as a script, after `--help` where asked for; which pictures reached its network, and how."""
     values: dict[str, Json] = {}
     with _machine(inputs) as home:
-        recorder = Recorder(home)
+        recorder = Recorder(home, compares=True)
         _watch_outermost(recorder)
         opened = _watch_opens(student.data)
         DataLoader.__init__ = _without_workers(DataLoader.__init__)  # type: ignore[method-assign]

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from fixtures import fashion_mnist
-from graders.fashion_trainer import accuracy, expected, idx
+from graders.fashion_trainer import accuracy, expected, idx, tested
 from graders.fashion_trainer.accuracy import between, by_hand
 from graders.fashion_trainer.devices import GUARD_HINT, wants_gpu
-from graders.fashion_trainer.expected import Data, Patterns, Shape
+from graders.fashion_trainer.expected import Calls, Data, Patterns, Shape
 from graders.fashion_trainer.runs import BATCH_SIZE, LR, REPORT, calls_of, options
 from graders.fashion_trainer.wording import worded
 from lockstep.check import Check
@@ -31,6 +31,8 @@ TINY_LR, MOST_MOVED = "1e-7", 5e-4
 MANY_BATCHES, SMALL_BATCH = 205, 2
 # Of the training set some keep half for validation, and a short last batch is left out of the rest.
 LEAST_SHARE = 0.4
+# Of the script. Two epochs: whoever stops early, once nothing gets better, has nothing to compare the first with.
+SCRIPT_EPOCHS, SCRIPT_BATCH, MOST_LARGER = 2, 8, 3
 # Of the first loss Adam leaves 1 %, plain SGD 20 %, the slowest optimizers 65 %: see the tests.
 LEAST_FALL = 0.8
 
@@ -228,8 +230,8 @@ def _parts_kept_apart(check: Check, tree: Mapping[str, bytes]) -> RankOutcome | 
 
     Returns what was seen of it at a tiny learning rate; None where it knows no --lr, or could not be looked at.
     """
-    # Two of them: whoever stops early, once nothing gets better, has nothing to compare the first with.
-    arguments = ["--data", "/data/fashion", "--epochs", "2", "--batch-size", "16", "--device", "cpu"]
+    arguments = ["--data", "/data/fashion", "--epochs", str(SCRIPT_EPOCHS), "--batch-size", str(SCRIPT_BATCH)]
+    arguments += ["--device", "cpu"]
     for more in (["--lr", TINY_LR], []):
         shown_call = " ".join(["fashion_trainer.py", *arguments, *more])
         outcome = check.run(
@@ -265,9 +267,34 @@ def _parts_kept_apart(check: Check, tree: Mapping[str, bytes]) -> RankOutcome | 
         )
     if np.all(judged["t10k"] < 0):
         check.note("The script evaluates on no test picture.")
+    elif integer(seen.values.get("other_calls")) == 0:
+        # A model's `forward` that is called by name would be seen by the calls of the layers in it alone.
+        tested.after_training(check, shown_call, found, parts)
+        _nothing_left_out(check, judged["t10k"], len(parts["t10k"]))
     if len(learned["train"]):
         _trains_on_the_set(check, shown_call, seen, learned["train"], len(parts["train"]))
+        _batches_as_asked(check, shown_call, found.only(trained=True), learned["train"])
     return seen if more else None
+
+
+def _nothing_left_out(check: Check, judged: Array, n: int) -> None:
+    """Say how many test pictures the script left out; where there are others that are not recognised they may be these."""
+    different = len(np.unique(judged[judged >= 0]))
+    if different < n and np.all(judged >= 0):
+        check.note(f"The script evaluates on {different} of the {n} test pictures.")
+
+
+def _batches_as_asked(check: Check, shown_call: str, trained: Calls, learned: Array) -> None:
+    """Batches are about as large as --batch-size says; some split them, and some see each picture twice."""
+    large = [call.size for call in trained.calls if call.size > MOST_LARGER * SCRIPT_BATCH]
+    # Besides larger batches there may be a short last one in each epoch.
+    ignored = len(large) > 0 and len(trained.calls) - len(large) <= SCRIPT_EPOCHS
+    check.expect(
+        np.any(learned < 0) or not ignored,
+        f"`{shown_call}` trained on batches of {max(large, default=0)} pictures.",
+        "Hand --batch-size on: DataLoader(train_data, args.batch_size, shuffle=True).",
+        points=0.75 * check.points,
+    )
 
 
 def _trains_on_the_set(check: Check, shown_call: str, seen: RankOutcome, learned: Array, n: int) -> None:

@@ -1,0 +1,81 @@
+"""Whether the script takes its times as time_inference does: it may have been written and then not used.
+
+What time_inference itself does wrong is for timing_is_sound to tell, and is not told again of the script.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from graders.data_parallel import timing
+from graders.data_parallel.noted import entries, totals
+from lockstep.check import Check
+from lockstep.sandbox.outcome import RankOutcome
+from lockstep.wire import Json
+
+N_REPS, ROWS = 3, 4
+HINT = "Take the times with your time_inference(model, batch, n_reps), and report what it returns."
+
+
+def as_time_inference_does(
+    check: Check, call: str, seen: RankOutcome, sizes: list[int], n_reps: int, readings: int
+) -> None:
+    """Enough calls were made in evaluation mode and without gradients, and not only those that were timed.
+
+    Those in processes of the script's own are not seen, nor is the size of a batch that is no tensor.
+    """
+    made = totals(seen.values.get("calls"))
+    if seen.values.get("by_children") is True or "0" in made:
+        return
+    modes = [mode for mode in entries(seen.values.get("modes")) if isinstance(mode, list) and len(mode) == 4]
+    sound = totals([[rows, count] for rows, training, grad, count in modes if not training and not grad])
+    size = next((size for size in sizes if sound.get(str(size), 0) < n_reps), None)
+    if size is not None and not _is_unsound(_timer(check)):
+        check.fail(
+            f"{call} called a model {made.get(str(size), 0)} times with {size} image{'s' * (size > 1)}, but only "
+            f"{sound.get(str(size), 0)} times in evaluation mode and without gradients. time_inference sees to both.",
+            HINT,
+            points=check.points / 2,
+        )
+    total = sum(made.values())
+    # Where there are fewer calls than readings something else is wrong.
+    if total == readings and not _has_no_warm_up(_timer(check)):
+        check.fail(
+            f"{call} wrote {readings} readings and called a model {total} times: there was no warm-up. time_inference "
+            "has one.",
+            HINT,
+            points=check.points / 2,
+        )
+
+
+def waits_as_time_inference_does(check: Check, call: str, seen: RankOutcome) -> None:
+    """The GPU that models were called on was waited for."""
+    if seen.values.get("waited") is True or not entries(seen.values.get("places")):
+        return
+    if _timer(check, on_gpu=True).get("waited") is not False:
+        check.fail(
+            f"{call} called a model on a GPU, and never waited for it. time_inference does.",
+            HINT,
+            points=check.points / 2,
+        )
+
+
+def _timer(check: Check, *, on_gpu: bool = False) -> dict[str, Json]:
+    """What a model sees of time_inference."""
+    outcome = check.run(
+        "time_calls",
+        values={"gpus": int(on_gpu), "delays": [0.001], "n_reps": N_REPS, "again": False},
+        arrays={"batch": np.zeros((ROWS, 1, 4, 4), np.float32)},
+        expect=False,
+    )
+    session = next(iter(entries(outcome.ranks[0].values.get("sessions"))), None)
+    return session if isinstance(session, dict) else {}
+
+
+def _is_unsound(session: dict[str, Json]) -> bool:
+    return any(call.training or call.grad for call in timing.parse_calls(session.get("calls")) or ())
+
+
+def _has_no_warm_up(session: dict[str, Json]) -> bool:
+    calls = timing.parse_calls(session.get("calls"))
+    return calls is not None and len(calls) <= N_REPS
