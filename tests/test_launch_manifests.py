@@ -461,7 +461,73 @@ def test_arguments_alone_are_for_what_an_image_starts() -> None:
     ["16Gi", "0.5", 0.5, 4, "500m", "1e3", "1E3", "+1", "1.", ".5", "2E", "1k", 1e22, "0", "1e-99999"],
 )
 def test_quantities(value: Json) -> None:
-    assert judged(job(worker={"resources": {"limits": {"memory": value}}})).problems == []
+    assert judged(job(worker={"resources": {"requests": {"memory": value}}})).problems == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "right"),
+    [
+        ({"memory": "512m"}, False),
+        ({"memory": 16}, False),
+        ({"memory": "16k"}, False),
+        ({"memory": "1Mi"}, True),
+        ({"memory": "0"}, True),
+        ({"cpu": "500m"}, True),
+    ],
+)
+def test_a_limit_in_which_nothing_starts(limits: Json, right: bool) -> None:
+    assert (judged(job(worker={"resources": {"limits": limits}})).problems == []) == right
+
+
+TWO = ["--epochs", "3"]
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "words"),
+    [
+        (["bash", "-c", "torchrun x.py"], TWO, "does not reach the training"),
+        (["sh", "-c"], ["cd /code; python x.py", *TWO], "does not reach the training"),
+        (["sh", "-c", 'torchrun x.py "$@"', "sh"], TWO, ""),
+        (["sh", "-c", "torchrun x.py ${*}"], TWO, ""),
+        (["sh", "-c", "torchrun x.py $0 $1"], TWO, ""),
+        (["sh", "-c", "shift; exec torchrun x.py"], TWO, ""),
+        (["sh", "-c", "for word; do set -- x; done; torchrun x.py"], TWO, ""),
+        (["sh", "-c", "torchrun x.py --epochs 3"], TWO, ""),
+        (["sh", "-c", "torchrun x.py"], ["sh"], ""),
+        (["sh", "-c", "exec ./train"], TWO, ""),
+        (["sh", "start.sh"], TWO, ""),
+        (["torchrun", "x.py"], ["--training-data /data --epochs 3"], "is one word"),
+        (["torchrun", "x.py"], ["--training-data /data", "--epochs 3"], "is one word"),
+        (["python", "x.py"], ["--epochs 3"], "is one word"),
+        (["torchrun", "x.py"], ["--note", "--epochs 3 --lr 1"], ""),
+        (["torchrun", "x.py"], ["--note=--epochs 3 --lr 1"], ""),
+        (["torchrun", "x.py"], ["--name my run"], ""),
+        (["./train"], ["--training-data /data --epochs 3"], ""),
+        ([], ["--training-data /data --epochs 3"], ""),
+    ],
+)
+def test_arguments_that_do_not_arrive(command: list[str], args: list[str], words: str) -> None:
+    container: dict[str, Json] = {"args": args, **({"command": command} if command else {})}
+    seen = judged(job(worker=container))
+    assert seen.problems == []
+    assert (seen.slips == []) == (words == "")
+    assert words in " ".join(slip.message for slip in seen.slips)
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        ("python x.py\n--epochs 3\n", "--epochs 3"),
+        ("pip install tqdm\npython x.py \\\n  --lr 1\n  --epochs 3", "--epochs 3"),
+        ("python x.py --epochs 3\n", None),
+        ("python x.py \\\n  --epochs 3\n", None),
+        ("python x.py \\\r\n  --epochs 3\n", None),
+        ("python x.py '\n--epochs 3'", None),
+        ("cat > a <<END\n--epochs 3\nEND\npython x.py @a", None),
+    ],
+)
+def test_a_line_that_begins_with_an_option(command: str, line: str | None) -> None:
+    assert commands.torn_line(command) == line
 
 
 @pytest.mark.parametrize(

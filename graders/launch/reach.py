@@ -16,7 +16,7 @@ from graders.launch.faults import Fault, Stage
 from graders.launch.starts import Endpoint, Start
 
 _ADDRESS = re.compile(r"local[-_]addr[\"',=\s]{1,4}(?:localhost|127\.)", re.IGNORECASE)
-_INTERFACE = re.compile(r"(?<![{\w])(?:NCCL|GLOO)_SOCKET_IFNAME[\"'\]]*\s*[=,:]\s*[\"']?=?lo\b")
+_LOOPBACK = r"(?<![{\w])%s[\"'\]]*\s*[=,:]\s*[\"']?=?lo\b"
 _LOOKS_AT_INTERFACES = re.compile(
     r"/sys/class/net|\bip\s+(?:-\S+\s+)*(?:a|addr|address|l|link|r|route)\b|ifconfig|nameindex|net_if_addrs"
 )
@@ -39,7 +39,7 @@ def reach_fault(where: str, starts: Collection[Start], source: str) -> Fault | N
         )
     variable = "GLOO_SOCKET_IFNAME" if _say(starts, "gloo") else "NCCL_SOCKET_IFNAME"
     is_loopback = all(start.places.get(variable, "").lstrip("=") == "lo" for start in starts)
-    if is_loopback and _INTERFACE.search(source) and not _LOOKS_AT_INTERFACES.search(source):
+    if is_loopback and re.search(_LOOPBACK % variable, source) and not _LOOKS_AT_INTERFACES.search(source):
         return Fault(
             Stage.MEETING,
             f"{where} sets {variable} to lo, the loopback interface, on which a machine reaches only itself: "
