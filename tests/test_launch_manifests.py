@@ -494,7 +494,7 @@ TWO = ["--epochs", "3"]
         (["sh", "-c", "for word; do set -- x; done; torchrun x.py"], TWO, ""),
         (["sh", "-c", "torchrun x.py --epochs 3"], TWO, ""),
         (["sh", "-c", "torchrun x.py"], ["sh"], ""),
-        (["sh", "-c", "exec ./train"], TWO, ""),
+        (["sh", "-c", "exec ./train"], TWO, "does not reach the training"),
         (["sh", "start.sh"], TWO, ""),
         (["torchrun", "x.py"], ["--training-data /data --epochs 3"], "is one word"),
         (["torchrun", "x.py"], ["--training-data /data", "--epochs 3"], "is one word"),
