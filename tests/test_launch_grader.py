@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fixtures import build, expect
-from graders.launch import faults, probe, scripts, starts, test_launch, workers
+from graders.launch import faults, probe, reach, refusals, scripts, starts, test_launch, workers
 from graders.launch.headers import LSF, PBS, SLURM, Scheduler, read_header, scheduler_of
 from lockstep.check import Check, Setting
 from lockstep.exercise import load_exercise
@@ -49,6 +49,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "single_only_defines": ("started no torchrun", "nothing calls"),
     "single_numbered_one": ("number 1", "--node-rank"),
     "single_windows_line_ends": ("line ends of Windows",),
+    "single_epochs_in_words": ("ddp_train.py --epochs, which it refuses", "'three'"),
     "multi_localhost": ("localhost:29500", "$MASTER_ADDR:$MASTER_PORT"),
     "multi_any_address": ("0.0.0.0:29500", "takes for itself"),
     "multi_localhost_by_default": ("127.0.0.1",),
@@ -80,6 +81,9 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "multi_different_backends": ("c10d and static",),
     "runs_nobody_is_host": ("0 of 4 processes", "waiting for one another"),
     "runs_local_rank_hidden": ("LOCAL_RANK", "0 and 1 on each node"),
+    "runs_refused_option": ("--bachsize", "unrecognized arguments", "Did you mean `--batch-size`?"),
+    "runs_local_addr": ("--local-addr localhost", "MASTER_ADDR"),
+    "runs_loopback_interface": ("NCCL_SOCKET_IFNAME to lo", "loopback"),
     "slurm_directive_below_command": ("line 15", "`set -euo pipefail`", "above the first command"),
     "slurm_no_walltime": ("walltime", "--time=01:00:00"),
     "slurm_no_gpu": ("no GPU", "--gres=gpu:2"),
@@ -104,6 +108,10 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "slurm_gpus_by_an_empty_variable": ("no countable number", "SLURM_GPUS_PER_NODE only where"),
     "slurm_meets_at_the_login_node": ("login:29500", "No node of the job"),
     "slurm_test_only": ("--test-only", "starts no job"),
+    "slurm_held": ("--hold", "scontrol release"),
+    "slurm_one_second": ("--time=00:01", "as 1 second;", "hours:minutes:seconds"),
+    "slurm_refused_option": ("--number-of-epochs, which it refuses", "--help"),
+    "slurm_loopback_interface": ("NCCL_SOCKET_IFNAME to lo", "eth0"),
     "slurm_one_after_the_other": ("on node 1 only once the one on node 0 has ended", "`&`", "`wait`"),
     "slurm_ends_before_training": ("comes to its end", "Slurm stops", "`wait`"),
     "slurm_exports_what_is_not_set": ("names no place to meet", "--rdzv-endpoint"),
@@ -284,6 +292,138 @@ def test_what_a_header_asks_for(scheduler: Scheduler, lines: str, asked: tuple[o
     header = read_header(scheduler, text)
     assert (header.nodes, header.tasks_per_node, header.gpus_per_node, header.walltime) == asked
     assert header.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("30", 1800),
+        ("00:01", 1),
+        ("90:30", 5430),
+        ("1:00:05", 3605),
+        ("1-", 86400),
+        ("1-2", 93600),
+        ("1-2:30", 95400),
+        ("0-0:0:30", 30),
+        ("1h", None),
+        ("9" * 5000, None),
+    ],
+)
+def test_limits_on_the_time_as_slurm_reads_them(text: str, seconds: int | None) -> None:
+    header = read_header(SLURM, f"#!/bin/bash\n#SBATCH --time={text}\n")
+    assert header.seconds == seconds
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("--time=02:00", "`--time=02:00:00`"),
+        ("--time=20:00", ""),
+        ("--time=1:00:00", ""),
+        ("--mem=8", "`--mem=8G`"),
+        ("--mem=0", ""),
+        ("--mem=16000", ""),
+        ("--array=1-4", "SLURM_ARRAY_TASK_ID"),
+        ("--array=1-4%1", ""),
+        ("--array=1", ""),
+    ],
+)
+def test_what_slurm_takes_and_is_seldom_meant(line: str, words: str) -> None:
+    remarks = read_header(SLURM, f"#!/bin/bash\n#SBATCH {line}\n").remarks
+    assert (remarks == ()) == (words == "")
+    assert words in " ".join(remarks)
+
+
+@pytest.mark.parametrize(
+    ("lines", "held"), [("#SBATCH --hold", True), ("#SBATCH -QH", True), ("# sbatch --hold", False)]
+)
+def test_a_job_that_is_held(lines: str, held: bool) -> None:
+    assert read_header(SLURM, f"#!/bin/bash\n{lines}\n").held == held
+
+
+@pytest.mark.parametrize(
+    ("arguments", "in_doubt"),
+    [
+        ("--epochs 3 --batch-size=32 --training_data /a --resume", []),
+        ("--bachsize 32", ["--bachsize"]),
+        ("--epochs=three --lr ten", ["--epochs", "--lr"]),
+        ("--lr 1e-3 --epochs", []),
+        ("--weight_decay 1 --model.depth 2 --warm 3", []),
+        ("50 10 -e 5 --", []),
+    ],
+)
+def test_options_that_are_asked_about(arguments: str, in_doubt: list[str]) -> None:
+    files = {"ddp_train.py": b"class Options:\n    weight_decay = warmup = 0\nnames = ['model.depth']\n"}
+    assert refusals.doubtful(arguments.split(), files) == in_doubt
+
+
+# Scripts of their own kind, and what they are given: one that takes an option by any means has taken it.
+TAKERS = {
+    "a parser made from pieces": (
+        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--' + 'e' + 'xtra')\nparser.parse_args()",
+        "--extra 1",
+    ),
+    "leaves aside what it does not know": (
+        "import argparse\nargparse.ArgumentParser().parse_known_args()",
+        "--extra 1",
+    ),
+    "reads no option": ("import sys\nprint(len(sys.argv))", "--extra 1"),
+    "breaks before it reads them": ("import not_there", "--extra 1"),
+    "goes on without end": ("while True: pass", "--extra 1"),
+    "ends with 2 for itself": ("import sys\nsys.exit(2)", "--extra 1"),
+    "epochs in words": (
+        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--epochs')\nparser.parse_args()",
+        "--epochs three",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TAKERS)
+def test_a_script_that_refuses_nothing_is_believed(name: str, tmp_path: Path, box: Box) -> None:
+    source, arguments = TAKERS[name]
+    (tmp_path / "launch").mkdir()
+    (tmp_path / "ddp_train.py").write_text(source)
+    (tmp_path / "launch" / "torchrun_single.sh").write_text(
+        f"torchrun --standalone ddp_train.py {arguments}\n"
+    )
+    (check,) = by_id(tmp_path, box, "single_node").values()
+    assert check.verdict is Verdict.PASSED, check
+
+
+def test_a_script_that_was_not_handed_in_refuses_nothing(tmp_path: Path, box: Box) -> None:
+    (tmp_path / "launch").mkdir()
+    (tmp_path / "launch" / "torchrun_single.sh").write_text("torchrun --standalone ddp_train.py --extra 1\n")
+    (check,) = by_id(tmp_path, box, "single_node").values()
+    assert check.verdict is Verdict.PASSED, check
+    assert "nobody asked it" in check.message
+
+
+@pytest.mark.parametrize(
+    ("source", "backend", "arguments", "is_told"),
+    [
+        ("export NCCL_SOCKET_IFNAME=lo", "c10d", (), True),
+        ('os.environ["NCCL_SOCKET_IFNAME"] = "lo"', "c10d", (), True),
+        ("export GLOO_SOCKET_IFNAME=lo", "c10d", ("--backend=gloo",), True),
+        ("export GLOO_SOCKET_IFNAME=lo", "c10d", (), False),
+        ("export NCCL_SOCKET_IFNAME=${NCCL_SOCKET_IFNAME:-lo}", "c10d", (), False),
+        (": ${NCCL_SOCKET_IFNAME:=lo}", "c10d", (), False),
+        ("NCCL_SOCKET_IFNAME=$(ls /sys/class/net | head -n 1)", "c10d", (), False),
+        ("ip link show eth0 || export NCCL_SOCKET_IFNAME=lo", "c10d", (), False),
+        ("export NCCL_SOCKET_IFNAME=lo0", "c10d", (), False),
+        ("torchrun --local-addr=127.0.0.1", "c10d", (), True),
+        ("torchrun --local_addr 'localhost'", "static", (), False),
+        ('torchrun --local-addr "$(hostname -i)"', "c10d", (), False),
+    ],
+)
+def test_what_only_one_machine_reaches(
+    source: str, backend: str, arguments: tuple[str, ...], is_told: bool
+) -> None:
+    is_address = "local" in source
+    start = starts.Start(
+        "torchrun", 0, "torchrun", backend=backend, arguments=arguments, local_addr="127.0.0.1" if is_address else "",
+        places={} if is_address else {"NCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo"},
+    )  # fmt: skip
+    assert (reach.reach_fault("`bash x.sh`", [start, start], source) is not None) == is_told
 
 
 @pytest.mark.parametrize(

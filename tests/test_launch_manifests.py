@@ -37,6 +37,8 @@ WORDS: dict[str, Sequence[str]] = {
     "job_all_comments": ["holds nothing but comments", "`#` is for people"],
     "job_batch_job": ['`kind` is "Job"', "no RANK, no MASTER_ADDR"],
     "job_beta_version": ["kubeflow.org/v1beta2", "old pytorch-operator"],
+    "job_arguments_for_the_shell": ["$0, $1 and so on", '"$@"'],
+    "job_arguments_in_one_word": ["is one word", "every word on its own"],
     "job_bare_image": [
         '"pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime" starts no training',
         "image of your own",
@@ -59,6 +61,8 @@ WORDS: dict[str, Sequence[str]] = {
     "job_key_twice": ["line 50", "`image` is there twice, first in line 49"],
     "job_master_uncounted": ["does not say `replicas`", "wants to see it written"],
     "job_meets_itself": ["localhost:29400", "finds itself alone", "PET_MASTER_ADDR"],
+    "job_memory_in_thousandths": ['limited to "512m"', "512Mi"],
+    "job_refused_option": ["pytorchjob.yaml, Worker,", "--number-of-epochs, which it refuses"],
     "job_memory_in_gb": ['`memory` is "16GB"', "Did you mean `16Gi`?"],
     "job_name_in_capitals": ['"DDP_Train"', "host name"],
     "job_nodes_are_processes": ["--nnodes=$WORLD_SIZE", "PET_NNODES"],
@@ -98,12 +102,14 @@ WORDS: dict[str, Sequence[str]] = {
     "azure_no_environment": ["`environment` is missing"],
     "azure_old_count": ["process_count_per_node", "Did you mean `process_count_per_instance`?"],
     "azure_placeholder": ["<your-cluster>"],
+    "azure_refused_option": ["--dataset-folder, which it refuses", "unrecognized arguments"],
     "azure_run_configuration": ["SDK v1", "command job of v2"],
     "azure_script_elsewhere": ["train_ddp.py", "no such file in the folder", "Did you mean `"],
     "azure_sdk_no_script": ["has no `script`"],
     "azure_sdk_submits_nothing": ["submits nothing", "Experiment(...).submit"],
     "azure_sdk_trains_nothing": ["starts no training"],
     "azure_serves_files": ["starts no training"],
+    "azure_torn_command": ["the line `--training-data", "command: >-"],
     "azure_torchrun_in_each_process": ["a torchrun that starts processes of its own", "$NODE_RANK"],
     "azure_trains_nothing": ["starts no training"],
     "azure_unknown_framework": ['"ddp"; expected pytorch'],
@@ -455,7 +461,73 @@ def test_arguments_alone_are_for_what_an_image_starts() -> None:
     ["16Gi", "0.5", 0.5, 4, "500m", "1e3", "1E3", "+1", "1.", ".5", "2E", "1k", 1e22, "0", "1e-99999"],
 )
 def test_quantities(value: Json) -> None:
-    assert judged(job(worker={"resources": {"limits": {"memory": value}}})).problems == []
+    assert judged(job(worker={"resources": {"requests": {"memory": value}}})).problems == []
+
+
+@pytest.mark.parametrize(
+    ("limits", "right"),
+    [
+        ({"memory": "512m"}, False),
+        ({"memory": 16}, False),
+        ({"memory": "16k"}, False),
+        ({"memory": "1Mi"}, True),
+        ({"memory": "0"}, True),
+        ({"cpu": "500m"}, True),
+    ],
+)
+def test_a_limit_in_which_nothing_starts(limits: Json, right: bool) -> None:
+    assert (judged(job(worker={"resources": {"limits": limits}})).problems == []) == right
+
+
+TWO = ["--epochs", "3"]
+
+
+@pytest.mark.parametrize(
+    ("command", "args", "words"),
+    [
+        (["bash", "-c", "torchrun x.py"], TWO, "does not reach the training"),
+        (["sh", "-c"], ["cd /code; python x.py", *TWO], "does not reach the training"),
+        (["sh", "-c", 'torchrun x.py "$@"', "sh"], TWO, ""),
+        (["sh", "-c", "torchrun x.py ${*}"], TWO, ""),
+        (["sh", "-c", "torchrun x.py $0 $1"], TWO, ""),
+        (["sh", "-c", "shift; exec torchrun x.py"], TWO, ""),
+        (["sh", "-c", "for word; do set -- x; done; torchrun x.py"], TWO, ""),
+        (["sh", "-c", "torchrun x.py --epochs 3"], TWO, ""),
+        (["sh", "-c", "torchrun x.py"], ["sh"], ""),
+        (["sh", "-c", "exec ./train"], TWO, "does not reach the training"),
+        (["sh", "start.sh"], TWO, ""),
+        (["torchrun", "x.py"], ["--training-data /data --epochs 3"], "is one word"),
+        (["torchrun", "x.py"], ["--training-data /data", "--epochs 3"], "is one word"),
+        (["python", "x.py"], ["--epochs 3"], "is one word"),
+        (["torchrun", "x.py"], ["--note", "--epochs 3 --lr 1"], ""),
+        (["torchrun", "x.py"], ["--note=--epochs 3 --lr 1"], ""),
+        (["torchrun", "x.py"], ["--name my run"], ""),
+        (["./train"], ["--training-data /data --epochs 3"], ""),
+        ([], ["--training-data /data --epochs 3"], ""),
+    ],
+)
+def test_arguments_that_do_not_arrive(command: list[str], args: list[str], words: str) -> None:
+    container: dict[str, Json] = {"args": args, **({"command": command} if command else {})}
+    seen = judged(job(worker=container))
+    assert seen.problems == []
+    assert (seen.slips == []) == (words == "")
+    assert words in " ".join(slip.message for slip in seen.slips)
+
+
+@pytest.mark.parametrize(
+    ("command", "line"),
+    [
+        ("python x.py\n--epochs 3\n", "--epochs 3"),
+        ("pip install tqdm\npython x.py \\\n  --lr 1\n  --epochs 3", "--epochs 3"),
+        ("python x.py --epochs 3\n", None),
+        ("python x.py \\\n  --epochs 3\n", None),
+        ("python x.py \\\r\n  --epochs 3\n", None),
+        ("python x.py '\n--epochs 3'", None),
+        ("cat > a <<END\n--epochs 3\nEND\npython x.py @a", None),
+    ],
+)
+def test_a_line_that_begins_with_an_option(command: str, line: str | None) -> None:
+    assert commands.torn_line(command) == line
 
 
 @pytest.mark.parametrize(

@@ -238,6 +238,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("*", "record values.ways.#.#.status", MORE, "a script that failed after it had started the training"),
         Row("*", "record values.ways.#.#.records.#.places*", "*", "asked where the endpoint is not given in words"),
         Row("*", "record values.ways.#.#.records.#.facts.node_rank|record values.ways.#.#.records.#.facts.arguments", "*", "c10d numbers the nodes itself; which arguments a script needs is its own affair"),
+        Row("*", "record values.ways.#.#.records.#.facts.local_addr", "*", "counts where a launch file says it in so many words"),
         Row("single_node|multi_node|multi_node_runs", "record values.ways.#.#.records.#.late|record values.ways.#.#.records.#.left", "*", "asked of jobs, whose file starts all nodes"),
         Row("single_node", "record values.ways.#.#.records.#.facts.id|record values.ways.#.#.records.#.facts.standalone", "*", "one node needs no id, and may say so in several ways"),
         Row("consistent", "record values.*", "*", "how many processes there are is all it asks; the rest is for the other checks"),

@@ -16,7 +16,7 @@ import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from graders.launch.commands import Start, meets_itself, modernise, start_in, starts_only
+from graders.launch.commands import Start, meets_itself, modernise, start_in, starts_only, torn_line
 from graders.launch.manifests import (
     MANY,
     PLACEHOLDER,
@@ -61,6 +61,8 @@ OWN_SCRIPTS = (
     "amp_train data_parallel ddp_train fashion_trainer lfw_dataset lightning_train perf_report scaling train_noddp"
 ).split()
 """The course's, which whoever hands in a part of it need not hand in."""
+TOLD = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK"}
+"""What `distribution: pytorch` sets."""
 SUPPORT_ENDED = "2026-06-30"
 _TOGETHER = "--node-rank $NODE_RANK --master-addr $MASTER_ADDR --master-port $MASTER_PORT"
 _INPUT = re.compile(r"\$\{\{\s*inputs\.(\w{1,60})")
@@ -106,6 +108,7 @@ def look_at(manifest: Manifest, reading: Reading, files: Mapping[str, bytes]) ->
     processes = _count(manifest, reading, ("distribution", "process_count_per_instance"))
     _distribution(manifest, reading, start, instances or 1, processes or 1, files)
     if start is not None:
+        reading.starts[reading.file] = start
         _code(manifest, reading, start, files)
         if start.old:
             reading.notes.append(modernise(start))
@@ -194,6 +197,15 @@ def _command(manifest: Manifest, reading: Reading) -> Start | None:
             manifest.problem(
                 ("command",), f"`command` is {shown(command)}, which starts no training.",
                 "Start your script with it: `python ddp_train.py ...`.",
+            )
+        )  # fmt: skip
+    if torn := torn_line(command):
+        reading.slips.append(
+            manifest.problem(
+                ("command",), f"the command has the line `{safe_line(torn, 60)}`, which the shell runs as a command of "
+                "its own: the script does not get it.",
+                "Fold the lines into one, `command: >-` above lines of one indentation, or end all but the last with a "
+                "backslash.",
             )
         )  # fmt: skip
     inputs = manifest.get("inputs")
@@ -355,6 +367,11 @@ def _distribution(
         )  # fmt: skip
     if start is not None and torchrun and instances > 1:
         _meeting(manifest, reading, start, instances)
+    variables = manifest.get("environment_variables")
+    if told := sorted(TOLD & set(variables)) if kind == "pytorch" and isinstance(variables, dict) else []:
+        reading.notes.append(
+            f"`environment_variables` sets {told[0]}, which Azure sets for each process: leave that to it."
+        )
     if not kind and not torchrun and instances == 1:
         reading.notes.append("There is no `distribution`: one process on one machine.")
 

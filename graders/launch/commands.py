@@ -6,6 +6,7 @@ The launchers of torch take options before the script and leave everything behin
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 import sys
@@ -65,6 +66,8 @@ _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 _PYTHON = re.compile(r"python[0-9.]*")
 # Options of Python behind one dash, of which the last may have its value in the same word: -um pkg, -mpkg.
 _PYTHON_OPTION = re.compile(r"-[bBdEiIOPqsSuvx]*([cm])(.*)", re.DOTALL)
+# How a shell's text reads what stands behind it.
+_READS_WORDS = re.compile(r"\$\{?[!#]?[@*#0-9]|\b(?:shift|getopts|BASH_ARGV)\b|\bfor\s+\w+\s*(?:;|do\b)")
 _WHICH = re.compile(r"\$\((?:which|command -v)\s+([\w./-]+)\)|`(?:which|command -v)\s+([\w./-]+)`")
 
 
@@ -85,6 +88,16 @@ class Start:
     def is_open(self) -> bool:
         """Whether there may be more options than can be read: in a variable that stands where the script would."""
         return self.script is not None and self.script.startswith("$")
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """What the script is given, up to where a shell sends its output elsewhere; variables keep their names."""
+        if self.by == "other" or self.script not in self.words:
+            return ()
+        behind = self.words[self.words.index(self.script) + 1 :]
+        # Azure's variables may have blanks in them: they are no word of a shell's.
+        text = re.sub(r"\$\{\{.*?\}\}", "$input", "\0".join(behind))
+        return tuple(itertools.takewhile(lambda word: not re.match(r"\d*[<>]", word), text.split("\0")))
 
     def number(self, flag: str) -> int | None:
         """An option that is given as a plain number."""
@@ -152,6 +165,27 @@ def starts_only(text: str, start: Start) -> bool:
     return len(rest) == len(commands) - 1 and all(_is_idle(words) and "cd" not in words for words in rest)
 
 
+def torn_line(text: str) -> str | None:
+    """A line that begins with an option, which a shell takes for a command of its own; None where there is none.
+
+    What stands in quotes or is read from a here-document may go over several lines.
+    """
+    try:
+        whole_lines = [shlex.split(line) for line in re.sub(r"\\\r?\n", " ", text).splitlines()]
+    except ValueError:
+        return None
+    torn = (" ".join(words) for words in whole_lines[1:] if words and re.match(r"--[A-Za-z]", words[0]))
+    return None if "<<" in text else next(torn, None)
+
+
+def lost_words(words: Sequence[str]) -> list[str]:
+    """What stands behind the text of a shell's -c, where that text reads no $0, $1 or $@: nobody gets it."""
+    at = _text_at(words[1:]) if words and _name(words[0]) in SHELLS else None
+    if at is None or _READS_WORDS.search("".join(words[at + 1 : at + 2])):
+        return []
+    return list(words[at + 2 :])
+
+
 def simple_commands(text: str) -> Iterator[list[str]]:
     """The commands of a shell script, each as its words. What a shell would expand stays as it is."""
     joined = _WHICH.sub(lambda found: found[1] or found[2], re.sub(r"\\\r?\n", " ", text))
@@ -209,6 +243,12 @@ def _may_start_anything(words: Sequence[str]) -> bool:
 
 def _text_for_shell(rest: Sequence[str]) -> str | None:
     """What a shell is told behind its own `-c`; None where it reads a file or what is typed."""
+    at = _text_at(rest)
+    return None if at is None else "".join(rest[at : at + 1])
+
+
+def _text_at(rest: Sequence[str]) -> int | None:
+    """Where that text stands."""
     at, told = 0, False
     while at < len(rest) and rest[at].startswith(("-", "+")):
         option = rest[at]
@@ -217,7 +257,7 @@ def _text_for_shell(rest: Sequence[str]) -> str | None:
         at += 2 if with_value else 1
         if option == "--":
             break
-    return "".join(rest[at : at + 1]) if told else None
+    return at if told else None
 
 
 def _is_known(word: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 LARGEST = 10_000
@@ -46,7 +46,8 @@ class Header:
     """What a job asks for; None where it does not say. `nodes` is 1 where a scheduler would take that.
 
     `unread` are directives below the first command, which is `command`. `problems` are sentences about
-    directives that the scheduler would refuse, `remarks` about what it takes otherwise than it looks. `options` are
+    directives that the scheduler would refuse, `remarks` about what it takes otherwise than it looks. `held`: nothing
+    starts until somebody releases the job. `seconds` is a limit on the time, where it is known. `options` are
     those given, by name, of Slurm also those that a comment would call sbatch with; of PBS by letter.
     """
 
@@ -59,6 +60,8 @@ class Header:
     tasks_per_node: int | None = None
     gpus_per_node: int | None = None
     walltime: str | None = None
+    seconds: int | None = None
+    held: bool = False
     problems: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     options: Mapping[str, str] = field(default_factory=dict)
@@ -157,9 +160,9 @@ SLURM_FLAGS = (
     "contiguous help hold ignore-pbs no-requeue overcommit oversubscribe parsable quiet reboot requeue spread-job "
     "stepmgr test-only usage use-min-nodes verbose version wait"
 ).split()
-# With one of these sbatch starts no job. Of letters -V and -h.
+# With one of these sbatch starts no job.
 SLURM_NO_JOB = {"help", "test-only", "usage", "version"}
-SLURM_NO_JOB_SHORT = {"V": "version", "h": "help"}
+SLURM_SHORT_FLAG_NAMES = {"H": "hold", "V": "version", "h": "help"}
 # They take a value only behind `=`.
 SLURM_WITH_OR_WITHOUT = "exclusive get-user-env nice no-kill propagate".split()
 SLURM_TIME = re.compile(r"\d+(:\d+){0,2}|\d+-(\d+(:\d+){0,2})?")
@@ -235,16 +238,38 @@ def _slurm(header: Header, words: Sequence[str]) -> Header:
     if tasks is not None:
         # With both, --ntasks-per-node is only the most that one node may have.
         per_node = min(per_node or tasks, -(-tasks // nodes))
+    walltime = _slurm_time(options, problems)
     return replace(
         header,
         nodes=nodes,
         tasks_per_node=per_node,
         gpus_per_node=total // nodes if total else None,
-        walltime=_slurm_time(options, problems),
+        walltime=walltime,
+        seconds=None if walltime is None else _slurm_seconds(walltime),
+        held="hold" in options,
         problems=tuple(problems),
-        remarks=tuple(remarks),
+        remarks=(*remarks, *_slurm_remarks(options)),
         options=options,
     )
+
+
+def _slurm_remarks(options: Mapping[str, str]) -> Iterator[str]:
+    """What is allowed, and seldom meant."""
+    time = options.get("time", "")
+    if re.fullmatch(r"\d+:\d+", time) and 60 <= (_slurm_seconds(time) or 0) < 600:
+        yield f"`--time={time}` is minutes:seconds; hours and minutes are written `--time={time}:00`."
+    for name in ("mem", "mem-per-cpu", "mem-per-gpu"):
+        if re.fullmatch(r"0*[1-9]\d?", text := options.get(name, "")):
+            yield (
+                f"`--{name}={text}` is {text} MB where a cluster is not set to count otherwise: write the unit, as in "
+                f"`--{name}={text}G`."
+            )
+    array = options.get("array", "")
+    if re.search("[-,]", array) and not array.endswith("%1"):
+        yield (
+            f"`--array={array}` makes a job of each number, and each trains everything unless the file reads "
+            "SLURM_ARRAY_TASK_ID."
+        )
 
 
 def _slurm_options(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
@@ -271,8 +296,8 @@ def _slurm_options(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
         elif word.startswith("-") and len(word) > 1:
             letters = word[1:].lstrip(SLURM_SHORT_FLAGS)
             for letter in word[1 : len(word) - len(letters)]:
-                if letter in SLURM_NO_JOB_SHORT:
-                    found[SLURM_NO_JOB_SHORT[letter]] = ""
+                if letter in SLURM_SHORT_FLAG_NAMES:
+                    found[SLURM_SHORT_FLAG_NAMES[letter]] = ""
             if not letters:
                 continue
             name, equals, value = SLURM_SHORT.get(letters[0]), "", letters[1:]
@@ -341,6 +366,19 @@ def _slurm_time(options: Mapping[str, str], problems: list[str]) -> str | None:
             "hours:minutes:seconds, days-hours, and days-hours:minutes:seconds"
         )
     return text
+
+
+def _slurm_seconds(text: str) -> int | None:
+    """A limit on the time, as sbatch(1) reads it: 30 is minutes, 1:30 minutes and seconds, 1-12 days and hours."""
+    if not SLURM_TIME.fullmatch(text) or len(text) > 20:
+        return None
+    days, dash, rest = text.rpartition("-")
+    parts = [int(part) for part in rest.split(":")] if rest else [0]
+    if dash or len(parts) == 3:
+        hours, minutes, seconds = (*parts, 0, 0)[:3]
+    else:
+        hours, minutes, seconds = (0, *parts, 0)[:3]
+    return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
 # What they count: the GPUs of each node, of the whole job, of each task.

@@ -16,12 +16,26 @@ from graders.launch.faults import (
     script_fault,
 )
 from graders.launch.headers import LSF, PBS, SLURM, Header, read_header, scheduler_of
-from graders.launch.scripts import LOGIN, MOST_NODES, Lab, batch, choose, single_run, tree
+from graders.launch.reach import reach_fault
+from graders.launch.refusals import refusal
+from graders.launch.scripts import (
+    LOGIN,
+    MOST_NODES,
+    Chosen,
+    Lab,
+    batch,
+    choose,
+    launch_text,
+    single_run,
+    tree,
+)
 from graders.launch.starts import Endpoint, NodeRun, Start, by_node
 from lockstep.check import Check
 
 # `train.slurm` and so on; the suffixes that people use besides.
 SUFFIXES = (".slurm", ".sbatch", ".pbs", ".qsub", ".lsf", ".bsub", ".sh")
+# Seconds; a limit below is one that was read otherwise than it was meant.
+SHORTEST = 60
 # `#SBATCH --export=ALL,NAME=value`, `#PBS -v NAME=value`, `#BSUB -env "all, NAME=value"`.
 EXPORTS = {SLURM.name: "export", PBS.name: "v", LSF.name: "env"}
 
@@ -89,14 +103,39 @@ def _gpu_example(header: Header) -> str:
     }[header.scheduler.name]
 
 
-def body_fault(check: Check, path: str, header: Header) -> Fault | None:
+def slip(check: Check, path: str, header: Header, runs: Sequence[NodeRun]) -> Fault | None:
+    """What keeps a job from training to its end although all of it is well-formed."""
+    if header.held:
+        return Fault(
+            Stage.NUMBERS,
+            f"{path} asks for `--hold`: Slurm keeps the job back, and starts nothing of it, until somebody releases it "
+            "with `scontrol release`.",
+            "Take --hold out. To keep one job back write it behind sbatch.",
+        )
+    if header.seconds is not None and header.seconds < SHORTEST:
+        return Fault(
+            Stage.NUMBERS,
+            f"{path} asks for `--time={header.walltime}`, which Slurm reads as {header.seconds} "
+            f"second{plural(header.seconds)}; no training ends in that time.",
+            "Slurm takes minutes, minutes:seconds and hours:minutes:seconds, for example "
+            f"`{header.scheduler.example}`.",
+        )
+    team = {node: own[0] for node, own in sorted(by_node(runs).items()) if own}
+    if fault := reach_fault(path, team.values(), launch_text(check)) if len(team) > 1 else None:
+        return fault
+    first = next(iter(team.values()), None)
+    return refusal(check, path, first.script, first.arguments) if first else None
+
+
+def run_job(check: Check, path: str, header: Header) -> Chosen:
     """Run the job's commands as its first node would, and compare what starts where with the header."""
     if header.nodes > MOST_NODES:
-        return Fault(
+        fault = Fault(
             Stage.NUMBERS,
             f"{path} asks for {header.nodes} nodes.",
             "Two nodes with two GPUs each are enough.",
         )
+        return Chosen([], [], fault)
     lab = Lab.draw(check.rng, header.nodes)
     environment = batch(lab, header)
     own = path.rpartition("/")[0]
@@ -107,19 +146,15 @@ def body_fault(check: Check, path: str, header: Header) -> Fault | None:
         # Submitted from the folder of the launch files.
         moved = {name: f"@WORK/{own}" if value == "@WORK" else value for name, value in environment.items()}
         ways.append([{**single_run(path, own, moved), **how}])
-    fault = choose(
-        check, lab, ways, lambda runs: job_fault(path, header, runs, lab, check.submission.files)
-    ).fault
+    chosen = choose(check, lab, ways, lambda runs: job_fault(path, header, runs, lab, check.submission.files))
+    fault = chosen.fault
     lost = (
         fault and fault.stage in (Stage.NOTHING, Stage.SCRIPT) and b"PBS_O_WORKDIR" not in tree(check)[path]
     )
     if fault and lost and how["at_home"]:
-        return replace(
-            fault,
-            hint='PBS starts a job in the home folder: begin with cd "$PBS_O_WORKDIR", where qsub was called. '
-            + fault.hint,
-        )
-    return fault
+        told = 'PBS starts a job in the home folder: begin with cd "$PBS_O_WORKDIR", where qsub was called. '
+        return replace(chosen, fault=replace(fault, hint=told + fault.hint))
+    return chosen
 
 
 def _begins_at_home(header: Header) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
+from graders.launch.commands import Start
 from lockstep.text import safe_line
 from lockstep.wire import Json
 from lockstep.yamlfile import Document, Place, YamlError, read_yaml
@@ -58,17 +59,23 @@ class Claim:
 
 @dataclass
 class Reading:
-    """What the judge of one manifest found: a Reading without `problems` earns the points."""
+    """What the judge of one manifest found: without `problems` it earns the points, with `slips` half of them.
+
+    `starts` is each command that it starts something with, by where it stands.
+    """
 
     file: str
     problems: list[Problem] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     claim: Claim | None = None
+    slips: list[Problem] = field(default_factory=list)
+    starts: dict[str, Start] = field(default_factory=dict)
 
     def told(self) -> tuple[str, str]:
-        """The message and the hint for all problems."""
-        first, *others = sorted(self.problems, key=lambda problem: problem.line)[:SHOWN]
-        left = len(self.problems) - 1 - len(others)
+        """The message and the hint for all problems; for the slips where there are none."""
+        told = self.problems or self.slips
+        first, *others = sorted(told, key=lambda problem: problem.line)[:SHOWN]
+        left = len(told) - 1 - len(others)
         more = "".join(f" Also, {other}" for other in others) + (f" And {left} more." if left > 0 else "")
         return f"{self.file}, {first}{more}" if first.line else f"{self.file}: {first}{more}", first.hint
 

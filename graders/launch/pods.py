@@ -12,7 +12,15 @@ import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from graders.launch.commands import SHELLS, Start, meets_itself, modernise, start_of, starts_nothing
+from graders.launch.commands import (
+    SHELLS,
+    Start,
+    lost_words,
+    meets_itself,
+    modernise,
+    start_of,
+    starts_nothing,
+)
 from graders.launch.manifests import (
     NVIDIA,
     PLACEHOLDER,
@@ -39,6 +47,18 @@ BARE_IMAGES = frozenset(
     "tensorflow/tensorflow ubuntu".split()
 )
 _DOCKER_HUB = re.compile(r"^(?:(?:index\.|registry-1\.)?docker\.io/)?(?:library/)?")
+# An option and its value in one word: two options, or one of the exercise's own.
+SEVERAL = re.compile(
+    r"--(?:[A-Za-z][\w-]*\s.*\s--[A-Za-z]|(?:training-data|epochs|batch-size|lr|backend|checkpoint|seed|report)\s+\S)",
+    re.DOTALL,
+)
+# What the operator tells each pod.
+TOLD = frozenset(
+    "MASTER_ADDR MASTER_PORT RANK WORLD_SIZE PET_MASTER_ADDR PET_MASTER_PORT PET_NNODES PET_NODE_RANK "
+    "PET_NPROC_PER_NODE".split()
+)
+# What no program fits into, let alone Python.
+LEAST_MEMORY = 1 << 20
 _GPUS = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+/(?:gpu|mig-[a-z0-9.]+|i915|gpu\.shared)")
 
 
@@ -130,7 +150,50 @@ class Pod:
                 f"{self.role}: `restartPolicy` of the pod's spec is overwritten by the operator; it belongs beside "
                 "`replicas`."
             ]
+        env = self._own("env")
+        names = [each.get("name") for each in env if isinstance(each, dict)] if isinstance(env, list) else []
+        found += [
+            f"{self.role}: `env` sets {name}, which the operator sets as well: leave that to it."
+            for name in names
+            if name in TOLD
+        ][:1]
         return found
+
+    def slips(self) -> list[Problem]:
+        """Arguments that do not arrive as they are meant."""
+        place: Place = ("containers", self._position, "args")
+        if self.start is None:
+            return []
+        lost = [word for word in lost_words(self._words()) if re.match("--[A-Za-z]", word)]
+        missing = next((word for word in lost if word not in self.start.words), None)
+        if missing is not None:
+            return [
+                self._problem(
+                    place,
+                    "`args` stand behind the text of a shell's -c, which takes them for $0, $1 and so on: "
+                    f"{shown(missing)} does not reach the training.",
+                    'Write them into the text. Or let it hand them on, `torchrun ddp_train.py "$@"`, and put a word '
+                    "for $0 in front of them.",
+                )
+            ]
+        behind = self.start.arguments
+        torn = next(
+            (
+                word
+                for before, word in zip(("", *behind), behind, strict=False)
+                if SEVERAL.match(word) and not re.fullmatch(r"--[\w-]+", before)
+            ),
+            None,
+        )
+        if torn is None:
+            return []
+        return [
+            self._problem(
+                place,
+                f"{shown(torn)} is one word, blanks and all, which no script takes for an option and its value.",
+                'Write every word on its own: args: ["--training-data", "/data", "--epochs", "3"].',
+            )
+        ]
 
     def _restart(self) -> list[Problem]:
         policy = self._manifest.get(*self._place, "restartPolicy")
@@ -281,6 +344,14 @@ class Pod:
         if value is None or isinstance(value, bool | dict | list):
             return []  # the schema says so
         amount = quantity(value)
+        if amount is not None and key == "memory" and "limits" in place and 0 < amount < LEAST_MEMORY:
+            return [
+                self._problem(
+                    place,
+                    f"`memory` is limited to {shown(value)}, less than a MiB, in which nothing starts.",
+                    "m is a thousandth, for processors, and without a suffix bytes are counted: write 512Mi or 16Gi.",
+                )
+            ]
         if amount is not None and amount >= 0:
             return []
         meant = similar(str(value)[:40])

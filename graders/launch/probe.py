@@ -42,8 +42,12 @@ AFTERWARDS = 1.5
 MOMENT, WHILE, UNCLEAR = 3, 25, 3.0
 # Which of the emulated nodes a process runs on.
 NODE = "EMULATED_NODE"
-# Variables of a record that a judge may want to see: how a process learns its place without torchrun, and its GPUs.
-PLACES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES")
+# Variables of a record that a judge may want to see: how a process learns its place without torchrun, its GPUs, its
+# network.
+PLACES = (
+    "RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES", "GLOO_SOCKET_IFNAME",
+    "NCCL_SOCKET_IFNAME",
+)  # fmt: skip
 # What runs the command behind it, and stands in front of `python` behind --no-python.
 PREFIXES = ("env", "nice", "nohup", "numactl", "stdbuf", "taskset", "time", "timeout")
 
@@ -382,6 +386,7 @@ def told(words: Sequence[str], environment: Mapping[str, str], *, legacy: bool) 
         "backend": _text(str(args.rdzv_backend)),
         "endpoint": _text(str(args.rdzv_endpoint or "")),
         "id": _text(str(args.rdzv_id)),
+        "local_addr": _text(str(args.local_addr or "")),
         "standalone": bool(args.standalone),
         "node_rank": int(args.node_rank) if -(1 << 40) < int(args.node_rank) < 1 << 40 else None,
         "master_addr": _text(str(args.master_addr)),
@@ -1082,6 +1087,16 @@ def carry_out(student: Student, inputs: Inputs) -> Observation:
     return Observation(
         {"scripts": ended, "workers": cast(Json, bench.workers), "records": cast(Json, bench.records)}
     )
+
+
+def ask_script(student: Student, inputs: Inputs) -> Observation:
+    """Run a training script with the arguments that a launch file gives it; how it ended, if it did so in time."""
+    command = ["python", cast(str, inputs.values["script"]), *cast(list[str], inputs.values["arguments"])]
+    try:
+        ended = student.run_command(command, seconds=cast(float, inputs.values["seconds"]))
+    except subprocess.TimeoutExpired:
+        return Observation({"status": None})
+    return Observation({"status": ended.status, "output": ended.output[-MAX_OUTPUT // 2 :]})
 
 
 # A script over one of Azure's Python SDKs, none of which is there.

@@ -124,6 +124,13 @@ def look_at(manifest: Manifest, reading: Reading) -> None:
     for pod in pods.values():
         reading.problems += pod.problems()
         reading.notes += pod.notes()
+        reading.slips += pod.slips()
+        if pod.start is not None:
+            reading.starts[f"{reading.file}, {pod.role},"] = pod.start
+    if len({pod.gpus for pod in pods.values()}) > 1:
+        reading.notes.append(
+            "Master and Worker ask for different numbers of GPUs; the Master trains as well."
+        )
     _processes(manifest, pods, reading)
     _sidecars(manifest, pods, reading)
     reading.claim = claim_of(manifest, pods, reading.file)

@@ -78,6 +78,12 @@ def tree(check: Check) -> Mapping[str, bytes]:
     return {f"launch/{path}": content for path, content in check.submission.files.items()}
 
 
+def launch_text(check: Check) -> str:
+    """All launch files, one behind the other."""
+    files = tree(check).items()
+    return "\n".join(data.decode("utf-8", "replace") for path, data in files if path.startswith("launch/"))
+
+
 def insist_on(check: Check, name: str) -> str:
     """The path of a launch file. Raises Failed when there is none."""
     files, path = tree(check), f"launch/{name}"
@@ -142,7 +148,7 @@ def run_single(check: Check, path: str) -> Chosen:
     """Run torchrun_single.sh as the only node."""
     lab = Lab.draw(check.rng, 1)
     ways = [[single_run(path, folder)] for folder in _folders(path)]
-    if READS_ARGUMENTS.search(_source(check, path)):
+    if READS_ARGUMENTS.search(source(check, path)):
         ways += [[single_run(path, "", arguments=[word])] for word in (str(GPUS), TRAINING)]
     return choose(
         check, lab, ways, lambda runs: single_fault(path, runs, lab.hosts[0], check.submission.files)
@@ -158,7 +164,7 @@ def run_multi(check: Check, path: str) -> tuple[Chosen, Lab]:
 
     plain = [_both(lab, path, folder) for folder in _folders(path)]
     ways = [*plain, _both(lab, path, "", scheduler=True)]
-    if READS_ARGUMENTS.search(_source(check, path)):
+    if READS_ARGUMENTS.search(source(check, path)):
         ways += [_both(lab, path, "", arguments=arguments) for arguments in _arguments(lab)]
     chosen = choose(check, lab, ways, judge)
     if chosen.fault is None or chosen.fault.stage is Stage.ENDLESS:
@@ -212,6 +218,12 @@ def single_run(
     }
 
 
+def arguments_of(run: Mapping[str, Json]) -> list[str]:
+    """What the script was told in one run of a way."""
+    words = run["arguments"]
+    return [str(word) for word in words] if isinstance(words, list) else []
+
+
 def _folders(path: str) -> list[str]:
     """Where a person might stand who starts the script: in the folder handed in, or in the script's own."""
     own = path.rpartition("/")[0]
@@ -236,7 +248,8 @@ def _arguments(lab: Lab) -> list[Callable[[int], list[str]]]:
     ]
 
 
-def _source(check: Check, path: str) -> str:
+def source(check: Check, path: str) -> str:
+    """The text of a launch file."""
     return tree(check)[path].decode("utf-8", "replace")
 
 

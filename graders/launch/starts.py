@@ -36,8 +36,9 @@ class Start:
 
     For torchrun, `problem` says why it refuses its command line; all else is then at its default. `nproc` is 0
     for "as many as there are GPUs". `there` says whether the script lies where torchrun would look for it.
-    `places` are the variables by which a process learns its place in the group without torchrun. Of a job: `late` says
-    that it started only after another node's had ended, `left` that the job's file ended before it.
+    `places` are the variables by which a process learns its place in the group without torchrun, its GPUs and its
+    network. Of a job: `late` says that it started only after another node's had ended, `left` that the job's file ended
+    before it.
     """
 
     kind: str
@@ -52,6 +53,7 @@ class Start:
     backend: str = "static"
     endpoint: Endpoint = Endpoint("", "")
     rdzv_id: str = ""
+    local_addr: str = ""
     node_rank: int = 0
     script: str = ""
     arguments: tuple[str, ...] = ()
@@ -165,6 +167,7 @@ def _torchrun(facts: Mapping[str, Json], record: Mapping[str, Json], start: Star
         backend=backend,
         endpoint=Endpoint("localhost", "0") if standalone else _endpoint(facts, backend),
         rdzv_id=_text(facts.get("id")),
+        local_addr=_text(facts.get("local_addr")),
         node_rank=integer(facts.get("node_rank")) or 0,
         script=_script(facts),
         arguments=tuple(_text(word) for word in _list(facts.get("arguments"))),

@@ -5,9 +5,13 @@ The manifests for Kubernetes and Azure have a judge of their own, test_manifests
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from graders.launch import jobs, scripts
+from graders.launch.faults import Fault
+from graders.launch.reach import reach_fault
+from graders.launch.refusals import refusal
 from graders.launch.scripts import MULTI, SINGLE
 from graders.launch.starts import NodeRun, read_run
 from graders.launch.workers import read_workers, together_fault
@@ -29,6 +33,8 @@ def test_single_node(check: Check) -> None:
     _modernise(check, chosen.runs)
     if start.nproc == 1:
         check.note("It starts one process; --nproc-per-node says how many.")
+    _note_arguments(check, path)
+    _leave_half(check, refusal(check, f"`bash {path}`", start.script, start.arguments))
 
 
 def test_multi_node(check: Check) -> None:
@@ -49,10 +55,8 @@ def test_multi_node(check: Check) -> None:
         )
     if start.script.startswith(("/", "~")) and not start.there:
         check.note(f"{start.script} is a path of one machine; begin from the folder of the script instead.")
-    if words := chosen.way[0]["arguments"]:
-        check.note(
-            f"It was run as `bash {path} {' '.join(map(str, words)) if isinstance(words, list) else ''}`."
-        )
+    if words := scripts.arguments_of(chosen.way[0]):
+        check.note(f"It was run as `bash {path} {' '.join(words)}`.")
 
 
 def _modernise(check: Check, runs: Sequence[NodeRun]) -> None:
@@ -63,6 +67,29 @@ def _modernise(check: Check, runs: Sequence[NodeRun]) -> None:
             f"{folders[0]} only exists on one machine; it was taken for the folder you handed in. A script finds its own "
             'with "$(dirname "$0")".'
         )
+
+
+def _note_arguments(check: Check, path: str) -> None:
+    """The template hands its arguments on; who writes them out, or reads them, has done nothing wrong."""
+    text = scripts.source(check, path)
+    if not re.search(r"\$\{?[@*1-9]", text):
+        check.note(
+            f'{path} hands no arguments on: with "$@" behind the script, what stands behind {path} reaches it.'
+        )
+    elif re.search(r"""(?<!["'\w\\])\$(?:@|\{@\})(?!["'\w])""", text):
+        check.note(
+            f'{path} has $@ without quotes, which tears a path with a blank in two; "$@" keeps it whole.'
+        )
+    if re.search(r"cd \$\(dirname \$", text):
+        check.note(
+            f'Below a folder with a blank in its name {path} goes astray: write cd "$(dirname "$0")/..".'
+        )
+
+
+def _leave_half(check: Check, fault: Fault | None) -> None:
+    """End the check with half of its points for what would only show where the training is a real one."""
+    if fault is not None:
+        check.fail(fault.message, fault.hint, points=check.points / 2)
 
 
 def test_multi_node_runs(check: Check) -> None:
@@ -93,6 +120,17 @@ def test_multi_node_runs(check: Check) -> None:
     fault = together_fault(path, _nodes(values.get("scripts")), workers, sum(numbers))
     if fault:
         scripts.end(fault)
+    _leave_half(check, _elsewhere_fault(check, path, chosen))
+
+
+def _elsewhere_fault(check: Check, path: str, chosen: scripts.Chosen) -> Fault | None:
+    """What would keep real nodes from training together that let these do so."""
+    starts = [start for run in chosen.runs for start in run.starts if start.kind == "torchrun"]
+    handed = {word for run in chosen.way for word in scripts.arguments_of(run)}
+    words = [word for word in starts[0].arguments if word not in handed]
+    return reach_fault(f"`bash {path}`", starts, scripts.launch_text(check)) or refusal(
+        check, f"`bash {path}`", starts[0].script, words
+    )
 
 
 def _nodes(value: Json) -> Sequence[NodeRun]:
@@ -109,11 +147,15 @@ def test_cluster_header(check: Check) -> None:
     )
     looked_at = []
     for path, header in found:
-        fault = jobs.header_fault(path, header) or jobs.body_fault(check, path, header)
+        fault = jobs.header_fault(path, header)
         if fault is None:
-            for remark in header.remarks:
-                check.note(remark)
-            return
+            job = jobs.run_job(check, path, header)
+            fault = job.fault
+            if fault is None:
+                for remark in header.remarks:
+                    check.note(remark)
+                _leave_half(check, jobs.slip(check, path, header, job.runs))
+                return
         looked_at.append(fault)
     # An untouched file of the template beside one's own comes least far.
     scripts.end(max(looked_at, key=lambda fault: fault.stage))

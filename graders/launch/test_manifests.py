@@ -12,6 +12,7 @@ from graders.launch.azure_script import read_script, script_path
 from graders.launch.jobs import cluster_size
 from graders.launch.manifests import Claim, Reading, readable
 from graders.launch.pytorchjob import read_pytorchjob
+from graders.launch.refusals import refusal
 from graders.launch.scripts import MULTI, multi_size
 from lockstep.check import Check
 from lockstep.verdict import CheckEnded, NotChecked
@@ -87,9 +88,13 @@ def azure_reading(check: Check) -> Reading:
 
 
 def conclude(check: Check, reading: Reading) -> None:
-    """End the check with the problems of a manifest, or pass it with its notes."""
+    """End the check with the problems of a manifest, or pass it with its notes; half passed where it slips."""
     for note in dict.fromkeys(reading.notes):
         check.note(note)
     if reading.problems:
-        message, hint = reading.told()
-        check.fail(message, hint)
+        check.fail(*reading.told())
+    if reading.slips:
+        check.fail(*reading.told(), points=check.points / 2)
+    for where, start in reading.starts.items():
+        if start.script and (fault := refusal(check, where, start.script, start.arguments)):
+            check.fail(fault.message, fault.hint, points=check.points / 2)
