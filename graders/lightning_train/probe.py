@@ -784,7 +784,6 @@ def _facts(trainer: pl.Trainer) -> dict[str, Json]:
         "world_size": plain(trainer.world_size),
         "precision": plain(trainer.precision),
         "accelerator": type(trainer.accelerator).__name__[:60],
-        "strategy": plain(getattr(trainer.strategy, "_start_method", None)),
         "max_epochs": plain(trainer.max_epochs),
         "limit": plain(trainer.limit_train_batches),
         "loggers": [type(logger).__name__[:60] for logger in trainer.loggers],
