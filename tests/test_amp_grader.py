@@ -31,6 +31,12 @@ SAMPLES = build.all_submissions(EXERCISE)
 WORDS: dict[str, dict[str, Sequence[str]]] = {
     "autocast_while_watched": {"autocast_on": ["float32"]},
     "training_mode_once": {"eval_no_grad": ["trained on in evaluation mode", "every epoch"]},
+    "amp_for_the_first_batch": {"autocast_on": ["first 7 batches 1 were", "every batch"]},
+    "amp_is_off_by_default": {"autocast_on": ["without `amp`", "amp=True is the default"]},
+    "no_amp_for_the_first_batch": {"off_is_fp32": ["bfloat16", "Hand args.amp on"]},
+    "script_disables_its_scaler": {"scaler_order": ["float16", "enabled=args.amp"]},
+    "logdir_of_its_own": {"tensorboard": ["--logdir curves", "left its event files elsewhere: runs/"]},
+    "ignores_arch": {"params_fp32": ["resnet152", "Hand arch on"]},
     "never_autocasts": {"autocast_on": ["float32", "torch.autocast(device.type"]},
     "backward_within_autocast": {"autocast_on": ["backward() was called within autocast"]},
     "loss_in_low_precision": {"autocast_on": ["loss was computed in bfloat16"]},

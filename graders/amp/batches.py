@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from graders.amp.record import named, run_events, strings
 from lockstep.compare import integer, number
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.wire import Array, Json
@@ -80,6 +81,43 @@ def _trained(events: Sequence[Json]) -> tuple[list[bool], list[float | None]]:
         elif name == "optimizer" and isinstance(event, list) and len(event) == 3:
             rates = [number(event[2]) if rate is None else rate for rate in rates]
     return trained, rates
+
+
+@dataclass(frozen=True)
+class Step:
+    """The types that layers answered a training batch in, and what its loss was multiplied by before the backward."""
+
+    answers: frozenset[str]
+    factor: float | None
+
+
+def first_steps(seen: RankOutcome) -> list[Step]:
+    """The training batches of a run in which layers were watched; none where the record is not one of those."""
+    answers, groups = seen.values.get("answers"), _by_loss(run_events(seen))
+    if not isinstance(answers, list) or len(answers) != len(groups):
+        return []
+    return [
+        Step(frozenset(strings(own)), _factor(group))
+        for own, group in zip(answers, groups, strict=True)
+        if named(group, "backward")
+    ]
+
+
+def _by_loss(events: Sequence[list[Json]]) -> list[list[list[Json]]]:
+    """The events from each loss to the next."""
+    groups: list[list[list[Json]]] = []
+    for event in events:
+        if event[0] == "loss":
+            groups.append([])
+        if groups:
+            groups[-1].append(event)
+    return groups
+
+
+def _factor(group: Sequence[list[Json]]) -> float | None:
+    """What the loss that a group begins with was multiplied by before its backward."""
+    loss, derived = number(group[0][-1]), number(group[named(group, "backward")[0]][-1])
+    return derived / loss if loss and derived is not None else None
 
 
 def losses_without_forward(events: Sequence[list[Json]], sizes: Sequence[int]) -> int:

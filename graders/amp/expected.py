@@ -38,12 +38,15 @@ class Data:
 
 @dataclass(frozen=True)
 class Scenario:
-    """Some calls of train_step on batches of `sizes`: with which optimizer, which scaler, and what goes wrong."""
+    """Some calls of train_step on batches of `sizes`: with which optimizer, which scaler, and what goes wrong.
+
+    Without `amp`, train_step is left to its default.
+    """
 
     sizes: tuple[int, ...]
     lr: float = 0.05
     momentum: float = 0.0
-    amp: bool = True
+    amp: bool | None = True
     grad_clip: float | None = None
     scale: float = 2.0**10
     growth_interval: int = 2000

@@ -288,13 +288,18 @@ def _scenario(
     optimizer = torch.optim.SGD(groups, lr=scenario["lr"], momentum=scenario["momentum"])
     amp, grad_clip = scenario["amp"], scenario["grad_clip"]
     scaler = torch.amp.GradScaler(
-        device.type, init_scale=scenario["scale"], growth_interval=scenario["growth_interval"], enabled=amp
+        device.type,
+        init_scale=scenario["scale"],
+        growth_interval=scenario["growth_interval"],
+        enabled=amp is not False,
     )
     seen = _watch_layers(model)
     returned: list[Json] = []
     scales: list[Json] = []
     kept: dict[str, Array | torch.Tensor] = {}
-    shown = f"..., amp={amp}" + (f", grad_clip={grad_clip:.4g}" if grad_clip is not None else "")
+    switch = {} if amp is None else {"amp": amp}
+    shown = ", ".join(["...", *(f"amp={value}" for value in switch.values())])
+    shown += f", grad_clip={grad_clip:.4g}" if grad_clip is not None else ""
     for number, batch in enumerate(_batches(inputs, scenario)):
         recorder.note("call")
         if inputs.values.get("moved") is True:
@@ -310,8 +315,8 @@ def _scenario(
                     optimizer,
                     scaler,
                     device,
-                    amp=amp,
                     grad_clip=grad_clip,
+                    **switch,
                 )
         except SeenEnough:
             student.phase = ""
@@ -406,13 +411,13 @@ def _returned(result: object) -> Json:
 
 
 def built(student: Student, inputs: Inputs) -> Observation:
-    """build_model with another number of classes: the types of its parameters, the shape of its answer."""
+    """build_model with another number of classes: its parameters and their types, the shape of its answer."""
     _small_resnets()
     module = student.load(MODULE)
     build_model = student.get(module, "build_model")
-    classes = cast(int, inputs.values["classes"])
-    with student.calling(f"calling build_model('resnet18', num_classes={classes})"):
-        model = build_model("resnet18", num_classes=classes)
+    arch, classes = cast(str, inputs.values["arch"]), cast(int, inputs.values["classes"])
+    with student.calling(f"calling build_model({arch!r}, num_classes={classes})"):
+        model = build_model(arch, num_classes=classes)
     if not isinstance(model, nn.Module):
         raise StudentMistake(f"build_model returned {kind(model)} instead of a model")
     types = sorted({str(value.dtype) for value in model.parameters()})
@@ -420,7 +425,13 @@ def built(student: Student, inputs: Inputs) -> Observation:
     if types == ["torch.float32"]:
         with student.calling("calling the model of build_model on two images"), torch.no_grad():
             logits = plain_tensor(model.eval()(torch.zeros(2, 3, 32, 32)))
-    return Observation({"types": cast(Json, types), "shape": None if logits is None else list(logits.shape)})
+    return Observation(
+        {
+            "types": cast(Json, types),
+            "parameters": sum(value.numel() for value in model.parameters()),
+            "shape": None if logits is None else list(logits.shape),
+        }
+    )
 
 
 # The script
@@ -434,6 +445,8 @@ class Training(Recorder):
         self.batches: list[dict[str, Any]] = []
         self._models: list[tuple[nn.Module, list[torch.Tensor]]] = []
         self.has_begun = False
+        # In which types layers have answered since the last loss, where they are watched.
+        self.answers: set[torch.dtype] = set()
 
     def begin_with(self, folder: str, forget: Callable[[], None] = lambda: None) -> None:
         """Forget what was trained on before a file in `folder` is opened: a step that is tried on made-up images."""
@@ -446,6 +459,7 @@ class Training(Recorder):
                 self.events[:] = [noted for noted in self.events if noted[0] == "scheduler made"]
                 self.batches.clear()
                 self._models.clear()
+                self.answers.clear()
                 forget()
 
         sys.addaudithook(hook)
@@ -513,8 +527,16 @@ class Training(Recorder):
         ):
             return
         value = _number(loss)
+        answers = sorted(map(str, self.answers))
+        self.answers.clear()
         self.batches.append(
-            {"type": str(logits.dtype), "loss": value, "logits": arrays[0], "labels": arrays[1]}
+            {
+                "type": str(logits.dtype),
+                "loss": value,
+                "logits": arrays[0],
+                "labels": arrays[1],
+                "answers": answers,
+            }
         )
         self.note("loss", value)
 
@@ -615,19 +637,16 @@ def _log_files(pattern: str) -> dict[str, Array]:
 
 
 def until_the_loss(student: Student, inputs: Inputs) -> Observation:
-    """Run the script until its first training loss; the types that reached it, and those of the parameters."""
+    """Run the script until its first training loss, or the one of that number.
+
+    What is seen: the types that reached the losses, those of the parameters, and those that layers answered in.
+    """
     training = Training()
     training.install()
     types: list[str] = []
-    answers: set[torch.dtype] = set()
-
-    def forget() -> None:
-        types.clear()
-        answers.clear()
-
-    training.begin_with(student.data, forget)
+    training.begin_with(student.data, types.clear)
     for layer in (nn.Linear, nn.Conv2d):
-        _watch_answers(layer, answers)
+        _watch_answers(layer, training.answers)
 
     def forward(module: nn.Module, images: torch.Tensor) -> None:
         types.extend(sorted({str(value.dtype) for value in module.parameters()}))
@@ -636,10 +655,11 @@ def until_the_loss(student: Student, inputs: Inputs) -> Observation:
 
     training.forward = forward  # type: ignore[method-assign]
     note = training.note
+    number = cast(int, inputs.values.get("losses", 1))
 
     def stop_at_loss(*event: Json) -> None:
         note(*event)
-        if training.has_begun and event[0] == "loss":
+        if training.has_begun and event[0] == "loss" and len(training.batches) >= number:
             raise SeenEnough
 
     training.note = stop_at_loss  # type: ignore[method-assign]
@@ -651,8 +671,8 @@ def until_the_loss(student: Student, inputs: Inputs) -> Observation:
         student.phase = ""
     # What opens no file that is seen, as torchvision.io.read_image, has the script run to its end.
     parameters = cast(Json, sorted(set(types))[:10])
-    low = not answers.isdisjoint((torch.bfloat16, torch.float16))
-    return training.observation(status, parameters=parameters, low=low)
+    answers = cast(Json, [batch["answers"] for batch in training.batches])
+    return training.observation(status, parameters=parameters, answers=answers)
 
 
 def _watch_answers(layer: type[nn.Module], types: set[torch.dtype]) -> None:

@@ -16,6 +16,9 @@ from lockstep.text import last_lines
 from lockstep.verdict import CheckEnded
 from lockstep.wire import Json
 
+# Two epochs of five batches, but for the last of them.
+FIRST_BATCHES = 8
+
 
 def script_options(**chosen: Json) -> dict[str, Json]:
     """The options of a run by their names on the command line: those chosen, and the usual ones."""
@@ -54,6 +57,12 @@ def run_script(
     except CheckEnded as ended:
         complaints.explain(check, ended)
         raise
+
+
+def begin_script(check: Check, *, gpu: bool = False, **options: Json) -> RankOutcome:
+    """Run amp_train.py until it has trained on its first batches, while its layers are watched."""
+    told: dict[str, Json] = {"gpu": gpu, "losses": FIRST_BATCHES}
+    return run_script(check, "until_the_loss", train=20, epochs=2, values=told, **options).ranks[0]
 
 
 def trained(check: Check, outcome: Outcome, call: str) -> tuple[RankOutcome, list[Batch]]:

@@ -11,12 +11,14 @@ from graders.amp.record import run_events, strings
 from graders.amp.script_runs import run_script, trained
 from lockstep.check import Check
 from lockstep.sandbox.outcome import RankOutcome
+from lockstep.text import safe
 
 
 def test_tensorboard(check: Check) -> None:
     """TensorBoard's event file has loss, acc1, acc5 and lr of every training batch, at steps that rise."""
     call = "amp_train.py, two epochs of seven batches,"
-    outcome = run_script(check, "train", train=26, epochs=2)
+    folder = f"curves{check.rng.integers(100, 1000)}"
+    outcome = run_script(check, "train", train=26, epochs=2, logdir=folder)
     seen, batches = trained(check, outcome, call)
     files = _log_files(seen, "event")
     check.expect(
@@ -37,6 +39,13 @@ def test_tensorboard(check: Check) -> None:
         "notebook nothing else writes them.",
     )
     _curves(check, call, "TensorBoard", series, batches)
+    # A folder named after a date below it or beside it is one of its own. A notebook need not have a constant for it.
+    check.expect(
+        seen.values.get("notebook") is True or any(folder in path for path in files),
+        f"amp_train.py --logdir {folder} left its event files elsewhere: {safe(', '.join(sorted(files)[:2]), 200)}.",
+        "SummaryWriter(args.logdir), or a folder below it.",
+        points=check.points / 2,
+    )
 
 
 def _curves(check: Check, call: str, log: str, series: list[Series], batches: list[Batch]) -> None:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from graders.amp import expected
+from graders.amp.batches import Step, first_steps
 from graders.amp.expected import Scenario
 from graders.amp.record import calls, returned, strings, told
-from graders.amp.script_runs import run_script
+from graders.amp.script_runs import begin_script, run_script
 from graders.amp.steps import EVALUATED_BY, LOW, LOW_LOSS, Case, distance
 from lockstep.check import Check
-from lockstep.compare import close, number, shown
+from lockstep.compare import close, integer, number, shown
 from lockstep.devicefault import is_device_fault
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.verdict import CheckEnded
 from lockstep.wire import Json
 
+CPU, GPU = "on a CPU", "on a GPU"
 LOW_TYPES = {"torch.bfloat16": 7, "torch.float16": 10}
 # Over the networks that LOW was measured with, two fp32 trainings are 1e-6 apart.
 FULL, FULL_LOSS = 1e-4, 1e-5
@@ -33,10 +36,10 @@ def test_autocast_on(check: Check) -> None:
         # Where not even one training step comes back, every other check would only say so again.
         ended.spoils = ended.spoils or "there is no amp_train.py" in ended.feedback.message
         raise
-    where = "on a CPU"
+    where = CPU
     if not any(name in LOW_TYPES for name in strings(told(seen).get("types"))):
         seen = case.run(gpu=True, forward_only=True)
-        where = "on a GPU"
+        where = GPU
         if any(name in LOW_TYPES for name in strings(told(seen).get("types"))):
             check.note(
                 "On a CPU nothing is computed in low precision: `torch.autocast(device.type)` works on both, while "
@@ -80,6 +83,23 @@ def test_autocast_on(check: Check) -> None:
     if case.needs_moved_batches():
         _script_moves_them(check)
     _script_uses_it(check)
+    _is_on_by_default(check, case, where)
+
+
+def _is_on_by_default(check: Check, case: Case, where: str) -> None:
+    """End the check where train_step computes in fp32 unless it is told."""
+    try:
+        seen = case.run(replace(case.scenario, amp=None), gpu=where == GPU, forward_only=True)
+    except CheckEnded:
+        # Without a default of its own every call says what it wants.
+        return
+    types = strings(told(seen).get("types"))
+    check.expect(
+        types != ["torch.float32"],
+        f"train_step(...) {where} without `amp`: the linear layers computed in float32, expected what they do with amp=True.",
+        "amp=True is the default: def train_step(..., device, amp=True, grad_clip=None).",
+        points=check.points / 2,
+    )
 
 
 def _script_moves_them(check: Check) -> None:
@@ -100,18 +120,31 @@ def _script_uses_it(check: Check) -> None:
     """End the check where the script trains in fp32 with --amp, on a CPU and on a GPU: train_step is not all there is."""
     for gpu in (False, True):
         try:
-            seen = run_script(check, "until_the_loss", values={"gpu": gpu}).ranks[0]
+            made = first_steps(begin_script(check, gpu=gpu))
         except CheckEnded:
             # That the script does not run is for the checks that run it to its end.
             return
-        if seen.values.get("low") is True or not seen.values.get("losses"):
+        low = _low(made)
+        if low or not made:
+            check.expect(
+                len(low) == len(made),
+                f"amp_train.py --amp: of its first {len(made)} batches {len(low)} were trained on in low precision, expected "
+                "all.",
+                "train(args) has to hand args.amp on to train_step with every batch.",
+                points=check.points / 2,
+            )
             return
     check.fail(
-        "amp_train.py --amp trained on its first batch in float32, on a CPU and on an emulated GPU, though "
+        f"amp_train.py --amp trained on its first {len(made)} batches in float32, on a CPU and on an emulated GPU, though "
         "train_step(..., amp=True) computes in low precision.",
         "train(args) has to hand args.amp on to train_step, or to call train_step at all.",
         points=check.points / 2,
     )
+
+
+def _low(made: Sequence[Step]) -> list[Step]:
+    """The steps in which a layer answered in low precision."""
+    return [step for step in made if not step.answers.isdisjoint(LOW_TYPES)]
 
 
 def test_params_fp32(check: Check) -> None:
@@ -132,7 +165,7 @@ def test_params_fp32(check: Check) -> None:
         "backward, scaler.step(optimizer) and scaler.update() have to follow in every call.",
     )
     classes = int(check.rng.integers(11, 30))
-    made = check.run("built", values={"classes": classes}).ranks[0].values
+    made = check.run("built", values={"arch": "resnet18", "classes": classes}).ranks[0].values
     types = strings(made.get("types"))
     check.expect(
         types == ["torch.float32"],
@@ -154,6 +187,24 @@ def test_params_fp32(check: Check) -> None:
         "Look for .half(), .bfloat16() or .to(dtype) between build_model and the training loop."
         if types
         else "logits = model(images) of the batch's images, in train_step.",
+    )
+    _builds_another(check, classes, made.get("parameters"))
+
+
+def _builds_another(check: Check, classes: int, parameters: Json) -> None:
+    """End the check where a network of another name has exactly as many parameters."""
+    try:
+        made = check.run("built", values={"arch": "resnet152", "classes": classes}).ranks[0].values
+    except CheckEnded:
+        # Which other networks there are is not asked, nor what they need.
+        return
+    counts = integer(made.get("parameters")), integer(parameters)
+    check.expect(
+        None not in counts and counts[0] != counts[1],
+        f"build_model('resnet152', num_classes={classes}) and build_model('resnet18', num_classes={classes}) make networks of "
+        "equally many parameters: it is one network under both names.",
+        "Hand arch on: models.get_model(arch, weights=None, num_classes=num_classes).",
+        points=check.points / 2,
     )
 
 
@@ -217,11 +268,18 @@ def test_off_is_fp32(check: Check) -> None:
         f"{call}: four steps do not give what the same four steps without any AMP give.",
         "With amp=False the scaler is disabled and passes everything through: nothing else may differ.",
     )
-    values = run_script(check, "until_the_loss", amp=False).ranks[0].values
-    types = strings(values.get("types"))
+    begun = begin_script(check, amp=False)
+    types = strings(begun.values.get("types"))
     check.expect(
         types == ["torch.float32"],
-        f"amp_train.py without AMP (--no-amp): the logits of the first batch are {_short(types)}.",
+        f"amp_train.py without AMP (--no-amp): the logits of the first batches are {_short(types)}.",
+        "Hand args.amp on to train_step, and let it reach torch.autocast(..., enabled=...).",
+    )
+    low = _low(first_steps(begun))
+    check.expect(
+        not low,
+        f"amp_train.py without AMP (--no-amp): in {len(low)} of the first batches layers computed in "
+        f"{_short(sorted(LOW_TYPES.keys() & low[0].answers) if low else [])}.",
         "Hand args.amp on to train_step, and let it reach torch.autocast(..., enabled=...).",
     )
     types = strings(seen.values.get("evaluated_types"))

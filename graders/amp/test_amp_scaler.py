@@ -8,8 +8,10 @@ from dataclasses import replace
 import numpy as np
 
 from graders.amp import expected
+from graders.amp.batches import first_steps
 from graders.amp.expected import Scenario
 from graders.amp.record import calls, named, told
+from graders.amp.script_runs import begin_script
 from graders.amp.steps import LOW, Case, distance
 from lockstep.check import Check
 from lockstep.compare import close, number, shown
@@ -18,6 +20,8 @@ from lockstep.verdict import CheckEnded, Verdict
 from lockstep.wire import Array, Json
 
 CPU, GPU = "on a CPU", "on a GPU"
+# What a loss that is not scaled is multiplied by at the most: less, where a mean is taken over several batches.
+UNSCALED = 1.5
 
 
 def test_scaler_order(check: Check) -> None:
@@ -46,6 +50,26 @@ def test_scaler_order(check: Check) -> None:
         "scaled before backward and what was divided by the scale afterwards do not fit together.",
         "scaler.scale(loss).backward() makes the gradients too large by the scale, and scaler.step(optimizer) divides "
         "them by it: neither may be left out or done twice.",
+    )
+    _script_scales(check)
+
+
+def _script_scales(check: Check) -> None:
+    """End the check where the script trains in fp16 with a scaler of its own that is switched off, or with none."""
+    try:
+        seen = begin_script(check, gpu=True)
+    except CheckEnded:
+        # That the script does not run is for the checks that run it to its end.
+        return
+    factors = [step.factor for step in first_steps(seen) if "torch.float16" in step.answers]
+    unscaled = [factor for factor in factors if factor is not None and factor < UNSCALED]
+    check.expect(
+        not factors or len(unscaled) < len(factors),
+        f"amp_train.py --amp on an emulated GPU: layers computed in float16 in its first {len(factors)} training steps, and "
+        "backward began at the loss itself each time, not at the loss times a scale. train_step scales it where it is given "
+        "a scaler that does.",
+        'The scaler of train(args) has to be enabled when AMP is: torch.amp.GradScaler("cuda", enabled=args.amp).',
+        points=check.points / 2,
     )
 
 

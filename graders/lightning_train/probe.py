@@ -691,7 +691,10 @@ def _built(student: Student, build: Callable[..., object], shown: str, **overrid
 
 
 def script(student: Student, inputs: Inputs) -> Observation:
-    """Run lightning_train.py with the judge's arguments; what it trains on, with what, and what it leaves."""
+    """Run lightning_train.py with the judge's arguments; what it trains on, with what, and what it leaves.
+
+    With `gpus`, on a machine that has so many.
+    """
     values = inputs.values
     calls = _tolerate_gpu_calls(student)
     recorder = Recorder(stop_before=cast("int | None", values.get("stop_before")))
@@ -703,8 +706,10 @@ def script(student: Student, inputs: Inputs) -> Observation:
     before = set(_files())
     fits = _note_fits(files, stop=values.get("at_fit") is True, recorder=recorder)
     status: int | None = None
+    there = cast("int | None", values.get("gpus"))
     try:
-        status = student.run_script(f"{MODULE}.py", cast(list[str], values["arguments"]))
+        with gpus(there) if there else contextlib.nullcontext():
+            status = student.run_script(f"{MODULE}.py", cast(list[str], values["arguments"]))
     except SeenEnough:
         student.phase = ""
     arrays: dict[str, Array | torch.Tensor] = {}
@@ -778,6 +783,7 @@ def _facts(trainer: pl.Trainer) -> dict[str, Json]:
     return {
         "world_size": plain(trainer.world_size),
         "precision": plain(trainer.precision),
+        "accelerator": type(trainer.accelerator).__name__[:60],
         "max_epochs": plain(trainer.max_epochs),
         "limit": plain(trainer.limit_train_batches),
         "loggers": [type(logger).__name__[:60] for logger in trainer.loggers],

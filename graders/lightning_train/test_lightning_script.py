@@ -10,6 +10,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 
 from fixtures import fashion_mnist
 from graders.lightning_train import expected
@@ -125,7 +126,7 @@ def test_precision(check: Check) -> None:
 
 
 def test_script(check: Check) -> None:
-    """The script trains for as long as it is told, logs where it is told, and answers --help."""
+    """The script trains as it is told, in a new order every epoch, logs where it is told, and answers --help."""
     arguments = ["--devices", "1", "--max-epochs", "2", "--limit-train-batches", "0.5", "--logger", "csv"]
     n_train = 300  # so that a batch sampler of their own makes several batches, too
     outcome = run_script(check, arguments, n=(n_train, 24))
@@ -151,8 +152,8 @@ def test_script(check: Check) -> None:
     )
     for name in ("tensorboard", "wandb"):
         # As many pictures, because what reads them in a way of its own is not stopped at fit.
-        outcome = run_script(check, ["--devices", "1", "--logger", name], n=(n_train, 24), at_fit=True)
-        loggers = expected.strings(outcome.ranks[0].values.get("loggers"))
+        untold = run_script(check, ["--devices", "1", "--logger", name], n=(n_train, 24), at_fit=True)
+        loggers = expected.strings(untold.ranks[0].values.get("loggers"))
         check.expect(
             any(name in logger.lower() for logger in loggers),
             f"lightning_train.py --logger {name}: the Trainer logs with {few_names(loggers) or 'nothing'}.",
@@ -181,6 +182,67 @@ def test_script(check: Check) -> None:
         "The script works, but `import lightning_train` starts a training: so does every process that Lightning starts "
         "with --strategy ddp_spawn, and every worker of a DataLoader on Windows and macOS.",
         'Put what runs into main() and call it under `if __name__ == "__main__":`.',
+        points=check.points / 2,
+    )
+    _draws_anew(check, seen, call)
+    _keeps_defaults(check, untold.ranks[0])
+    _hands_on(check)
+
+
+def _draws_anew(check: Check, seen: RankOutcome, call: str) -> None:
+    """End the check where two epochs go through the files in their order."""
+    read = [index for part, index in expected.items(seen.values.get("items"), "train") if part == "train"]
+    begins = [place for place, (before, after) in enumerate(pairwise(read), 1) if after <= before]
+    # Twice, because who keeps the pictures in memory reads them in this order once.
+    again = len(begins) == 1 and all(
+        one == other for one, other in zip(read, read[begins[0] :], strict=False)
+    )
+    check.expect(
+        not again,
+        f"{call} trained on the pictures in the order of the file in both epochs, {', '.join(map(str, read[:3]))} and so on, "
+        "expected a new order each time. With limit_train_batches=0.2 it never sees the other 80 %.",
+        "DataLoader(..., shuffle=True) for training.",
+        points=check.points / 2,
+    )
+
+
+def _keeps_defaults(check: Check, untold: RankOutcome) -> None:
+    """End the check where the script without its flags trains for longer, or on more, than build_trainer() would."""
+    told, limit = untold.values.get("max_epochs"), untold.values.get("limit")
+    epochs = integer(told)
+    # A whole number of batches may be that of a fast_dev_run before the training.
+    is_share = integer(limit) is None
+    check.expect(
+        epochs is not None and 1 <= epochs <= 10 and (not is_share or close(limit, 0.2, rtol=1e-6)),
+        "lightning_train.py without --max-epochs and --limit-train-batches: the Trainer has "
+        f"max_epochs={shown(told)} and limit_train_batches={shown(limit)}, expected at most 10 and 0.2, as of "
+        "build_trainer().",
+        "Let the defaults of both flags be those of build_trainer(), or hand a flag on only where it was given.",
+        points=check.points / 2,
+    )
+
+
+def _hands_on(check: Check) -> None:
+    """End the check where --accelerator or --precision do not reach the Trainer, on a machine with a GPU."""
+    # Without --strategy, which was called accelerator once.
+    told = ["--devices", "1", "--precision", "64-true", "--logger", "csv"]
+    try:
+        seen = run_script(check, told, n=(16, 8), at_fit=True, gpus=1).ranks[0].values
+    except CheckEnded:
+        return  # not all of these need be known to a script
+    if not integer(seen.get("fits")):
+        return
+    call = f"lightning_train.py --accelerator cpu {' '.join(told)} on a machine with a GPU"
+    check.expect(
+        seen.get("accelerator") == "CPUAccelerator",
+        f"{call}: the Trainer has a {shown(seen.get('accelerator'))}.",
+        "Hand --accelerator on to build_trainer(accelerator=args.accelerator).",
+        points=check.points / 2,
+    )
+    check.expect(
+        seen.get("precision") == "64-true",
+        f"{call}: the Trainer has precision {shown(seen.get('precision'))}.",
+        "Hand --precision on to build_trainer(precision=args.precision), whatever it is.",
         points=check.points / 2,
     )
 
