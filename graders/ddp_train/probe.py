@@ -403,14 +403,14 @@ def shares(student: Student, inputs: Inputs) -> Observation:
 
 
 def _items_kept(lab: Lab, inputs: Inputs) -> int | None:
-    """How many items a loader made with drop_last=True gives this rank; None where make_loader knows no such thing."""
+    """How many items a loader made with drop_last=True gives this rank; None where there is no such loader."""
     batch_size = cast(int, inputs.values["batch_size"])
     shown = f"dataset, {batch_size}, drop_last=True"
     try:
         loader = lab.call("make_loader", _data(inputs), batch_size, drop_last=True, shown=shown)
-    except TypeError:
+        return sum(_pass(lab, loader)[0])
+    except Exception:
         return None
-    return sum(_pass(lab, loader)[0])
 
 
 def _pass(lab: Lab, loader: Any) -> tuple[list[int], Array]:
@@ -839,7 +839,7 @@ def launch(student: Student, inputs: Inputs) -> Observation:
             report = file.read().decode("utf-8", "replace")
     files = {name: _tensors_in(name) for name in new if name.endswith((".pt", ".pth", ".ckpt", ".tar"))}
     # Beside the network there may be the state of a scheduler or of random numbers; of epochs the last counts.
-    resuming = max(files, key=lambda name: (len(files[name]), os.path.getmtime(name)), default=None)
+    resuming = max(files, key=lambda name: (len(dict(files[name])), os.path.getmtime(name)), default=None)
     tensors = files[resuming] if resuming else []
     counts = [int(value) for named in files.values() for name, value in named if _counts_batches(name, value)]
     asked = unasked = resumed = None
