@@ -77,6 +77,20 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "not_executable": {"script": ["chmod +x"]},
     "wrong_torchrun_flag": {"script": ["status"]},
     "lr_times_batch_size": {"lr_scaling": ["world_size"]},
+    "evaluation_freezes": {"script": ["does not require grad"]},
+    "one_epoch_whatever_is_asked": {"script": ["trained on 2 batches", "args.epochs"]},
+    "batch_size_written_out": {"script": ["trained on 2 batches", "args.batch_size"]},
+    "thousand_outputs": {"script": ["layers of 1000", "model.fc"]},
+    "larger_resnet": {"script": ["larger than a ResNet-18"]},
+    "saves_once": {"checkpoint": ["still that of the first", "os.replace"]},
+    "waits_for_any_file": {"checkpoint": ["returned on rank 1", "dist.barrier()"]},
+    "own_criterion": {"no_double_softmax": ["label_smoothing", "the caller decides"]},
+    "main_trains_epoch_zero": {"reshuffles": ["in ddp_train.py", "main's loop"]},
+    "shuffle_off_by_default": {"reshuffles": ["shuffle=True by default"]},
+    "losses_pile_up": {"global_metrics": ["for the second", "sums of 0"]},
+    "answers_pile_up": {"shuffle_false_for_eval": ["called again", "counts of 0"]},
+    "ignores_drop_last": {"sampler_disjoint": ["left none of them out", "Hand drop_last on"]},
+    "averages_two_epochs": {"gradients_averaged": ["the rank's own gradient"]},
 }
 
 

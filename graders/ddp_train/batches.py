@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from graders.ddp_train import expected
 from graders.ddp_train.expected import Batch, Data
 from lockstep.check import Check
+from lockstep.compare import integer
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 
 
@@ -35,3 +37,10 @@ def fed_by_step(check: Check, outcome: Outcome, data: Sequence[Data]) -> list[li
             "One batch, one step: zero_grad, forward, loss, backward, step.",
         )
     return [[batches[step] if step < len(batches) else () for batches in own] for step in range(max(counts))]
+
+
+def items_by_epoch(batches: Sequence[Batch], rank: RankOutcome) -> list[list[int]]:
+    """The items of a rank's batches, epoch by epoch."""
+    boundaries = rank.values.get("boundaries")
+    ends = [integer(end) or 0 for end in boundaries] if isinstance(boundaries, list) else []
+    return [[i for batch in batches[start:end] for i in batch] for start, end in pairwise([0, *ends])]

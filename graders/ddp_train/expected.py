@@ -82,6 +82,12 @@ def make_weights_of_ranks(rng: np.random.Generator, shape: Shape, world: int) ->
     return [first, *({**own, **{name: first[name] for name in buffers}} for own in others)]
 
 
+def halved(shape: Shape, weights: Mapping[str, Array]) -> dict[str, Array]:
+    """Half of every parameter, and the buffers as they are."""
+    buffers = {name for name, _ in build_model(shape).named_buffers()}
+    return {name: value if name in buffers else value / 2 for name, value in weights.items()}
+
+
 def make_labelled_data(rng: np.random.Generator, shape: Shape, weights: dict[str, Array], n: int) -> Data:
     """Data with clear answers, of which about two thirds are right, the first ones among them."""
     data = make_data(rng, 40 * n)
@@ -142,10 +148,19 @@ def is_mixed(seen: Array | None, parts: Sequence[Array], own: int) -> bool:
 class Training:
     """A training in one process on the batches of all ranks: what DDP promises to be equal to."""
 
-    def __init__(self, shape: Shape, weights: Mapping[str, Array], *, lr: float, momentum: float) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        weights: Mapping[str, Array],
+        *,
+        lr: float,
+        momentum: float,
+        smoothing: float = 0.0,
+    ) -> None:
         self.model = build_model(shape, dict(weights))
         self.model.train()
         self._lr, self._momentum = lr, momentum
+        self._criterion = nn.CrossEntropyLoss(label_smoothing=smoothing)
         self._velocity: dict[str, torch.Tensor] = {}
 
     def local_gradients(self, data: Data, batch: Batch, *, softmax: bool = False) -> dict[str, torch.Tensor]:
@@ -153,7 +168,7 @@ class Training:
         self.model.zero_grad(set_to_none=True)
         logits = self.model(torch.from_numpy(data.images[list(batch)]))
         outputs = logits.softmax(1) if softmax else logits
-        nn.functional.cross_entropy(outputs, torch.from_numpy(data.labels[list(batch)])).backward()
+        self._criterion(outputs, torch.from_numpy(data.labels[list(batch)])).backward()
         return {n: v.grad.clone() for n, v in self.model.named_parameters() if v.grad is not None}
 
     def step(self, data: Sequence[Data], ranks: Sequence[Batch], *, softmax: bool = False) -> None:

@@ -220,8 +220,11 @@ def _seed(inputs: Inputs) -> int:
 
 
 def _training_loader(lab: Lab, inputs: Inputs) -> Any:
-    batch_size = cast(int, inputs.values["batch_size"])
-    return lab.loader(_data(inputs), batch_size, shuffle=True, seed=_seed(inputs))
+    batch_size, seed = cast(int, inputs.values["batch_size"]), _seed(inputs)
+    if inputs.values.get("by_default"):
+        shown = f"dataset, {batch_size}, seed={seed}"
+        return lab.call("make_loader", _data(inputs), batch_size, seed=seed, shown=shown)
+    return lab.loader(_data(inputs), batch_size, shuffle=True, seed=seed)
 
 
 def _cleanup(lab: Lab, inputs: Inputs) -> None:
@@ -339,18 +342,35 @@ def train(student: Student, inputs: Inputs) -> Observation:
     recorder.watch(optimizer, wrapped, cast(list[int], inputs.values.get("gradients_of", list(FIRST_STEPS))))
     loader = _training_loader(lab, inputs)
     losses, boundaries = [], []
+    criterion = nn.CrossEntropyLoss(label_smoothing=cast(float, inputs.values.get("smoothing", 0.0)))
     for epoch in cast(list[int], inputs.values["epochs"]):
-        losses.append(_epoch(lab, wrapped, loader, optimizer, epoch))
+        losses.append(_epoch(lab, wrapped, loader, optimizer, epoch, criterion))
         boundaries.append(len(recorder.sizes))
+        if inputs.values.get("halving"):
+            _halve(model)
     arrays = {**recorder.arrays(), **_state(wrapped, "final")}
     _cleanup(lab, inputs)
     return Observation({**recorder.values(), "losses": losses, "boundaries": cast(Json, boundaries)}, arrays)
 
 
-def _epoch(lab: Lab, model: nn.Module, loader: Any, optimizer: torch.optim.Optimizer, epoch: int) -> Json:
+def _halve(model: nn.Module) -> None:
+    """Give the model other weights, the same on every rank, as a training does that goes on."""
+    with torch.no_grad():
+        for value in model.parameters():
+            value.mul_(0.5)
+
+
+def _epoch(
+    lab: Lab,
+    model: nn.Module,
+    loader: Any,
+    optimizer: torch.optim.Optimizer,
+    epoch: int,
+    criterion: nn.Module | None = None,
+) -> Json:
     try:
         loss = lab.call(
-            "train_one_epoch", model, loader, optimizer, nn.CrossEntropyLoss(), lab.device, epoch,
+            "train_one_epoch", model, loader, optimizer, criterion or nn.CrossEntropyLoss(), lab.device, epoch,
             shown=f"..., epoch={epoch}",
         )  # fmt: skip
     except Exception as error:
@@ -377,8 +397,20 @@ def shares(student: Student, inputs: Inputs) -> Observation:
     lab.setup()
     loader = _training_loader(lab, inputs)
     sizes, rows = _pass(lab, loader)
+    kept = _items_kept(lab, inputs)
     _cleanup(lab, inputs)
-    return Observation({"sizes": cast(Json, sizes)}, {"rows": rows})
+    return Observation({"sizes": cast(Json, sizes), "kept": kept}, {"rows": rows})
+
+
+def _items_kept(lab: Lab, inputs: Inputs) -> int | None:
+    """How many items a loader made with drop_last=True gives this rank; None where there is no such loader."""
+    batch_size = cast(int, inputs.values["batch_size"])
+    shown = f"dataset, {batch_size}, drop_last=True"
+    try:
+        loader = lab.call("make_loader", _data(inputs), batch_size, drop_last=True, shown=shown)
+        return sum(_pass(lab, loader)[0])
+    except Exception:
+        return None
 
 
 def _pass(lab: Lab, loader: Any) -> tuple[list[int], Array]:
@@ -396,7 +428,10 @@ def _pass(lab: Lab, loader: Any) -> tuple[list[int], Array]:
 
 
 def accuracy(student: Student, inputs: Inputs) -> Observation:
-    """evaluate() over a loader of make_loader(shuffle=False), of a model that was just being trained."""
+    """evaluate() over loaders of make_loader(shuffle=False), of a model that was just being trained.
+
+    The second has the same images with other labels.
+    """
     with _machine(inputs):
         return _accuracy(student, inputs)
 
@@ -407,18 +442,24 @@ def _accuracy(student: Student, inputs: Inputs) -> Observation:
     wrapped = lab.wrap(_model(inputs))
     wrapped.train()
     batch_size = cast(int, inputs.values["batch_size"])
-    loader = lab.loader(_data(inputs), batch_size, shuffle=False, seed=_seed(inputs))
-    result = plain(home(lab.call("evaluate", wrapped, loader, lab.device, shown="model, loader, device")))
+    results = []
+    for more in (0, 1):
+        dataset = Rows(inputs.tensor("images"), (inputs.tensor("labels") + more) % 10)
+        loader = lab.loader(dataset, batch_size, shuffle=False, seed=_seed(inputs))
+        seen = lab.call("evaluate", wrapped, loader, lab.device, shown="model, loader, device")
+        results.append(plain(home(seen)))
     orders = [
         _pass(lab, lab.loader(_data(inputs), batch_size, shuffle=False, seed=_seed(inputs) + more))[1]
         for more in (0, 1)
     ]
     _cleanup(lab, inputs)
-    return Observation({"accuracy": result}, {"order0": orders[0], "order1": orders[1]})
+    return Observation(
+        {"accuracy": results[0], "again": results[1]}, {"order0": orders[0], "order1": orders[1]}
+    )
 
 
 def save(student: Student, inputs: Inputs) -> Observation:
-    """Train an epoch, then save_checkpoint; who opened the file to write, and what is in it."""
+    """Twice an epoch of training and save_checkpoint; who opened the file to write, and what is in it then."""
     lab = Lab(student)
     lab.setup()
     model = _model(inputs)
@@ -427,27 +468,43 @@ def save(student: Student, inputs: Inputs) -> Observation:
     optimizer = _optimizer(inputs, wrapped)
     recorder.watch(optimizer, wrapped)
     loader = _training_loader(lab, inputs)
-    epoch = cast(int, inputs.values["epoch"])
-    _epoch(lab, wrapped, loader, optimizer, epoch)
-    written, renamed = _note_writes()
+    last = cast(int, inputs.values["epoch"])
     _slow_down_saving(inputs)
-    lab.call("save_checkpoint", wrapped, optimizer, epoch, CHECKPOINT, shown=f"..., epoch={epoch}, path")
-    there = os.path.isfile(CHECKPOINT)
+
+    def saved(epoch: int) -> str:
+        lab.call("save_checkpoint", wrapped, optimizer, epoch, CHECKPOINT, shown=f"..., epoch={epoch}, path")
+        return _fingerprint(CHECKPOINT)
+
+    _epoch(lab, wrapped, loader, optimizer, last - 1)
+    first = saved(last - 1)
+    _epoch(lab, wrapped, loader, optimizer, last)
+    written, renamed = _note_writes()
+    second = saved(last)
     wrote = [
         name for name in written if os.path.basename(name).startswith(("checkpoint", ".checkpoint", "tmp"))
     ]
     wrote += [name for name in renamed if name == CHECKPOINT]
     values: dict[str, Json] = {
-        **recorder.values(), "there": there, "wrote": cast(Json, wrote[:10]), "direct": CHECKPOINT in written,
+        **recorder.values(), "first": first, "second": second, "wrote": cast(Json, wrote[:10]),
+        "direct": CHECKPOINT in written,
     }  # fmt: skip
     arrays = {**recorder.arrays(), **_state(wrapped, "held")}
-    if inputs.rank == 0 and there:
+    if inputs.rank == 0 and second:
         with open(CHECKPOINT, "rb") as file:
             arrays["checkpoint"] = np.frombuffer(file.read(), dtype=np.uint8)
         with student.calling("reading the checkpoint back"):
-            values["keys"] = cast(Json, _tensor_keys(torch.load(CHECKPOINT, weights_only=False))[:1000])
+            tensors = _named_tensors(torch.load(CHECKPOINT, weights_only=False))
+        values["keys"] = [name for name, _ in tensors[:1000]]
     _cleanup(lab, inputs)
     return Observation(values, arrays)
+
+
+def _fingerprint(path: str) -> str:
+    """What tells a file from one with another content; nothing where there is none."""
+    if not os.path.isfile(path):
+        return ""
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
 
 
 def _note_writes() -> tuple[list[str], list[str]]:
@@ -499,18 +556,18 @@ def _late(original: Callable[..., Any]) -> Callable[..., Any]:
     return late
 
 
-def _tensor_keys(value: object, depth: int = 0) -> list[str]:
-    """Names of tensors in a checkpoint, but not those of the optimizer's state, which are numbers."""
+def _named_tensors(value: object, depth: int = 0) -> list[tuple[str, torch.Tensor]]:
+    """Tensors in a checkpoint by name, but not those of the optimizer's state whose names are numbers."""
     if isinstance(value, list | tuple):
         value = dict(enumerate(value))
     if not isinstance(value, dict) or depth > 4:
         return []
-    keys: list[str] = []
+    found: list[tuple[str, torch.Tensor]] = []
     for name, item in value.items():
         if isinstance(item, torch.Tensor) and isinstance(name, str):
-            keys.append(name[:200])
-        keys += _tensor_keys(item, depth + 1)
-    return keys
+            found.append((name[:200], item))
+        found += _named_tensors(item, depth + 1)
+    return found
 
 
 def resume(student: Student, inputs: Inputs) -> Observation:
@@ -780,13 +837,11 @@ def launch(student: Student, inputs: Inputs) -> Observation:
     if os.path.isfile("reports/ddp.json") and os.path.getsize("reports/ddp.json") < 1 << 20:
         with open("reports/ddp.json", "rb") as file:
             report = file.read().decode("utf-8", "replace")
-    keys: list[str] = []
-    resuming: str | None = None
-    for name in new:
-        if name.endswith((".pt", ".pth", ".ckpt", ".tar")):
-            resuming = name
-            with student.calling(f"reading {name}"):
-                keys = _tensor_keys(torch.load(name, weights_only=False, map_location="cpu"))
+    files = {name: _tensors_in(name) for name in new if name.endswith((".pt", ".pth", ".ckpt", ".tar"))}
+    # Beside the network there may be the state of a scheduler or of random numbers; of epochs the last counts.
+    resuming = max(files, key=lambda name: (len(dict(files[name])), os.path.getmtime(name)), default=None)
+    tensors = files[resuming] if resuming else []
+    counts = [int(value) for named in files.values() for name, value in named if _counts_batches(name, value)]
     asked = unasked = resumed = None
     if result.status == 0:
         # First, because a script may begin with a clean folder.
@@ -802,9 +857,24 @@ def launch(student: Student, inputs: Inputs) -> Observation:
             "status": result.status,
             "output": result.output[-6000:],
             "report": report,
-            "keys": cast(Json, keys[:500]),
+            "keys": [name for name, _ in tensors[:500]],
+            "outputs": cast(Json, sorted({len(value) for _, value in tensors if value.ndim == 2})[:500]),
+            "batches": max(counts, default=None),
         }
     )
+
+
+def _tensors_in(name: str) -> list[tuple[str, torch.Tensor]]:
+    """The tensors in a file by name; none where torch does not read it."""
+    try:
+        return _named_tensors(torch.load(name, weights_only=False, map_location="cpu"))
+    except Exception:
+        return []
+
+
+def _counts_batches(name: str, value: torch.Tensor) -> bool:
+    """Whether it is where a BatchNorm counts the batches that it was trained on."""
+    return name.endswith("num_batches_tracked") and value.ndim == 0 and not value.is_floating_point()
 
 
 def _resumed(student: Student, inputs: Inputs, checkpoint: str) -> str | None:

@@ -33,6 +33,7 @@ def test_checkpoint(check: Check) -> None:
             shared_files=True,
         )
         _written_once(check, saved)
+        _written_anew(check, saved)
         resumed = check.run(
             "resume",
             ranks=world,
@@ -51,7 +52,7 @@ def test_checkpoint(check: Check) -> None:
     wrong = differing(resumed.ranks, "final", unbroken.state(), "the weight")
     check.expect(
         wrong is None,
-        "An epoch, save_checkpoint, a new process, load_checkpoint, another epoch, on one rank: the weights are not "
+        "Two epochs, save_checkpoint, a new process, load_checkpoint, another epoch, on one rank: the weights are not "
         f"those of a run without a break ({wrong[1] if wrong else ''}).",
         "The file has to hold the weights and optimizer.state_dict() (momentum and learning rate are in there), and "
         "load_checkpoint has to load both.",
@@ -74,7 +75,7 @@ def _written_once(check: Check, saved: Outcome) -> None:
             "Only rank 0 may write: `if dist.get_rank() == 0:`. Ranks that write the same file at once spoil it.",
         )
         check.expect(
-            seen.values.get("there") is True,
+            seen.values.get("first") not in (None, ""),
             f"save_checkpoint returned on rank {rank} before the file was there.",
             "Let the other ranks wait for rank 0: dist.barrier() after writing, on every rank.",
         )
@@ -91,6 +92,25 @@ def _written_once(check: Check, saved: Outcome) -> None:
         f"The checkpoint's keys begin with `module.` ({', '.join(prefixed[:2])} ...).",
         "Save model.module.state_dict(): a checkpoint should load into the plain model.",
     )
+
+
+def _written_anew(check: Check, saved: Outcome) -> None:
+    """End the check where the second checkpoint at the same path is none, or not there when a rank goes on."""
+    first, second = (saved.ranks[0].values.get(name) for name in ("first", "second"))
+    check.expect(
+        first != second,
+        "save_checkpoint was called after each of two epochs, with the same path: the file is still that of the first.",
+        "Write it every time, and put it in the place of the last one: os.replace does not mind that there is one.",
+        points=check.points / 2,
+    )
+    for rank, seen in enumerate(saved.ranks):
+        check.expect(
+            seen.values.get("second") == second,
+            f"save_checkpoint was called for the second time with the same path, and returned on rank {rank} while the file was "
+            "still that of the first.",
+            "Let the other ranks wait for rank 0 with dist.barrier(): that there is a file says nothing once there was one.",
+            points=check.points / 2,
+        )
 
 
 def _loaded_everywhere(check: Check, saved: Outcome, resumed: Outcome, epoch: int, names: Set[str]) -> None:

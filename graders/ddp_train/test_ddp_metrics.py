@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from graders.ddp_train import expected
-from graders.ddp_train.batches import fed
+from graders.ddp_train.batches import fed, items_by_epoch
 from graders.ddp_train.expected import Training
 from graders.ddp_train.hints import TO_THE_DEVICE
 from graders.ddp_train.runs import options, rank_seeds
@@ -23,29 +25,46 @@ def test_global_metrics(check: Check) -> None:
         shape = expected.make_shape(check.rng)
         weights = expected.make_weights(check.rng, shape)
         data = expected.make_data(check.rng, world * 9)  # batches of 4, 4 and 1
-        # With lr 0 the loss of an item does not depend on what was trained before it.
+        # With lr 0 the loss of an item does not depend on what was trained before it; for the second epoch the check
+        # itself changes the weights.
         outcome = check.run(
             "train",
             ranks=world,
-            values=options(shape, lr=0.0),
+            values=options(shape, lr=0.0, epochs=[0, 1], halving=True),
             arrays={**data.arrays(), **expected.as_inputs(weights)},
             per_rank=[Inputs(own) for own in rank_seeds(check, world)],
         )
-        training = Training(shape, weights, lr=0, momentum=0)
-        own = [
-            training.losses(data, tuple(i for b in fed(check, rank, data, r) for i in b))
-            for r, rank in enumerate(outcome.ranks)
-        ]
-        wanted = float(np.concatenate(own).mean())
-        for rank, seen in enumerate(outcome.ranks):
-            losses = seen.values.get("losses")
-            value = losses[0] if isinstance(losses, list) and losses else None
-            if not close(value, wanted, rtol=1e-4, atol=1e-5):
-                check.fail(
-                    f"train_one_epoch on {world} ranks: rank {rank} returned {shown(value)}; the mean loss over all "
-                    f"ranks' items is {wanted:.6f}.",
-                    _loss_hint(value, float(own[rank].mean()), wanted, world),
-                )
+        items = [items_by_epoch(fed(check, rank, data, r), rank) for r, rank in enumerate(outcome.ranks)]
+        check.expect(
+            all(len(own) == 2 and all(own) for own in items),
+            f"train_one_epoch on {world} ranks, called for two epochs: an epoch had no batches.",
+            "Does it iterate over the loader?",
+        )
+        for epoch, held in enumerate((weights, expected.halved(shape, weights))):
+            training = Training(shape, held, lr=0, momentum=0)
+            _mean_loss(check, outcome, epoch, [training.losses(data, tuple(own[epoch])) for own in items])
+
+
+def _mean_loss(check: Check, outcome: Outcome, epoch: int, own: Sequence[Array]) -> None:
+    """End the check where what a rank returned for an epoch is not the mean of all ranks' losses."""
+    world, wanted = len(own), float(np.concatenate(own).mean())
+    for rank, seen in enumerate(outcome.ranks):
+        losses = seen.values.get("losses")
+        value = losses[epoch] if isinstance(losses, list) and len(losses) > epoch else None
+        if close(value, wanted, rtol=1e-4, atol=1e-5):
+            continue
+        if epoch > 0:
+            check.fail(
+                f"train_one_epoch on {world} ranks returns the mean loss of the first epoch, but for the second rank {rank} "
+                f"returned {shown(value)}; the mean loss over all ranks' items is {wanted:.6f} then.",
+                "Begin each call with sums of 0: what is kept from one epoch to the next spoils its mean.",
+                points=check.points / 2,
+            )
+        check.fail(
+            f"train_one_epoch on {world} ranks: rank {rank} returned {shown(value)}; the mean loss over all "
+            f"ranks' items is {wanted:.6f}.",
+            _loss_hint(value, float(own[rank].mean()), wanted, world),
+        )
 
 
 def _loss_hint(value: Json, local: float, wanted: float, world: int) -> str:
@@ -67,9 +86,8 @@ def test_shuffle_false_for_eval(check: Check) -> None:
         share = 43 if world == check.world_sizes[-1] else 7
         n = world * share + int(check.rng.integers(1, world))
         data = expected.make_labelled_data(check.rng, shape, weights, n)
-        right = int(
-            (Training(shape, weights, lr=0, momentum=0).logits(data.images).argmax(1) == data.labels).sum()
-        )
+        answers = Training(shape, weights, lr=0, momentum=0).logits(data.images).argmax(1)
+        right, right_again = (int((answers == (data.labels + more) % 10).sum()) for more in (0, 1))
         arrays = {**data.arrays(), **expected.as_inputs(weights)}
         # One GPU for each of the first ranks: what is computed there is the same, to the bit.
         gpus = world if world == check.world_sizes[0] else None
@@ -82,6 +100,15 @@ def test_shuffle_false_for_eval(check: Check) -> None:
                 f"evaluate on {world} ranks over {n} items, {right} of which the model gets right: rank {rank} returned "
                 f"{shown(value)}, expected {right / n:.6f}.",
                 _accuracy_hint(value, right, n, outcome),
+            )
+        for rank, seen in enumerate(outcome.ranks):
+            value = seen.values.get("again")
+            check.expect(
+                close(value, right_again / n, rtol=0, atol=1e-5),
+                f"evaluate on {world} ranks returns the accuracy over {n} items, but when it is called again, with other labels, "
+                f"rank {rank} returned {shown(value)}, expected {right_again / n:.6f}.",
+                "Begin each call with counts of 0: what is kept from one evaluation to the next spoils its accuracy.",
+                points=check.points / 2,
             )
         for rank, seen in enumerate(outcome.ranks):
             orders = [data.find(seen.arrays.get(f"order{which}", np.zeros(0))) for which in (0, 1)]

@@ -18,6 +18,10 @@ from lockstep.verdict import CheckEnded
 NOT_MOVED = "only work with single-device"
 
 
+# What a loss of one's own making, or one that is named anew instead of taken from the caller, does not do.
+SMOOTHING = 0.1
+
+
 def test_no_double_softmax(check: Check) -> None:
     """The logits reach the loss: CrossEntropyLoss does the softmax itself."""
     shape = expected.make_shape(check.rng)
@@ -26,15 +30,16 @@ def test_no_double_softmax(check: Check) -> None:
     outcome = check.run(
         "train",
         ranks=1,
-        values=options(shape),
+        values=options(shape, smoothing=SMOOTHING),
         arrays={**data.arrays(), **expected.as_inputs(weights)},
     )
     steps = fed_by_step(check, outcome, [data])
-    right = Training(shape, weights, lr=LR, momentum=MOMENTUM)
-    twice = Training(shape, weights, lr=LR, momentum=MOMENTUM)
+    right, twice = (Training(shape, weights, lr=LR, momentum=MOMENTUM, smoothing=SMOOTHING) for _ in range(2))
+    own_loss = Training(shape, weights, lr=LR, momentum=MOMENTUM)
     for ranks in steps:
         right.step([data], ranks)
         twice.step([data], ranks, softmax=True)
+        own_loss.step([data], ranks)
     wrong = differing(outcome.ranks, "final", right.state(), "the weight")
     if wrong is None:
         return
@@ -44,6 +49,13 @@ def test_no_double_softmax(check: Check) -> None:
             "a softmax done twice. Training then still works, but much more slowly.",
             "Hand the model's output to the criterion as it is. Some course texts show this softmax; "
             "nn.CrossEntropyLoss takes logits and does log_softmax itself.",
+        )
+    if differing(outcome.ranks, "final", own_loss.state(), "the weight") is None:
+        check.fail(
+            f"train_one_epoch was given CrossEntropyLoss(label_smoothing={SMOOTHING}) as its criterion, and trained with a "
+            "loss without that.",
+            "loss = criterion(model(images), labels): which loss it is, the caller decides.",
+            points=check.points / 2,
         )
     check.fail(
         f"train_one_epoch on one rank: the weights are not those of plain training with CrossEntropyLoss ({wrong[1]}).",

@@ -95,11 +95,13 @@ def test_gradients_averaged(check: Check) -> None:
     n = world * (batch_size * (n_steps - 1) + 1)
     data = [expected.make_data(check.rng, n) for _ in range(world)]
     looked_at = [0, 1, 2, int(check.rng.integers(n_steps - 6, n_steps - 1)), n_steps - 1]
+    # One of the later epochs: weights_in_sync has the first ones.
+    epoch = int(check.rng.integers(2, 7))
     # With lr 0 the weights stay, and each step's gradient can be told apart from the ones before it.
     outcome = check.run(
         "train",
         ranks=world,
-        values=options(shape, lr=0.0, batch_size=batch_size, gradients_of=[*looked_at]),
+        values=options(shape, lr=0.0, batch_size=batch_size, epochs=[epoch], gradients_of=[*looked_at]),
         arrays=expected.as_inputs(weights),
         per_rank=[Inputs(s, own.arrays()) for s, own in zip(rank_seeds(check, world), data, strict=True)],
     )
@@ -108,7 +110,9 @@ def test_gradients_averaged(check: Check) -> None:
     for step in (step for step in looked_at if step < len(steps)):
         ranks = steps[step]
         local = [training.local_gradients(own, batch) for own, batch in zip(data, ranks, strict=True)]
-        _averaged(check, outcome, step, [{n: np.array(g.numpy()) for n, g in one.items()} for one in local])
+        _averaged(
+            check, outcome, epoch, step, [{n: np.array(g.numpy()) for n, g in one.items()} for one in local]
+        )
     _whole_epoch(check, len(steps), n_steps, world)
 
 
@@ -123,7 +127,9 @@ def _whole_epoch(check: Check, made: int, wanted: int, world: int) -> None:
     )
 
 
-def _averaged(check: Check, outcome: Outcome, step: int, local: Sequence[dict[str, Array]]) -> None:
+def _averaged(
+    check: Check, outcome: Outcome, epoch: int, step: int, local: Sequence[dict[str, Array]]
+) -> None:
     world = len(local)
     mean = {name: np.mean([own[name] for own in local], axis=0, dtype=np.float32) for name in local[0]}
     wrong = differing(outcome.ranks, f"grad{step}", mean, "the gradient of")
@@ -147,7 +153,7 @@ def _averaged(check: Check, outcome: Outcome, step: int, local: Sequence[dict[st
         right = [name for name in mean if differing(outcome.ranks, prefix, {name: mean[name]}, "") is None]
         cause = f"Right are only {', '.join(right)}: are all parameters averaged?" if right else WRAP_HINT
     check.fail(
-        f"Step {step + 1} of train_one_epoch on {world} ranks: when the optimizer stepped on rank {rank}, "
+        f"Step {step + 1} of train_one_epoch(..., epoch={epoch}) on {world} ranks: when the optimizer stepped on rank {rank}, "
         f"{problem} from the mean over the ranks.",
         cause,
     )

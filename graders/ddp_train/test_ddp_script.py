@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fixtures import cifar10
@@ -16,15 +17,19 @@ from lockstep.wire import Json
 
 OTHER_NPROC = 1  # more than there are cores a script may refuse
 RESNET18_BYTES = 44_000_000
+CLASSES = 10
+EPOCHS, IMAGES, BATCH_SIZE = 2, 16, 4
+BATCHES = EPOCHS * IMAGES // (2 * BATCH_SIZE)  # of each of two processes
 
 
 def test_script(check: Check) -> None:
     """ddp_train.sh starts NPROC processes with torchrun, trains, and leaves a report and a checkpoint to go on from."""
-    tree = cifar10.make_batches(check.rng, 16, 10)
+    tree = cifar10.make_batches(check.rng, IMAGES, CLASSES)
+    arguments = ["--epochs", str(EPOCHS), "--batch-size", str(BATCH_SIZE)]
     seen = check.run(
         "launch",
         values={
-            "arguments": ["--training-data", "/data/cifar", "--epochs", "1", "--batch-size", "8"],
+            "arguments": ["--training-data", "/data/cifar", *arguments],
             "environment": {"NPROC": "2"},
             "other": {"NPROC": str(OTHER_NPROC)},
         },
@@ -38,7 +43,7 @@ def test_script(check: Check) -> None:
     printed = last_lines(output if isinstance(output, str) else "")
     check.expect(
         status == 0,
-        f"`NPROC=2 ./ddp_train.sh --training-data ... --epochs 1 --batch-size 8` ended with status "
+        f"`NPROC=2 ./ddp_train.sh --training-data ... {' '.join(arguments)}` ended with status "
         f"{shown(values.get('status'))}. Its last lines: {printed}",
         'Run the same line in a terminal. The script should hand its arguments on to ddp_train.py with "$@".',
     )
@@ -62,6 +67,7 @@ def test_script(check: Check) -> None:
         "not count).",
         "Pass --report reports/ddp.json in ddp_train.sh; rank 0 writes it, in the format perf-report/1.",
     )
+    _trained_as_asked(check, values, names, arguments)
     # A script that takes no such arguments, or starts its processes in another way, is not asked.
     raised = _not_loaded(values.get("resumed"))
     check.expect(
@@ -91,6 +97,45 @@ def test_script(check: Check) -> None:
         "chmod +x ddp_train.sh",
         points=check.points / 2,
     )
+
+
+def _trained_as_asked(
+    check: Check, values: Mapping[str, Json], names: Sequence[str], arguments: Sequence[str]
+) -> None:
+    """End the check where a checkpoint is of another network, or of fewer batches than were asked for."""
+    found = values.get("outputs")
+    outputs = [number for value in found if (number := integer(value))] if isinstance(found, list) else []
+    check.expect(
+        not outputs or CLASSES in outputs,
+        "ddp_train.sh works, but no layer of the network in its checkpoint has 10 outputs, as CIFAR-10 has classes; there are "
+        f"layers of {', '.join(map(str, outputs[:3]))}.",
+        "Give ResNet-18 a last layer of its own: model.fc = nn.Linear(model.fc.in_features, 10).",
+        points=check.points / 2,
+    )
+    third = next((name for name in names if re.search(r"(?:^|\.)layer[1-4]\.2\.", name)), "")
+    check.expect(
+        not third,
+        f"ddp_train.sh works, but the network in its checkpoint is larger than a ResNet-18, which has two blocks a stage: "
+        f"there is a `{safe(third)}`.",
+        "models.resnet18()",
+        points=check.points / 2,
+    )
+    batches = integer(values.get("batches"))
+    # Without BatchNorm nobody counts, and a script may have arguments of its own.
+    check.expect(
+        not batches or batches >= BATCHES or not _hands_on(values.get("asked")),
+        f"`NPROC=2 ./ddp_train.sh --training-data ... {' '.join(arguments)}` works, but by num_batches_tracked in its "
+        f"checkpoint the network was trained on {batches} batches; {EPOCHS} epochs of {IMAGES} images in batches of "
+        f"{BATCH_SIZE} on two processes are {BATCHES}.",
+        "Train args.epochs epochs, give make_loader args.batch_size, the size for one process, and write the checkpoint "
+        "after every epoch, over the one before.",
+        points=check.points / 2,
+    )
+
+
+def _hands_on(words: Json) -> bool:
+    """Whether what the script is given comes last among the words after torchrun."""
+    return isinstance(words, str) and words.rstrip("\n").endswith("\n--help")
 
 
 def _not_loaded(output: Json) -> str:
