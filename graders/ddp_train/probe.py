@@ -557,13 +557,20 @@ def _late(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _named_tensors(value: object, depth: int = 0) -> list[tuple[str, torch.Tensor]]:
-    """Tensors in a checkpoint by name, but not those of the optimizer's state whose names are numbers."""
+    """Tensors and arrays in a checkpoint by name, but not those of the optimizer's state whose names are numbers."""
     if isinstance(value, list | tuple):
-        value = dict(enumerate(value))
+        pairs = value and all(isinstance(item, list | tuple) and len(item) == 2 for item in value)
+        value = (
+            dict(value)
+            if pairs and all(isinstance(name, str) for name, _ in value)
+            else dict(enumerate(value))
+        )
     if not isinstance(value, dict) or depth > 4:
         return []
     found: list[tuple[str, torch.Tensor]] = []
     for name, item in value.items():
+        if isinstance(item, np.ndarray) and item.dtype.kind in "iuf":
+            item = torch.from_numpy(item)
         if isinstance(item, torch.Tensor) and isinstance(name, str):
             found.append((name[:200], item))
         found += _named_tensors(item, depth + 1)
