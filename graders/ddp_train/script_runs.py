@@ -10,12 +10,12 @@ from lockstep.sandbox.outcome import Outcome
 SCRIPT_LIMITS = Limits(disk=512 * MIB)  # a checkpoint of ResNet-18 with momentum is 90 MB
 
 
-def three_epochs(check: Check) -> Outcome:
-    """The script on two ranks: what train_one_epoch leaves out may stand in main, where the epochs are counted."""
-    tree = cifar10.make_batches(check.rng, 16, 10)
+def three_epochs(check: Check, ranks: int = 2) -> Outcome:
+    """The script, eight images a rank: what train_one_epoch leaves out may stand in main, which counts the epochs."""
+    tree = cifar10.make_batches(check.rng, 8 * ranks, 10)
     return check.run(
         "orders",
-        ranks=2,
+        ranks=ranks,
         values={"arguments": ["--training-data", "/data/cifar", "--epochs", "3", "--batch-size", "8"]},
         data={"cifar": tree},
         files={f"data/{name}": content for name, content in tree.items()},
