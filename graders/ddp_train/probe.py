@@ -150,10 +150,12 @@ class Lab:
             raise StudentMistake(f"wrap_model returned {kind(wrapped)} instead of the wrapped model")
         return wrapped
 
-    def loader(self, dataset: Dataset[Any], batch_size: int, *, shuffle: bool, seed: int) -> Any:
-        """Make a loader."""
-        shown = f"dataset, {batch_size}, shuffle={shuffle}, seed={seed}"
-        return self.call("make_loader", dataset, batch_size, shuffle=shuffle, seed=seed, shown=shown)
+    def loader(self, dataset: Dataset[Any], batch_size: int, **options: int) -> Any:
+        """Make a loader; what is not among the options is left to its default."""
+        shown = ", ".join(
+            ["dataset", str(batch_size), *(f"{name}={value}" for name, value in options.items())]
+        )
+        return self.call("make_loader", dataset, batch_size, shown=shown, **options)
 
 
 def _named(model: nn.Module) -> list[tuple[str, torch.Tensor]]:
@@ -220,11 +222,9 @@ def _seed(inputs: Inputs) -> int:
 
 
 def _training_loader(lab: Lab, inputs: Inputs) -> Any:
-    batch_size, seed = cast(int, inputs.values["batch_size"]), _seed(inputs)
-    if inputs.values.get("by_default"):
-        shown = f"dataset, {batch_size}, seed={seed}"
-        return lab.call("make_loader", _data(inputs), batch_size, seed=seed, shown=shown)
-    return lab.loader(_data(inputs), batch_size, shuffle=True, seed=seed)
+    batch_size = cast(int, inputs.values["batch_size"])
+    shuffle = {} if inputs.values.get("by_default") else {"shuffle": True}
+    return lab.loader(_data(inputs), batch_size, **shuffle, seed=_seed(inputs))
 
 
 def _cleanup(lab: Lab, inputs: Inputs) -> None:
@@ -404,10 +404,8 @@ def shares(student: Student, inputs: Inputs) -> Observation:
 
 def _items_kept(lab: Lab, inputs: Inputs) -> int | None:
     """How many items a loader made with drop_last=True gives this rank; None where there is no such loader."""
-    batch_size = cast(int, inputs.values["batch_size"])
-    shown = f"dataset, {batch_size}, drop_last=True"
     try:
-        loader = lab.call("make_loader", _data(inputs), batch_size, drop_last=True, shown=shown)
+        loader = lab.loader(_data(inputs), cast(int, inputs.values["batch_size"]), drop_last=True)
         return sum(_pass(lab, loader)[0])
     except Exception:
         return None
@@ -559,12 +557,10 @@ def _late(original: Callable[..., Any]) -> Callable[..., Any]:
 def _named_tensors(value: object, depth: int = 0) -> list[tuple[str, torch.Tensor]]:
     """Tensors and arrays in a checkpoint by name, but not those of the optimizer's state whose names are numbers."""
     if isinstance(value, list | tuple):
-        pairs = value and all(isinstance(item, list | tuple) and len(item) == 2 for item in value)
-        value = (
-            dict(value)
-            if pairs and all(isinstance(name, str) for name, _ in value)
-            else dict(enumerate(value))
+        named = bool(value) and all(
+            isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[0], str) for item in value
         )
+        value = dict(value if named else enumerate(value))
     if not isinstance(value, dict) or depth > 4:
         return []
     found: list[tuple[str, torch.Tensor]] = []

@@ -178,6 +178,8 @@ class Recorder:
         """
         if not self._trained or len(self._trained) == MAX_TRAINED:
             return None
+        if id(module) in self._trained:
+            return 1.0  # itself
         own = self._weights(module)
         held = [one for model, kept in self._trained.values() for one in (kept[0], self._weights(model))]
         cosines = [_cosine(own, one) for one in held]

@@ -193,6 +193,7 @@ def _exercise(
     told_by = {
         check.id: ToldBy(safe_line(first.id), anchors[first.id])
         for first, *others in by_reason(exercise.checks)
+        if first.verdict is Verdict.CRASHED
         for check in others
     }
     return ExerciseView(
@@ -201,7 +202,14 @@ def _exercise(
         points=record.points_of(exercise),
         max_points=record.max_points_of(exercise),
         checks=tuple(
-            _check(record, exercise.id, check, anchors[check.id], checks.get(check.id, Markup()), told_by)
+            _check(
+                record,
+                exercise.id,
+                check,
+                anchors[check.id],
+                checks.get(check.id, Markup()),
+                told_by.get(check.id),
+            )
             for check in exercise.checks
         ),
         answers=tuple(_answer(review) for review in record.reviews_of(exercise)),
@@ -215,7 +223,7 @@ def _check(
     check: CheckResult,
     anchor: str,
     title: Markup,
-    told_by: Mapping[str, ToldBy],
+    told_by: ToldBy | None,
 ) -> CheckView:
     return CheckView(
         id=safe_line(check.id),
@@ -228,7 +236,7 @@ def _check(
         message=folded(check.message),
         hint=folded(check.hint),
         decision=_decision(record.override_of(exercise, check.id), check.points),
-        told_by=told_by.get(check.id) if check.verdict is Verdict.CRASHED else None,
+        told_by=told_by,
     )
 
 
