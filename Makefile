@@ -5,7 +5,7 @@ JOBS ?= 2
 # How long `make honest` begins gradings.
 MINUTES ?= 60
 
-.PHONY: help setup demo test lint format bench soak honest fuzz mutants judges slurm postgres template reports rules picture clean
+.PHONY: help setup demo samples test lint format bench soak honest fuzz mutants judges slurm postgres template reports rules picture clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -13,8 +13,11 @@ help: ## what can be made
 setup: ## .venv with every pinned package, bubblewrap, and Chromium for the tests of the pages
 	@scripts/setup.sh
 
-demo: setup ## grade the reference, the template and every sample submission; one table
+demo: setup ## grade the reference, the template and a sample submission of each sort; one table
 	@$(PYTHON) -m fixtures.demo
+
+samples: setup ## the same of every sample submission, which takes an hour
+	@$(PYTHON) -m fixtures.demo --all
 
 test: setup ## all tests
 	@$(PYTHON) -m pytest tests -n $(JOBS) --dist worksteal

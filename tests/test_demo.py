@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from fixtures.demo import jobs
+from lockstep.grading import default_graders, known_exercises
 from lockstep.sandbox.backend import possible_parents
 from tests.sandboxed import ROOT, is_alive
 
@@ -59,11 +61,21 @@ def test_what_grades_ends_with_a_demo_that_is_killed(tmp_path: Path) -> None:
             os.close(handle)
 
 
+def test_a_demo_has_the_first_of_each_sort() -> None:
+    exercises = known_exercises(default_graders())
+    everything = [job.sample for job in jobs(exercises, everything=True) if job.sample]
+    shown = [job.sample for job in jobs(exercises, everything=False) if job.sample]
+    sorts = [(sample.exercise, *sample.fails[:1]) for sample in shown]
+    assert len(sorts) == len(set(sorts))
+    assert set(sorts) == {(sample.exercise, *sample.fails[:1]) for sample in everything}
+    assert {sample.exercise for sample in shown if sample.kind == "correct"} == set(exercises)
+
+
 @contextmanager
 def begun_demo(scratch: Path) -> Iterator[subprocess.Popen[str]]:
     """A demo of which all processes grade."""
     demo = subprocess.Popen(
-        [sys.executable, "-m", "fixtures.demo", "--exercise", "scaling", "--jobs", "2"],
+        [sys.executable, "-m", "fixtures.demo", "--all", "--exercise", "scaling", "--jobs", "2"],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(scratch)},
         stdout=subprocess.DEVNULL,

@@ -9,7 +9,7 @@ import pytest
 from fixtures.build import Sample, all_submissions, build
 
 # exercise, the check that has to fail, and the samples: functions, a class, a notebook. The tables of each exercise's
-# own tests grade them; `make demo` does, too.
+# own tests grade them; `make samples` does, too.
 SLIPS = {
     "clipping before unscale_": (
         "amp", "clip_is_unscaled",
