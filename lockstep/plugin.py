@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import secrets
 import sys
 import time
@@ -74,6 +75,8 @@ def pytest_configure(config: pytest.Config) -> None:
         stopping = contextlib.ExitStack()
         stopping.enter_context(like_ctrl_c())
         config.add_cleanup(stopping.close)
+        # What judges compute is small: more threads would wait for each other, busily, on cores that ranks need.
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
         config.pluginmanager.register(_Grading(config, Path(path)), "lockstep-grading")
 
 

@@ -128,7 +128,7 @@ def _trained_as_asked(
         f"checkpoint the network was trained on {batches} batches; {EPOCHS} epochs of {IMAGES} images in batches of "
         f"{BATCH_SIZE} on two processes are {BATCHES}.",
         "Train args.epochs epochs, give make_loader args.batch_size, the size for one process, and write the checkpoint "
-        "after every epoch, over the one before.",
+        "after every epoch, over the one before. It counts in training mode alone: model.train() in every epoch.",
         points=check.points / 2,
     )
 

@@ -194,8 +194,7 @@ class _Worker:
                 # -P: nothing in the folder that we happen to stand in is imported.
                 [sys.executable, "-P", "-m", "lockstep.classroom.worker", str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],
-                # Ranks and judges of several workers share the cores; more threads would only wait for each other.
-                env={**os.environ, "TMPDIR": str(scratch), "OMP_NUM_THREADS": "1"},
+                env={**os.environ, "TMPDIR": str(scratch)},
                 cwd="/",
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
