@@ -69,8 +69,9 @@ class Exercise:
 
     @property
     def probe(self) -> Path:
-        """The only file of the exercise that exists inside the sandbox."""
-        return self.folder / "probe.py"
+        """What of the exercise exists inside the sandbox: `probe.py`, or the files of a folder `probe`."""
+        folder = self.folder / "probe"
+        return folder if folder.is_dir() else self.folder / "probe.py"
 
     def check(self, name: str) -> CheckSpec:
         """The check with this id. Raises ExerciseError when there is none."""

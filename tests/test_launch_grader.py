@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from fixtures import build, expect
-from graders.launch import faults, probe, reach, refusals, scripts, starts, test_launch, workers
+from graders.launch import faults, reach, refusals, scripts, starts, test_launch, workers
 from graders.launch.headers import LSF, PBS, SLURM, Scheduler, read_header, scheduler_of
+from graders.launch.probe.torchrun import told
 from lockstep.check import Check, Setting
 from lockstep.exercise import load_exercise
 from lockstep.sandbox.box import Box
@@ -516,7 +517,7 @@ def test_whose_job_a_file_is() -> None:
 )  # fmt: skip
 def test_what_torchrun_is_told(words: str, environment: dict[str, str], wanted: dict[str, object]) -> None:
     before = dict(os.environ)
-    facts = probe.told(words.split(), environment, legacy=False)
+    facts = told(words.split(), environment, legacy=False)
     assert dict(os.environ) == before
     (run,) = starts.read_ways(
         [[{"node": 0, "status": 0, "records": [{"kind": "torchrun", "facts": facts}]}]]
@@ -536,7 +537,7 @@ def test_no_command_line_is_too_odd() -> None:
         [""],
         ["--duplicate-stdout-filters=,"],
     ):
-        assert isinstance(probe.told(words, {}, legacy=True), dict)
+        assert isinstance(told(words, {}, legacy=True), dict)
 
 
 # Answers made up by whoever got hold of the probe

@@ -159,13 +159,14 @@ def test_its_files_are_python_its_own_folder_and_nothing_of_ours(box: Box, tmp_p
         import os
         def main():
             readable = [path for path in {secrets!r} if os.path.exists(path)]
-            return sorted(os.listdir("/")), readable, sorted(os.listdir("/opt/probes"))
+            probes = [os.path.join(top, name) for top, _, names in os.walk("/opt/probes") for name in names]
+            return sorted(os.listdir("/")), readable, probes
         """,
     )
     usual = {"bin", "data", "dev", "etc", "lib", "lib64", "opt", "proc", "run", "sbin", "tmp", "usr", "work"}
     assert set(found) <= usual
     assert readable == []
-    assert "engine.py" in probes
+    assert {"/opt/probes/engine.py", "/opt/probes/launch/__init__.py"} <= set(probes)
     assert all(name.endswith(".py") for name in probes)
 
 

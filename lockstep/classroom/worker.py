@@ -80,7 +80,7 @@ class Grader:
             hear(Ended(task.attempt))
             return
         box = self._lend(task, graders, exercises)
-        if any(exercises[name].probe.is_file() for name in task.exercises if name in exercises):
+        if any(exercises[name].probe.exists() for name in task.exercises if name in exercises):
             listener.wait = box.wait_ready
         try:
             grade(_options(task, graders), listener, box)

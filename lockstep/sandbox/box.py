@@ -27,8 +27,8 @@ PACKAGE = Path(__file__).resolve().parent.parent
 INSIDE_FILES = (
     "__init__.py jsontext.py text.py wire.py sandbox/__init__.py sandbox/channel.py sandbox/confine.py "
     "sandbox/server.py sandbox/supervisor.py sandbox/apart.py sandbox/job.py sandbox/memoryfile.py "
-    "sandbox/places.py sandbox/processes.py sandbox/ranks.py sandbox/probing.py sandbox/loading.py "
-    "sandbox/warm.py sandbox/watch.py sandbox/shims.py sandbox/slowed.py sandbox/modelmeter.py "
+    "sandbox/places.py sandbox/probefiles.py sandbox/processes.py sandbox/ranks.py sandbox/probing.py "
+    "sandbox/loading.py sandbox/warm.py sandbox/watch.py sandbox/shims.py sandbox/slowed.py sandbox/modelmeter.py "
     "sandbox/awaiting.py sandbox/cells.py sandbox/jupyter.py sandbox/lightning_names.py sandbox/lightning_spellings.py "
     "sandbox/device/__init__.py sandbox/device/amp.py sandbox/device/cuda.py sandbox/device/machine.py "
     "sandbox/device/marks.py sandbox/device/mixing.py sandbox/device/parallel.py sandbox/device/streams.py "
@@ -146,7 +146,11 @@ class Box:
                 start_new_session=True,
             )
         visible = {f"{INSIDE}/lockstep/{name}": PACKAGE / name for name in INSIDE_FILES}
-        visible |= {f"{PROBES}/{name}.py": path for name, path in self._probes.items()}
+        for name, probe in self._probes.items():
+            if probe.is_dir():
+                visible |= {f"{self._inside(name)}/{file.name}": file for file in sorted(probe.glob("*.py"))}
+            else:
+                visible[self._inside(name)] = probe
         devices = bubblewrap.gpu_devices() + bubblewrap.gpu_driver() if self._real_gpus else ()
         with contextlib.ExitStack() as stack:
             etc: dict[str, int] = {}
@@ -256,7 +260,8 @@ class Box:
 
     def _inside(self, probe: str) -> str:
         """Where the server finds a probe."""
-        return f"{PROBES}/{probe}.py" if self.isolated else str(self._probes[probe])
+        outside = self._probes[probe]
+        return f"{PROBES}/{probe}{outside.suffix}" if self.isolated else str(outside)
 
     def _spec_frame(self, spec: RunSpec) -> bytes:
         import numpy as np
@@ -283,7 +288,7 @@ def open_box(
 ) -> Box:
     """A box that can run these exercises' probes, and further ones; it is bound to no submission."""
     # An exercise whose files are only read has none.
-    own = {exercise.id: exercise.probe.resolve() for exercise in exercises if exercise.probe.is_file()}
+    own = {exercise.id: exercise.probe.resolve() for exercise in exercises if exercise.probe.exists()}
     probes = {**(probes or {}), **own}
     modules = sorted({name for exercise in exercises for name in exercise.warm})
     last = max((exercise.server for exercise in exercises), default=Server.FULL)

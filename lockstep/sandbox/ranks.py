@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
-import functools
 import io
 import multiprocessing
 import os
@@ -15,11 +14,11 @@ import tempfile
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import CodeType, ModuleType
+from types import ModuleType
 from typing import NoReturn, cast
 
 from lockstep import wire
-from lockstep.sandbox import confine, memoryfile, probing, shims
+from lockstep.sandbox import confine, memoryfile, probefiles, probing, shims
 from lockstep.sandbox.watch import Watch
 from lockstep.wire import Json
 
@@ -79,7 +78,7 @@ def run_rank(job: RankJob, pipes: RankPipes) -> NoReturn:
         become_fresh(job.environment, job.work, job.python, pipes.output)
         faulthandler.register(signal.SIGUSR1, file=pipes.stacks, all_threads=False)
         frame = wire.unpack(memoryfile.read(pipes.input))
-        probe = _load_probe(job.probe)
+        probe = probefiles.load(job.probe)
         # Held here because student code may replace what these modules export.
         write, end, pack, pause = os.write, os._exit, wire.pack, signal.pause
         watch = Watch(pipes.events, job.work)
@@ -151,21 +150,6 @@ def flush_output() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(BaseException):
             stream.flush()
-
-
-@functools.cache
-def probe_code(path: str) -> CodeType:
-    """A probe, compiled; the warm server asks once, and its forks find the answer here."""
-    with open(path, encoding="utf-8") as file:
-        return compile(file.read(), path, "exec", dont_inherit=True)
-
-
-def _load_probe(path: str) -> ModuleType:
-    module = ModuleType(f"probe_{os.path.splitext(os.path.basename(path))[0]}")
-    module.__file__ = path
-    sys.modules[module.__name__] = module
-    exec(probe_code(path), module.__dict__)
-    return module
 
 
 def _observe(

@@ -18,8 +18,7 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import cast
 
-from lockstep.sandbox import channel, confine
-from lockstep.sandbox.ranks import probe_code
+from lockstep.sandbox import channel, confine, probefiles
 from lockstep.sandbox.supervisor import supervise
 from lockstep.wire import Json
 
@@ -52,7 +51,7 @@ def main(*fds: int) -> None:
     confine.ended_before_others(confine.SERVER_SCORE)
     workspace = cast(str, configuration.fields["workspace"])
     for probe in cast(list[str], configuration.fields["probes"]):
-        probe_code(probe)
+        probefiles.read(probe)
     gc.disable()  # the imports make few cycles and a million objects
     modules = cast(list[str], configuration.fields["modules"])
     imports: list[Callable[[], None]] = [

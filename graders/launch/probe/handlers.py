@@ -1,0 +1,101 @@
+"""Which program is answered how."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from . import starters, torchrun
+from .bench import MAX_RECORDS, Bench, Order, Request
+
+
+def _scontrol(bench: Bench, request: Request) -> Order:
+    if len(request.words) <= 2 or not request.words[2].startswith("hostname"):
+        return {}
+    listed = request.words[3] if len(request.words) > 3 else ""
+    # The job's own list is written with brackets; names that a script gives otherwise come back as they are.
+    hosts = bench.cluster.hosts if not listed or "[" in listed else listed.split(",")
+    return {"say": "".join(f"{host}\n" for host in hosts)}
+
+
+def _hostname(bench: Bench, request: Request) -> Order:
+    if any(word in ("-i", "-I", "--ip-address", "--all-ip-addresses") for word in request.words[1:]):
+        return {"say": f"10.0.0.{request.node + 1}\n"}
+    return {"say": f"{bench.cluster.hosts[request.node]}\n"}
+
+
+def _getent(bench: Bench, request: Request) -> Order:
+    name = request.words[-1]
+    return {"say": f"10.0.0.{bench.host_number(name, request.node) + 1}      {name}\n"}
+
+
+def _nvidia_smi(bench: Bench, request: Request) -> Order:
+    return {"say": "".join(f"GPU {number}: emulated\n" for number in range(bench.cluster.gpus))}
+
+
+def _nothing(bench: Bench, request: Request) -> Order:
+    return {}
+
+
+def _sleep(bench: Bench, request: Request) -> Order:
+    """It need not sleep here; a job that would lets those in the background do their work."""
+    bench.slept = True
+    return {}
+
+
+def _elsewhere(bench: Bench, request: Request) -> Order:
+    """A folder that exists on another machine."""
+    bench.note(request, "elsewhere", "cd", request.words[1:])
+    return {}
+
+
+def _submits(bench: Bench, request: Request) -> Order:
+    bench.note(request, "submits", os.path.basename(request.words[0]), request.words[1:])
+    return {}
+
+
+def _other(bench: Bench, request: Request) -> Order:
+    bench.note(request, "other", os.path.basename(request.words[0]), request.words[1:])
+    return {}
+
+
+def _wrapper(bench: Bench, request: Request) -> Order:
+    """`conda run`, `apptainer exec` and the like: what they start, from the first program that is known here."""
+    for at, word in enumerate(request.words[1:], start=1):
+        if os.path.basename(word) in STARTERS:
+            return {"become": request.words[at:]}
+    return {}
+
+
+Handler = Callable[[Bench, Request], Order]
+HANDLERS: dict[str, Handler] = {
+    "torchrun": torchrun.torchrun,
+    **dict.fromkeys(("python", "python3", *(f"python3.{minor}" for minor in range(8, 16))), torchrun.python),
+    "srun": starters.srun,
+    **dict.fromkeys(("mpirun", "mpiexec", "orterun"), starters.mpirun),
+    "pbsdsh": starters.pbsdsh,
+    "blaunch": starters.blaunch,
+    "ssh": starters.ssh,
+    "pdsh": starters.pdsh,
+    **dict.fromkeys(("sbatch", "salloc", "qsub", "bsub"), _submits),
+    **dict.fromkeys(torchrun.OTHER_LAUNCHERS, _other),
+    "scontrol": _scontrol,
+    "hostname": _hostname,
+    "getent": _getent,
+    "nvidia-smi": _nvidia_smi,
+    **dict.fromkeys(
+        ("conda", "mamba", "uv", "poetry", "apptainer", "singularity", "numactl", "nsys"), _wrapper
+    ),
+    # A node that waits until another can be reached need not wait here.
+    "sleep": _sleep,
+    **dict.fromkeys(("module", "ml", "nc", "ncat", "ping"), _nothing),
+    **dict.fromkeys(("pip", "pip3", "git", "wandb", "rsync", "scp", "curl", "wget"), _nothing),
+    "lockstep-elsewhere": _elsewhere,
+}
+STARTERS = {"torchrun", "python", "python3", "bash", "sh", "srun"}
+
+
+def order(bench: Bench, request: Request) -> Order:
+    """What a stand-in is to do."""
+    answer = HANDLERS.get(os.path.basename(request.words[0]), _nothing)
+    return {"status": 1} if len(bench.records) >= MAX_RECORDS else answer(bench, request)

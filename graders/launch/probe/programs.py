@@ -1,0 +1,109 @@
+"""What is put in the place of a cluster's programs: texts that are written into files, and run there."""
+
+# Few and small imports: a job on two nodes starts a dozen of these.
+STAND_IN = r"""#!{python} -IS
+import _socket, _thread, marshal, os, sys
+end = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
+end.connect({socket!r})
+end.send(b"stand-in")
+answer = end.recv(1 << 20)
+end.close()
+order = marshal.loads(answer) if answer else {{"status": 1}}
+def environment(changes):
+    kept = {{name: value for name, value in os.environ.items() if changes.get(name, "") is not None}}
+    return {{**kept, **{{name: value for name, value in changes.items() if value is not None}}}}
+def started(words, changes, stdin):
+    if isinstance(stdin, str):
+        actions = [(os.POSIX_SPAWN_OPEN, 0, stdin, os.O_RDONLY, 0)]
+    else:
+        actions = [(os.POSIX_SPAWN_DUP2, stdin, 0)] if stdin else []
+    try:
+        return os.posix_spawnp(words[0], words, environment(changes), file_actions=actions)
+    except OSError as error:
+        print(words[0] + ": " + error.strerror, file=sys.stderr)
+        return None
+def feed(ends):
+    while data := os.read(0, 1 << 16):
+        for end in list(ends):
+            try:
+                os.write(end, data)
+            except OSError:
+                ends.remove(end)
+    for end in ends:
+        os.close(end)
+sys.stdout.write(order.get("say", ""))
+sys.stdout.flush()
+if "become" in order:
+    os.execvpe(order["become"][0], order["become"], environment(order.get("changes", {{}})))
+tasks = order.get("start", [])
+# Of a stdin that is no device each gets a copy.
+copied = order.get("copies") and sys.stdin and not os.fstat(0).st_rdev
+pipes = [os.pipe() for task in tasks] if copied else []
+stdins = [end for end, _ in pipes] or [order.get("stdin")] * len(tasks)
+pids = [started(task["words"], task["changes"], stdin) for task, stdin in zip(tasks, stdins)]
+for end, _ in pipes:
+    os.close(end)
+if pipes:
+    _thread.start_new_thread(feed, ([end for _, end in pipes],))
+ends = [127 if pid is None else abs(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])) for pid in pids]
+os._exit(max([order.get("status", 0), *ends]) & 255)
+"""
+
+# What a cluster has and this place lacks must not stop a script with `set -e` before it starts anything: files to
+# source, folders of one's own, data to copy, limits to lift.
+SHELL = r"""
+lockstep_source() {{
+    if [ ! -e "$1" ]; then case "$1" in /*|*/activate|*conda*) return 0 ;; esac; fi
+    builtin source "$@"
+}}
+source() {{ lockstep_source "$@"; }}
+.() {{ lockstep_source "$@"; }}
+cd() {{
+    case "${{@: -1}}" in
+        /*) if [ ! -d "${{@: -1}}" ]; then lockstep-elsewhere "${{@: -1}}"; builtin cd {work!r}; return; fi ;;
+    esac
+    builtin cd "$@"
+}}
+ulimit() {{ builtin ulimit "$@" 2>/dev/null || true; }}
+for tool in cp mv ln mkdir tar unzip; do
+    eval "$tool() {{ command $tool \"\$@\" || true; }}"
+done
+unset tool
+"""
+
+TRAINER = """
+import json, os, socket
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+end.connect({socket!r})
+end.send(json.dumps({{name: os.environ.get(name) for name in {names!r}}}).encode())
+number = torch.tensor([int(end.recv(64))])
+dist.init_process_group("gloo", timeout=timedelta(seconds={seconds}))
+dist.all_reduce(number)
+seen = {{"rank": dist.get_rank(), "world_size": dist.get_world_size(), "total": int(number)}}
+end.send(json.dumps(seen).encode())
+end.recv(64)
+dist.barrier()
+dist.destroy_process_group()
+"""
+
+# Python that may call torchrun's main by itself: then it becomes the stand-in.
+LAUNCHERS = """
+import importlib, os, sys
+from lockstep.sandbox import warm
+
+def stands_in(module):
+    def main(args=None):
+        sys.stdout.flush()
+        words = sys.argv[1:] if args is None else args
+        os.execvp("python3", ["python3", "-m", module, *map(str, words)])
+    importlib.import_module(module).main = main
+
+for module in ("torch.distributed.run", "torch.distributed.launch"):
+    stands_in(module)
+warm.execute(sys.argv[1:])
+"""

@@ -1,0 +1,218 @@
+"""Programs that start others, on some nodes or all."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+
+from .bench import MAX_TASKS, Bench, Order, Request
+
+
+def _tasks(
+    bench: Bench, request: Request, words: Sequence[str], places: Sequence[tuple[int, dict[str, str]]]
+) -> Order:
+    """Start `words` once for every (node, further variables)."""
+    if not words:
+        return {}
+    started = [
+        {"words": list(words), "changes": {**variables, **bench.on_node(node)}}
+        for node, variables in places[:MAX_TASKS]
+    ]
+    return {"start": started}
+
+
+SRUN_WITH_WORD = set("ABcdDeGiJLmMnNopqrStTwxC")
+SRUN_FLAGS = (
+    "label exclusive unbuffered no-kill overlap overcommit pty quiet verbose oversubscribe exact immediate "
+    "kill-on-bad-exit no-allocate preserve-env disable-status spread-job use-min-nodes hold contiguous "
+    "multi-prog wait-all-nodes propagate compress send-libs resv-ports x11 test-only help version"
+).split()
+
+
+def srun(bench: Bench, request: Request) -> Order:
+    """What srun is to do."""
+    options, command = _options(request.words[1:], SRUN_WITH_WORD, SRUN_FLAGS)
+    environment = request.environment
+    hosts = options.get("w") or options.get("nodelist")
+    among = [bench.host_number(name, request.node) for name in hosts.split(",")] if hosts else None
+    nodes = _number(options.get("N") or options.get("nodes"))
+    per_node = _number(options.get("ntasks-per-node"))
+    count = _number(options.get("n") or options.get("ntasks"))
+    if among is None:
+        allocated = len(bench.cluster.hosts)
+        among = list(range(min(nodes or allocated, allocated)))
+    if per_node is None and count is None:
+        per_node = _number(environment.get("SLURM_NTASKS_PER_NODE"))
+        count = None if per_node else _number(environment.get("SLURM_NTASKS"))
+    if count is None:
+        count = len(among) * (per_node or 1)
+    count = max(1, min(count, MAX_TASKS))
+    among = among[:count]
+    changes = exported(options.get("export", ""))
+    share = per_node if per_node and per_node * len(among) >= count else -(-count // len(among))
+    places = []
+    for task in range(count):
+        index = task // share
+        places.append(
+            (
+                among[index],
+                {
+                    **changes,
+                    "SLURM_PROCID": str(task),
+                    "SLURM_LOCALID": str(task % share),
+                    "SLURM_NODEID": str(index),
+                    "SLURM_NTASKS": str(count),
+                    "SLURM_NPROCS": str(count),
+                    "SLURM_STEP_NUM_NODES": str(len(among)),
+                    "SLURM_STEP_NUM_TASKS": str(count),
+                    "SLURM_TASKS_PER_NODE": f"{share}(x{len(among)})" if len(among) > 1 else str(share),
+                    "SLURMD_NODENAME": bench.cluster.hosts[among[index]],
+                },
+            )
+        )
+    return {
+        **_tasks(bench, request, command, places),
+        **_srun_input(options.get("input", options.get("i", "all")), request, count),
+    }
+
+
+def _srun_input(mode: str, request: Request, count: int) -> Order:
+    """Where srun's tasks read from: each gets a copy of its stdin, unless it is told of a file or of one task."""
+    if mode == "all":
+        # A single task needs no copy, and leaves to a loop around it what it does not read.
+        return {"copies": count > 1}
+    file = os.devnull if mode == "none" else os.path.join(request.folder, mode)
+    return {"stdin": file} if mode == "none" or os.path.isfile(file) else {}
+
+
+def exported(text: str) -> dict[str, str]:
+    """What `--export=ALL,NAME=value` of srun or a batch system sets. NONE, or names without ALL, take nothing away.
+
+    A comma in quotation marks belongs to the value. What the stand-ins are found by stays.
+    """
+    found = {}
+    for entry in re.findall(r"""(?:'[^']*'|"[^"]*"|[^,])+""", text):
+        name, equals, value = entry.strip("'\" ").partition("=")
+        if equals and re.fullmatch(r"[A-Za-z_]\w*", name) and name not in ("PATH", "BASH_ENV"):
+            found[name] = value.strip("'\"")
+    return found
+
+
+def _options(
+    words: Sequence[str], with_word: set[str], flags: Sequence[str]
+) -> tuple[dict[str, str], list[str]]:
+    """Split a getopt command line before the command it ends with; options by their name without dashes."""
+    found: dict[str, str] = {}
+    at = 0
+    while at < len(words) and words[at].startswith("-") and words[at] != "-":
+        word = words[at]
+        at += 1
+        if word == "--":
+            break
+        if word.startswith("--"):
+            name, equals, value = word[2:].partition("=")
+            if not equals and name not in flags and not name.startswith("no-") and at < len(words):
+                value = words[at]
+                at += 1
+            found[name] = value
+        elif word[1] in with_word:
+            value = word[2:].removeprefix("=")
+            if not value and at < len(words):
+                value = words[at]
+                at += 1
+            found[word[1]] = value
+        else:
+            found[word[1]] = word[2:]
+    return found, list(words[at:])
+
+
+def _number(text: str | None) -> int | None:
+    match = re.match(r"\d{1,4}", text or "")
+    return int(match[0]) if match else None
+
+
+MPI_WITH_WORD = (
+    "host H hostfile machinefile f map-by bind-to rank-by x mca-file wdir wd cpus-per-proc cpus-per-rank env "
+    "genvlist launcher rmk iface ppn perhost npernode N np n c report-bindings-to hosts"
+).split()
+MPI_WITH_TWO = ("mca", "gmca", "genv")
+
+
+def mpirun(bench: Bench, request: Request) -> Order:
+    """What mpirun is to do."""
+    words, at = request.words[1:], 0
+    count = per_node = None
+    while at < len(words) and words[at].startswith("-"):
+        name, _, value = words[at].lstrip("-").partition("=")
+        at += 1
+        if name in MPI_WITH_TWO:
+            at += 2
+            continue
+        if name in MPI_WITH_WORD and not value and at < len(words):
+            value, at = words[at], at + 1
+        if name in ("np", "n", "c"):
+            count = _number(value)
+        elif name in ("npernode", "ppn", "perhost", "N"):
+            per_node = _number(value)
+        elif name == "map-by" and (match := re.search(r"ppr:(\d+):(?:node|socket)", value)):
+            per_node = int(match[1])
+        elif name == "map-by" and value.split(":")[0] == "node" and count is not None:
+            per_node = -(-count // len(bench.cluster.hosts))
+    total = len(bench.cluster.hosts)
+    if count is None:
+        count = total * (per_node or bench.cluster.slots)
+    share = per_node or max(bench.cluster.slots, -(-count // total))
+    places = []
+    for task in range(min(count, MAX_TASKS)):
+        node, local = min(task // share, total - 1), task % share
+        names = {
+            "OMPI_COMM_WORLD_RANK": task, "OMPI_COMM_WORLD_LOCAL_RANK": local, "OMPI_COMM_WORLD_SIZE": count,
+            "OMPI_COMM_WORLD_LOCAL_SIZE": min(share, count), "OMPI_COMM_WORLD_NODE_RANK": local, "PMI_RANK": task,
+            "PMI_SIZE": count, "PMIX_RANK": task, "MPI_LOCALRANKID": local,
+        }  # fmt: skip
+        places.append((node, {name: str(value) for name, value in names.items()}))
+    return _tasks(bench, request, words[at:], places)
+
+
+def pbsdsh(bench: Bench, request: Request) -> Order:
+    """What pbsdsh is to do."""
+    options, command = _options(request.words[1:], set("cnhl"), ())
+    nodes = range(len(bench.cluster.hosts))
+    only = _number(options.get("n"))
+    chosen = [node for node in nodes if only is None or node == only]
+    return _tasks(
+        bench,
+        request,
+        command,
+        [(node, {"PBS_NODENUM": str(node), "PBS_TASKNUM": str(node + 1)}) for node in chosen],
+    )
+
+
+def blaunch(bench: Bench, request: Request) -> Order:
+    """What blaunch is to do."""
+    options, command = _options(request.words[1:], set("zu"), ("no-shell", "use-login-shell"))
+    names = options.get("z", "").split()
+    if not names and command and command[0] in bench.cluster.hosts:
+        names = [command.pop(0)]
+    nodes = [bench.host_number(name, request.node) for name in names] or range(len(bench.cluster.hosts))
+    return _tasks(bench, request, command, [(node, {}) for node in dict.fromkeys(nodes)])
+
+
+def ssh(bench: Bench, request: Request) -> Order:
+    """What ssh is to do."""
+    _, rest = _options(request.words[1:], set("bceEFIiJlLmoOpQRSwWD"), ())
+    if len(rest) < 2:
+        return {}
+    node = bench.host_number(rest[0], request.node)
+    return _tasks(bench, request, ["bash", "-c", " ".join(rest[1:])], [(node, {})])
+
+
+def pdsh(bench: Bench, request: Request) -> Order:
+    """What pdsh is to do."""
+    options, rest = _options(request.words[1:], set("wxfltuR"), ())
+    names = re.split(r"[,\s]+", options.get("w", "").strip()) if options.get("w") else []
+    nodes = [bench.host_number(name, request.node) for name in names] or range(len(bench.cluster.hosts))
+    return _tasks(
+        bench, request, ["bash", "-c", " ".join(rest)], [(node, {}) for node in dict.fromkeys(nodes)]
+    )
