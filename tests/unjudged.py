@@ -124,11 +124,13 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("", "script values.opened", UNREAD, "looked at where no picture is recognised"),
         Row("no_cuda_needed", "script output", "emptied", "told where the script fails"),
         Row("no_cuda_needed", "script values.report:*", "*", REPORTED),
+        Row("no_cuda_needed", "script elapsed", "times *", "the seconds of a report are far less than busy machines take, and some round up"),
         Row("device_agnostic", "train_and_evaluate/[23] *", "*", "asked only whether train minds that there is no GPU, or that there is one"),
         Row("eval_mode", "modes values.train/*", f"one missing|one twice|{ORDER}|{MORE}|flipped", "every batch that was trained on was in training mode, however many there are"),
         Row("eval_mode", "modes values.again/*", "*", "a model that stays in evaluation mode is a note"),
         Row("eval_mode|device_agnostic", "* arrays.test/*", SLIGHT, "half precision is off by as much"),
         Row("returns_mean_loss", "train_and_evaluate values.losses.#", SLIGHT, "float32 sums and rounded figures"),
+        Row("returns_mean_loss", "train_and_evaluate values.losses_again*", "*", "nothing is said but of the first call's losses before one more"),
     ),
     "lfw_dataset": (
         Row("constructs", "constructs values.attempts.#.opened*", "*", "one image of the folder that was opened is enough"),
