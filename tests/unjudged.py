@@ -196,6 +196,8 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("off_is_fp32", "until_the_loss values.answers*|until_the_loss values.events*", "*", "no low type may be there, of batches that a backward followed"),
         Row("params_fp32", "built* values.parameters", MORE, "it is asked whether two networks have equally many"),
         Row("params_fp32", "built/2 ended", "*", "which other networks there are is not asked"),
+        Row("params_fp32", "built* values.filters|until_the_loss values.filters", f"missing|as text|{MORE}", "nothing is said but of a script whose filters are just those of another network"),
+        Row("params_fp32", "until_the_loss values.notebook", "flipped", "a notebook need not have a constant for the network"),
         Row("tensorboard", "train values.notebook", "flipped", "a notebook need not have a constant for the folder"),
         Row("*", "steps arrays.*", f"other type|{SLIGHT}", "low precision is off by more, and numbers are compared as float64"),
         Row("params_fp32", "steps arrays.#/step#/*", "scaled by half|turned", "that weights move is asked; how far and where to is for matches_fp32"),
