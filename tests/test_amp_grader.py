@@ -90,6 +90,12 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "noise_for_images": {"notebook": ["--training-data DIR"]},
     "trains_no_model": {"tensorboard": ["without a call of a model", "logits = model(images)"]},
     "invented_seconds": {"notebook": ["outside clock"]},
+    "reports_other_settings": {"notebook": ["its report says 64", "args.batch_size"]},
+    "ends_after_ten_batches": {"notebook": ["`break`"]},
+    "scaler_for_each_batch": {"scaler_order": ["a new one each time", "before the epochs"]},
+    "script_never_uses_the_gpu": {"scaler_order": ["on the CPU alone", "args.gpu"]},
+    "script_ignores_arch": {"params_fp32": ["--arch resnet18", "build_model(args.arch)"]},
+    "autocast_of_the_cpu_alone": {"autocast_on": ["float32", 'autocast("cpu")']},
 }
 
 

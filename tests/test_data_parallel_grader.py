@@ -79,6 +79,10 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "report_name_written_out": {"report": ["none to reports/two_gpus.json", "args.report"]},
     "warms_up_in_training_mode": {"timing_is_sound": ["the statistics of batch norm", "before the warm-up"]},
     "gradients_left_off": {"timing_is_sound": ["stay switched off", "as a block"]},
+    "one_device_is_all": {"report": ["every batch of 4 was split", "list(range(n_devices))"]},
+    "ignores_n_reps": {"report": ["as many as with --n-reps", "args.n_reps"]},
+    "seconds_per_image": {"report": ["each call of a model took", "not per image"]},
+    "readings_beside_the_clock": {"report": ["each call of a model took", "with your time_inference"]},
     "hours_within_a_second": {"report": ["from t_start to t_end there are only"]},
 }  # fmt: skip
 

@@ -429,9 +429,15 @@ def built(student: Student, inputs: Inputs) -> Observation:
         {
             "types": cast(Json, types),
             "parameters": sum(value.numel() for value in model.parameters()),
+            "filters": _filters(model),
             "shape": None if logits is None else list(logits.shape),
         }
     )
+
+
+def _filters(model: nn.Module) -> int:
+    """How many weights the convolutions have, which is the same for any number of classes."""
+    return sum(value.numel() for value in model.parameters() if value.dim() == 4)
 
 
 # The script
@@ -639,17 +645,30 @@ def _log_files(pattern: str) -> dict[str, Array]:
 def until_the_loss(student: Student, inputs: Inputs) -> Observation:
     """Run the script until its first training loss, or the one of that number.
 
-    What is seen: the types that reached the losses, those of the parameters, and those that layers answered in.
+    What is seen: the types that reached the losses, those of the parameters, and those that layers answered in; how
+    many filters the model has; how many scalers scaled a loss; and where, told which GPU to use, images and weights
+    were.
     """
     training = Training()
     training.install()
     types: list[str] = []
-    training.begin_with(student.data, types.clear)
+    filters: list[int] = []
+    places: set[str] = set()
+    scalers = _watch_scalers()
+
+    def forget() -> None:
+        for kept in (types, filters, places, scalers):
+            kept.clear()
+
+    training.begin_with(student.data, forget)
     for layer in (nn.Linear, nn.Conv2d):
         _watch_answers(layer, training.answers)
 
     def forward(module: nn.Module, images: torch.Tensor) -> None:
         types.extend(sorted({str(value.dtype) for value in module.parameters()}))
+        filters.append(_filters(module))
+        # A model may move its images itself, as nn.DataParallel does.
+        places.update(value.device.type for value in (images, *module.parameters()))
         if training.has_begun and inputs.values.get("stop") == "forward":
             raise SeenEnough
 
@@ -672,7 +691,37 @@ def until_the_loss(student: Student, inputs: Inputs) -> Observation:
     # What opens no file that is seen, as torchvision.io.read_image, has the script run to its end.
     parameters = cast(Json, sorted(set(types))[:10])
     answers = cast(Json, [batch["answers"] for batch in training.batches])
-    return training.observation(status, parameters=parameters, answers=answers)
+    return training.observation(
+        status,
+        parameters=parameters,
+        answers=answers,
+        filters=filters[0] if filters else None,
+        scalers=len(scalers),
+        places=cast(Json, sorted(places) if _can_choose_gpu(student, inputs) else []),
+        notebook=student.is_notebook(MODULE),
+    )
+
+
+def _watch_scalers() -> list[torch.amp.GradScaler]:
+    """Grows with every scaler that is on and scales a loss from now on."""
+    seen: list[torch.amp.GradScaler] = []
+    original = torch.amp.GradScaler.scale
+
+    def scale(scaler: torch.amp.GradScaler, outputs: Any) -> Any:
+        if scaler.is_enabled() and not any(scaler is one for one in seen):
+            seen.append(scaler)
+        return original(scaler, outputs)
+
+    torch.amp.GradScaler.scale = scale  # type: ignore[method-assign]
+    return seen
+
+
+def _can_choose_gpu(student: Student, inputs: Inputs) -> bool:
+    """Whether this is a script on a machine with a GPU, and one that can be told which to use."""
+    if inputs.values.get("gpu") is not True or student.is_notebook(MODULE):
+        return False
+    with open(os.path.join(student.work, f"{MODULE}.py"), encoding="utf-8", errors="replace") as file:
+        return re.search(r"""["']--gpu["']""", file.read()) is not None
 
 
 def _watch_answers(layer: type[nn.Module], types: set[torch.dtype]) -> None:
@@ -816,6 +865,8 @@ def _run(student: Student, inputs: Inputs) -> tuple[int, dict[str, Json]]:
     flag = None if accumulation is None else re.search(r"""["'](--[\w-]*accum[\w-]*)["']""", text)
     if flag is not None:
         words += [flag[1], str(accumulation)]
+    if _can_choose_gpu(student, inputs):
+        words += ["--gpu", "0"]
     return student.run_script(f"{MODULE}.py", words), {"notebook": False, "accumulates": flag is not None}
 
 

@@ -43,13 +43,12 @@ class Case:
         # The loop that calls train_step may move the batches.
         return self._run("steps", {**told, "moved": True})
 
-    def needs_moved_batches(self) -> bool:
-        """Whether train_step fails on a GPU with a batch that is not there yet."""
+    def fetch(self) -> tuple[RankOutcome | None, bool]:
+        """What train_step does on a GPU with a batch that is not there yet, and whether it fails because of that."""
         try:
-            self._run("fetch", self._told(gpu=True, forward_only=True))
+            return self._run("fetch", self._told(gpu=True, forward_only=True)), False
         except CheckEnded as ended:
-            return is_device_fault(ended.feedback.message)
-        return False
+            return None, is_device_fault(ended.feedback.message)
 
     def _told(self, *scenarios: Scenario, gpu: bool, forward_only: bool) -> dict[str, Json]:
         return {

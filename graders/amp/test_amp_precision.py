@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -80,8 +80,16 @@ def test_autocast_on(check: Check) -> None:
             "Only the forward and the loss belong under autocast. Backward computes each operation in the type that its "
             "forward had; torch advises against running it within.",
         )
-    if case.needs_moved_batches():
+    fetched, needs_moved_batches = case.fetch()
+    if needs_moved_batches:
         _script_moves_them(check)
+    on_gpu = [] if fetched is None else strings(told(fetched).get("types"))
+    check.expect(
+        where == GPU or on_gpu != ["torch.float32"],
+        f"train_step(..., amp=True) on a GPU: the linear layers computed in float32; {CPU} they do in {_short(types)}.",
+        'torch.autocast(device.type, enabled=amp) goes where train_step is told to. autocast("cpu") changes nothing on a GPU.',
+        points=check.points / 2,
+    )
     _script_uses_it(check)
     _is_on_by_default(check, case, where)
 
@@ -177,8 +185,8 @@ def test_params_fp32(check: Check) -> None:
         f"build_model('resnet18', num_classes={classes}) answers two images with something of another shape than 2 x {classes}.",
         "The last layer needs num_classes outputs.",
     )
-    values = run_script(check, "until_the_loss", values={"stop": "forward"}).ranks[0].values
-    types = strings(values.get("parameters"))
+    script = run_script(check, "until_the_loss", values={"stop": "forward"}).ranks[0].values
+    types = strings(script.get("parameters"))
     check.expect(
         types == ["torch.float32"],
         f"When amp_train.py with AMP called its model for the first time, the parameters were {_short(types)}."
@@ -188,22 +196,31 @@ def test_params_fp32(check: Check) -> None:
         if types
         else "logits = model(images) of the batch's images, in train_step.",
     )
-    _builds_another(check, classes, made.get("parameters"))
+    _builds_another(check, classes, made, script)
 
 
-def _builds_another(check: Check, classes: int, parameters: Json) -> None:
-    """End the check where a network of another name has exactly as many parameters."""
+def _builds_another(check: Check, classes: int, made: Mapping[str, Json], script: Mapping[str, Json]) -> None:
+    """End the check where a network of another name has exactly as many parameters, or is what the script trains."""
     try:
-        made = check.run("built", values={"arch": "resnet152", "classes": classes}).ranks[0].values
+        another = check.run("built", values={"arch": "resnet152", "classes": classes}).ranks[0].values
     except CheckEnded:
         # Which other networks there are is not asked, nor what they need.
         return
-    counts = integer(made.get("parameters")), integer(parameters)
+    counts = integer(another.get("parameters")), integer(made.get("parameters"))
     check.expect(
         None not in counts and counts[0] != counts[1],
         f"build_model('resnet152', num_classes={classes}) and build_model('resnet18', num_classes={classes}) make networks of "
         "equally many parameters: it is one network under both names.",
         "Hand arch on: models.get_model(arch, weights=None, num_classes=num_classes).",
+        points=check.points / 2,
+    )
+    # Whatever the number of classes. A notebook need not have a constant for it.
+    own, wanted, other = (integer(values.get("filters")) for values in (script, made, another))
+    check.expect(
+        script.get("notebook") is True or not own or own == wanted or own != other,
+        f"amp_train.py --arch resnet18 trains a network whose filters have {own} weights, as many as those of "
+        f"build_model('resnet152'); those of build_model('resnet18') have {wanted}.",
+        "Hand --arch on: model = build_model(args.arch).",
         points=check.points / 2,
     )
 

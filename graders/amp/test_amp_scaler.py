@@ -10,11 +10,11 @@ import numpy as np
 from graders.amp import expected
 from graders.amp.batches import first_steps
 from graders.amp.expected import Scenario
-from graders.amp.record import calls, named, told
+from graders.amp.record import calls, named, strings, told
 from graders.amp.script_runs import begin_script
 from graders.amp.steps import LOW, Case, distance
 from lockstep.check import Check
-from lockstep.compare import close, number, shown
+from lockstep.compare import close, integer, number, shown
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.verdict import CheckEnded, Verdict
 from lockstep.wire import Array, Json
@@ -22,6 +22,8 @@ from lockstep.wire import Array, Json
 CPU, GPU = "on a CPU", "on a GPU"
 # What a loss that is not scaled is multiplied by at the most: less, where a mean is taken over several batches.
 UNSCALED = 1.5
+# So many steps, each with a scaler of its own, are no accident.
+ENOUGH = 4
 
 
 def test_scaler_order(check: Check) -> None:
@@ -69,6 +71,23 @@ def _script_scales(check: Check) -> None:
         "backward began at the loss itself each time, not at the loss times a scale. train_step scales it where it is given "
         "a scaler that does.",
         'The scaler of train(args) has to be enabled when AMP is: torch.amp.GradScaler("cuda", enabled=args.amp).',
+        points=check.points / 2,
+    )
+    scalers = integer(seen.values.get("scalers"))
+    check.expect(
+        len(factors) < ENOUGH or scalers != len(factors),
+        f"amp_train.py --amp on an emulated GPU: its first {len(factors)} training steps used {scalers} scalers, a new one "
+        "each time. What a scaler lowers after an overflow is lost then: the next step overflows again.",
+        "Make one torch.amp.GradScaler in train(args), before the epochs, and hand it to every train_step.",
+        points=check.points / 2,
+    )
+    places = strings(seen.values.get("places"))
+    check.expect(
+        places != ["cpu"],
+        "amp_train.py --amp --gpu 0 on a machine with a GPU, an emulated one, trained on the CPU alone: its model and "
+        "its images were there.",
+        'device = torch.device("cuda", args.gpu) if torch.cuda.is_available() else torch.device("cpu"), for the model and '
+        "for train_step.",
         points=check.points / 2,
     )
 

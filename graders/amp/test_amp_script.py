@@ -16,13 +16,14 @@ from fixtures.tree import Tree
 from graders.amp.record import named, run_events
 from graders.amp.script_runs import run_script, trained
 from lockstep.check import Check
-from lockstep.compare import number
+from lockstep.compare import integer, number, shown
 from lockstep.reports import format as perf_report
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.wire import Json
 
-# Of ten: two epochs that leave out their last two images see eight of them at least, two batches of four hardly seven.
-LEAST_CLASSES = 7
+# A `break` that was left in after debugging comes after ten batches, twenty, fifty. Neither of the two numbers divides
+# what batch sizes are by default.
+IMAGES, BATCH_SIZE, EPOCHS = 367, 7, 2
 
 
 def test_accumulation(check: Check) -> None:
@@ -157,18 +158,21 @@ def _calls(events: Sequence[list[Json]]) -> list[tuple[list[Json], bool]]:
 
 def test_notebook(check: Check) -> None:
     """The whole file runs from top to bottom, and its report fits an outside clock."""
-    tree = _lopsided(check, 26)
-    outcome = run_script(check, "train", tree=tree, epochs=2, report="amp-report.json")
+    tree = _lopsided(check, IMAGES)
+    outcome = run_script(
+        check, "train", tree=tree, epochs=EPOCHS, batch_size=BATCH_SIZE, report="amp-report.json"
+    )
     seen = outcome.ranks[0]
     is_notebook = seen.values.get("notebook") is True
     call = "amp_train.ipynb, run from top to bottom," if is_notebook else "amp_train.py --report FILE"
     seen, batches = trained(check, outcome, call)
     _weights_moved(check, seen, call)
     steps = len(batches)
+    most = EPOCHS * math.ceil(IMAGES / BATCH_SIZE)
     check.expect(
-        steps in (12, 14),
-        f"{call} trained on {steps} batches; two epochs over 26 images in batches of 4 are 14.",
-        "Let the constants or options decide: epochs, batch size, data.",
+        steps in (most, most - EPOCHS),
+        f"{call} trained on {steps} batches; two epochs over {IMAGES} images in batches of {BATCH_SIZE} are {most}.",
+        "Let the constants or options decide: epochs, batch size, data. Was a `break` left in?",
     )
     labels = seen.arrays.get("labels")
     share = 0.0 if labels is None else float(np.bincount(labels.astype(np.int64)).max() / len(labels))
@@ -180,7 +184,7 @@ def test_notebook(check: Check) -> None:
     )
     known = 0 if labels is None else len(np.unique(labels))
     check.expect(
-        known >= LEAST_CLASSES,
+        known == len(CLASSES),
         f"{call} was given images of {len(CLASSES)} classes and trained on {known} of them.",
         "Take every batch of the loader: `for images, labels in loader`. next(iter(loader)) starts anew each time, and one "
         "batch again and again is a try-out.",
@@ -208,6 +212,32 @@ def test_notebook(check: Check) -> None:
         f"{call}: its timings add up to {sum(walls):.3g} s, an outside clock saw {outcome.elapsed:.3g} s for everything.",
         "Take the time with time.perf_counter() around each epoch, in this very run.",
     )
+    _tells_of_this_run(check, call, report)
+
+
+def _tells_of_this_run(check: Check, call: str, report: Json) -> None:
+    """Batch size, steps and samples of a report are about those of the run.
+
+    Accumulated batches may count as one of that size, and what is searched or validated as steps and samples.
+    """
+    sizes = [run["config"].get("batch_size") for run in _runs(report)]
+    check.expect(
+        any(integer(size) is not None and size % BATCH_SIZE == 0 for size in sizes),
+        f"{call} trained with a batch size of {BATCH_SIZE}, and its report says {shown(sizes[0])}.",
+        'Write down what was used: "batch_size": args.batch_size.',
+        points=check.points / 2,
+    )
+    for name, most, means in (
+        ("steps", EPOCHS * math.ceil(IMAGES / BATCH_SIZE), "len(train_loader)"),
+        ("samples", EPOCHS * IMAGES, "len(train_loader.dataset)"),
+    ):
+        least = min(run[name] for run in _runs(report))
+        check.expect(
+            least <= 2 * most,
+            f"{call} made {most} {name} in all its epochs, and every run of its report has {least} or more.",
+            f'Write down what was done: "{name}": {means}, for each epoch.',
+            points=check.points / 2,
+        )
 
 
 def _weights_moved(check: Check, seen: RankOutcome, call: str) -> None:
@@ -232,5 +262,10 @@ def _lopsided(check: Check, train: int) -> Tree:
 
 def _walls(report: Json) -> list[float]:
     """The seconds of all runs of a report of kind amp; none where it is of another kind."""
+    return [float(run["wall_s"]) for run in _runs(report)]
+
+
+def _runs(report: Json) -> list[Any]:
+    """The runs of a report of kind amp; none where it is of another kind."""
     value: Any = json.loads(report) if isinstance(report, str) else {}
-    return [float(run["wall_s"]) for run in value["runs"]] if value.get("report") == "amp" else []
+    return list(value["runs"]) if value.get("report") == "amp" else []

@@ -10,10 +10,15 @@ import numpy as np
 from graders.data_parallel import timing
 from graders.data_parallel.noted import entries, totals
 from lockstep.check import Check
+from lockstep.compare import number
+from lockstep.reports.document import Report
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.wire import Json
 
 N_REPS, ROWS = 3, 4
+SHORT = 0.001
+# What each call of a model takes at least, in seconds: with two decimals it is not rounded to nothing.
+DELAY, MOST = 0.006, 0.9
 HINT = "Take the times with your time_inference(model, batch, n_reps), and report what it returns."
 
 
@@ -60,16 +65,35 @@ def waits_as_time_inference_does(check: Check, call: str, seen: RankOutcome) -> 
         )
 
 
+def readings_are_long_enough(check: Check, call: str, seen: RankOutcome, report: Report) -> None:
+    """No reading is shorter than every call of a model was; those in processes of the script's own are not seen."""
+    if seen.values.get("by_children") is True:
+        return
+    shortest = min(reading.value for run in report.runs for reading in (run.wall, *run.step_seconds))
+    if shortest < MOST * DELAY and not _is_short(_timer(check)):
+        check.fail(
+            f"{call} wrote a reading of {shortest:.2g} s, but each call of a model took {DELAY:g} s or longer. What "
+            "time_inference returns is long enough.",
+            f"{HINT} They are seconds per call: not per image, and of no other day.",
+            points=check.points / 2,
+        )
+
+
 def _timer(check: Check, *, on_gpu: bool = False) -> dict[str, Json]:
     """What a model sees of time_inference."""
     outcome = check.run(
         "time_calls",
-        values={"gpus": int(on_gpu), "delays": [0.001], "n_reps": N_REPS, "again": False},
+        values={"gpus": int(on_gpu), "delays": [SHORT], "n_reps": N_REPS, "again": False},
         arrays={"batch": np.zeros((ROWS, 1, 4, 4), np.float32)},
         expect=False,
     )
     session = next(iter(entries(outcome.ranks[0].values.get("sessions"))), None)
     return session if isinstance(session, dict) else {}
+
+
+def _is_short(session: dict[str, Json]) -> bool:
+    readings = [number(reading) for reading in entries(session.get("readings"))]
+    return any(reading is not None and reading < MOST * SHORT for reading in readings)
 
 
 def _is_unsound(session: dict[str, Json]) -> bool:

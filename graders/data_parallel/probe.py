@@ -259,10 +259,12 @@ def _readings(value: object) -> dict[str, Json]:
 def script(student: Student, inputs: Inputs) -> Observation:
     """Run the script; its exit status, the report it leaves, and how often models were called with how many images.
 
-    Also in which modes that was, whether a GPU was waited for, on which GPUs modules were called, and whether anything
-    was put on another than the first.
+    Each call takes `delay` seconds more than it would. Also in which modes that was, whether a GPU was waited for, on
+    which GPUs modules were called, how many images the largest part of a batch had, and whether anything was put on
+    another GPU than the first.
     """
-    calls, places, modes = hold_up_calls([0.0]), _watch_places(), _watch_modes()
+    calls, modes = hold_up_calls([cast(float, inputs.values["delay"])]), _watch_modes()
+    places, parts = _watch_places()
     with _gpus(inputs) as gpus:
         status = student.run_script(f"{MODULE}.py", cast(list[str], inputs.values["arguments"]))
     arrays: dict[str, Any] = {}
@@ -280,24 +282,31 @@ def script(student: Student, inputs: Inputs) -> Observation:
         "as_asked": written == asked,
         "by_children": used.children_user + used.children_system > 0,
         "places": cast(Json, sorted(places)),
+        "largest_part": max(parts),
         "second_used": gpus is not None and any(gpus.memory.peak[1:]),
         "asks_elsewhere": _asks_elsewhere(),
     }
     return Observation({"status": status, **values}, arrays)
 
 
-def _watch_places() -> set[str]:
-    """The GPUs on which modules are called from now on, by what they are given and by their weights."""
+def _watch_places() -> tuple[set[str], set[int]]:
+    """The GPUs on which modules are called from now on, by what they are given and by their weights, and how many rows.
+
+    An nn.DataParallel itself is given the rows of all its parts, which do not count.
+    """
     places: set[str] = set()
+    rows = {0}
 
     def before(module: nn.Module, args: tuple[object, ...]) -> None:
         # Where nn.DataParallel keeps the weights of a replica.
         weights = getattr(module, "_former_parameters", {}).values()
         found = [value.device for value in (*args, *weights) if isinstance(value, torch.Tensor)]
         places.update(str(device) for device in found if device.type == "cuda")
+        if not isinstance(module, nn.DataParallel):
+            rows.update(len(value) for value in args if isinstance(value, torch.Tensor) and value.ndim)
 
     nn.modules.module.register_module_forward_pre_hook(before)
-    return places
+    return places, rows
 
 
 def _watch_modes() -> Counter[tuple[str, bool, bool]]:

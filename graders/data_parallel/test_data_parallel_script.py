@@ -20,18 +20,24 @@ from lockstep.wire import Json
 
 REPORT = "reports/data_parallel.json"
 OTHER_REPORT = "reports/two_gpus.json"
+# More than the template's constant, so that whoever sees to a least number still has another with --n-reps 1.
+MANY = (21, 26)
+# On two GPUs.
+BATCH = 4
 ON_ANOTHER_DEVICE = "must have its parameters and buffers on device"
 
 
 def test_report(check: Check) -> None:
     """The script times what it is asked to, on the GPUs that are there, and writes a valid perf-report/1."""
     sizes = [int(size) for size in check.rng.choice(np.arange(1, 7), 2, replace=False)]
-    n_reps = int(check.rng.integers(2, 5))
+    n_reps = int(check.rng.integers(*MANY))
     asked = f"--batch-sizes {sizes[0]} {sizes[1]} --n-reps {n_reps} --devices 1 2 --report {REPORT}"
     call = f"`python data_parallel.py {asked}`"
     begun = time.time()
     seen = observe(
-        check, "script", values={"arguments": list(asked.split()), "report": REPORT, "gpus": 0}
+        check,
+        "script",
+        values={"arguments": list(asked.split()), "report": REPORT, "gpus": 0, "delay": inference.DELAY},
     ).ranks[0]
     ended = time.time()
     check.expect(
@@ -75,15 +81,24 @@ def test_report(check: Check) -> None:
     )
     _minds_missing_gpus(check, call, report, runs)
     inference.as_time_inference_does(check, call, seen, sizes, n_reps, _steps(runs))
-    _uses_gpus(check)
+    inference.readings_are_long_enough(check, call, seen, document(report))
+    _uses_gpus(check, n_reps, {_readings(runs, size, 1) for size in sizes})
 
 
-def _uses_gpus(check: Check) -> None:
-    """On GPUs somebody has to put the weights where nn.DataParallel looks for them, and the model is to run on all."""
-    asked = f"--batch-sizes 4 --n-reps 1 --devices 2 1 --report {OTHER_REPORT}"
+def _uses_gpus(check: Check, n_reps: int, readings: set[int]) -> None:
+    """On GPUs somebody has to put the weights where nn.DataParallel looks for them, and the model is to run on all.
+
+    `readings` are how many there were of each batch size with `n_reps`.
+    """
+    asked = f"--batch-sizes {BATCH} --n-reps 1 --devices 2 1 --report {OTHER_REPORT}"
     call = f"`python data_parallel.py {asked}` on a machine with 2 GPUs"
     begun = time.time()
-    values: dict[str, Json] = {"arguments": list(asked.split()), "report": OTHER_REPORT, "gpus": 2}
+    values: dict[str, Json] = {
+        "arguments": list(asked.split()),
+        "report": OTHER_REPORT,
+        "gpus": 2,
+        "delay": 0.0,
+    }
     outcome = check.run("script", values=values, expect=False)
     seen, error = outcome.ranks[0], outcome.ranks[0].error
     # Whatever else may be wrong there is not asked: GPUs are emulated, and the checks above try the functions on them.
@@ -109,10 +124,26 @@ def _uses_gpus(check: Check) -> None:
         "Hand --report on: write_report(args.report, ...).",
         points=check.points / 2,
     )
+    # What goes on until the time is up has another number each time.
+    check.expect(
+        readings != {_readings(runs, BATCH, 1)},
+        f"{call} wrote {_readings(runs, BATCH, 1)} readings with n_devices 1, as many as with --n-reps {n_reps}.",
+        "Hand --n-reps on: time_inference(model, batch, args.n_reps).",
+        points=check.points / 2,
+    )
     # Processes of the script's own know of no emulated GPUs.
     if seen.values.get("by_children") is not False:
         return
     inference.waits_as_time_inference_does(check, call, seen)
+    largest = integer(seen.values.get("largest_part"))
+    check.expect(
+        not _readings(runs, BATCH, 1) or largest is None or largest >= BATCH,
+        f"{call} wrote readings with n_devices 1, but every batch of {BATCH} was split: no GPU got more than {largest} images "
+        "of it.",
+        "Wrap the model for the GPUs that are compared, make_data_parallel(model, list(range(n_devices))): without numbers "
+        "nn.DataParallel takes all there are.",
+        points=check.points / 2,
+    )
     places = [place[:20] for place in entries(seen.values.get("places")) if isinstance(place, str)]
     if any(_config(run, "n_devices") == 2 for run in runs):
         check.expect(
@@ -150,14 +181,10 @@ def _calls_were_made(check: Check, call: str, seen: RankOutcome, sizes: list[int
 def _measured(check: Check, call: str, runs: list[dict[str, Json]], sizes: list[int], n_reps: int) -> None:
     """Every batch size was measured with one device, at least n_reps calls of it."""
     for size in sizes:
-        steps = [
-            integer(run.get("steps")) or 0
-            for run in runs
-            if _config(run, "batch_size") == size and _config(run, "n_devices") == 1
-        ]
+        count = _readings(runs, size, 1)
         check.expect(
-            sum(steps) >= n_reps,
-            f"{call} wrote {sum(steps)} readings with batch_size {size} and n_devices 1, expected at least {n_reps}.",
+            count >= n_reps,
+            f"{call} wrote {count} readings with batch_size {size} and n_devices 1, expected at least {n_reps}.",
             "Every reading of every batch size goes into `runs`; a CPU counts as one device.",
         )
 
@@ -179,6 +206,12 @@ def _minds_missing_gpus(
         hint,
         points=check.points / 2,
     )
+
+
+def _readings(runs: list[dict[str, Json]], batch_size: int, n_devices: int) -> int:
+    """How many there are of one configuration."""
+    wanted = {"batch_size": batch_size, "n_devices": n_devices}
+    return _steps([run for run in runs if all(_config(run, name) == wanted[name] for name in wanted)])
 
 
 def _steps(runs: list[dict[str, Json]]) -> int:

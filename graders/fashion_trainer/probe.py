@@ -321,7 +321,8 @@ def _gradient_of_last_bias(model: Net) -> dict[str, list[Array]]:
 def train_and_evaluate(student: Student, inputs: Inputs) -> Observation:
     """train() a model that is on the device already, then evaluate() it on other pictures.
 
-    Where the judge asks for it, train() a second one like the first with another learning rate, one epoch.
+    Where the judge asks for it, train() a second one like the first with another learning rate, one epoch; what came
+    back of that is noted as well.
     """
     with _machine(inputs) as home:
         lab = Lab(student, inputs, home)
@@ -336,7 +337,7 @@ def train_and_evaluate(student: Student, inputs: Inputs) -> Observation:
         if "small_lr" in inputs.values:
             # Before the evaluation: what training finds of that is for another check.
             second = _model(inputs).to(lab.device)
-            lab.train(second, "train", 1, inputs.values["small_lr"])
+            values["losses_again"] = lab.train(second, "train", 1, inputs.values["small_lr"])["losses"]
             arrays |= lab.state(second, "barely")
         recorder.restart()
         values |= lab.evaluate(model, "test") | recorder.values("test")

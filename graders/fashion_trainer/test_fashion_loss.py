@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graders.fashion_trainer import expected, losses
 from graders.fashion_trainer.expected import Patterns
-from graders.fashion_trainer.runs import BATCH_SIZE, calls_of, look, options
+from graders.fashion_trainer.runs import BATCH_SIZE, LR, calls_of, look, options
 from graders.fashion_trainer.wording import worded
 from lockstep.check import Check
 from lockstep.compare import number, shown
@@ -26,7 +26,7 @@ def test_returns_mean_loss(check: Check) -> None:
     seen = look(
         check,
         "train_and_evaluate",
-        options(shape, epochs=epochs),
+        options(shape, epochs=epochs, small_lr=LR),
         {**train.arrays("train"), **test.arrays("test"), **expected.as_inputs(weights)},
     )
     found = calls_of(check, seen, "train", "train")
@@ -40,6 +40,7 @@ def test_returns_mean_loss(check: Check) -> None:
         "Every epoch is one pass over the whole loader, with one call of the model for each batch.",
     )
     if any(losses.agree(values, own) for own in ways):
+        _begins_anew(check, seen, values)
         return
     if any(losses.same(values, losses.means(own.softmax)) for own in ways):
         check.note(
@@ -59,6 +60,20 @@ def test_returns_mean_loss(check: Check) -> None:
         f"{call} returned {len(values)} numbers ({told}). Worked out from {source}, the epochs' means were "
         f"{', '.join(f'{mean:.4g}' for mean in means)}.",
         hint,
+    )
+
+
+def _begins_anew(check: Check, seen: RankOutcome, values: list[float]) -> None:
+    """End the check where another call of train returned the losses of the first one before its own."""
+    again = seen.values.get("losses_again")
+    held = [number(one) for one in again] if isinstance(again, list) else []
+    check.expect(
+        len(held) != len(values) + 1 or held[:-1] != values,
+        f"train, called a second time for one epoch with another model, returned {len(held)} numbers, of which the first "
+        f"{len(values)} are those of the call before. Expected one.",
+        "Make the list within train, losses = [], so that every call begins with an empty one. A list outside of it, or one "
+        "that is an argument's default, is the same in every call.",
+        points=check.points / 2,
     )
 
 

@@ -194,14 +194,25 @@ def _goes_to_the_end(check: Check, patterns: Patterns, shape: Shape, weights: Ma
     """Many small batches: train and evaluate leave none out."""
     n = MANY_BATCHES * SMALL_BATCH
     train = patterns.draw(n)
-    # All that is wrong comes last: whoever ends early sees less of it.
-    test = patterns.draw(n, tail=4 * SMALL_BATCH)
-    outcome = check.run(
-        "train_and_evaluate",
-        values=options(shape, batch_size=SMALL_BATCH),
-        arrays={**train.arrays("train"), **test.arrays("test"), **expected.as_inputs(weights)},
-    )
-    seen, points = outcome.ranks[0], check.points / 2
+    # All that is wrong comes last: whoever ends early sees less of it. The last batch is a single picture.
+    n_test = n - SMALL_BATCH + 1
+    test = patterns.draw(n_test, tail=4 * SMALL_BATCH)
+    points = check.points / 2
+    try:
+        outcome = check.run(
+            "train_and_evaluate",
+            values=options(shape, batch_size=SMALL_BATCH),
+            arrays={**train.arrays("train"), **test.arrays("test"), **expected.as_inputs(weights)},
+        )
+    except Crashed as crashed:
+        raise Crashed(
+            f"With {MANY_BATCHES} small batches, of which the last that evaluate gets is a single picture: "
+            f"{crashed.feedback.message}",
+            "A batch may have any size. squeeze() takes away the dimension of a batch of one as well: leave it out, or name "
+            "the dimension that is too many.",
+            points=points,
+        ) from None
+    seen = outcome.ranks[0]
     calls = calls_of(check, seen, "train", "train").calls
     # Without backward passes none is marked; and a pass for the loss alone, after each epoch, is no training.
     marked = any(call.trained for call in calls)
@@ -217,9 +228,9 @@ def _goes_to_the_end(check: Check, patterns: Patterns, shape: Shape, weights: Ma
     least, most = expected.right_answers(expected.logits_of(shape, trained, test.images), test.labels)
     value = number(seen.values.get("accuracy"))
     check.expect(
-        between(value, least / n, most / n),
-        f"evaluate on {n} pictures in {MANY_BATCHES} batches returned {_told(seen, 'accuracy')}; "
-        f"{by_hand(least, most, n)}",
+        between(value, least / n_test, most / n_test),
+        f"evaluate on {n_test} pictures in {MANY_BATCHES} batches returned {_told(seen, 'accuracy')}; "
+        f"{by_hand(least, most, n_test)}",
         "Count over all batches of the loader. Was a `break` left in?",
         points=points,
     )

@@ -17,7 +17,7 @@ from graders.fashion_trainer.expected import Calls
 from graders.fashion_trainer.runs import REPORT
 from graders.fashion_trainer.wording import told_device
 from lockstep.check import Check
-from lockstep.compare import integer, shown
+from lockstep.compare import integer, number, shown
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.text import last_lines
 from lockstep.verdict import CheckEnded, Crashed
@@ -49,18 +49,18 @@ def test_no_cuda_needed(check: Check) -> None:
             f"get_device() on a machine without a GPU returned {told_device(device, kind)}, expected torch.device('cpu').",
             DEVICE_LINE,
         )
-        seen = check.run(
+        outcome = check.run(
             "script",
             values={"arguments": arguments, "report": REPORT, "gpus": 0, "help": True},
             data={"fashion": tree},
-        ).ranks[0]
+        )
     except CheckEnded as ended:
         if isinstance(ended, Crashed) and "JSON serializable" in ended.feedback.message:
             raise Crashed(ended.feedback.message, JSON_HINT, points=check.points / 2) from None
         if not wants_gpu(ended):
             raise
         raise Crashed(f"On a machine without a GPU: {ended.feedback.message}", GUARD_HINT) from None
-    shown_call = " ".join(["fashion_trainer.py", *arguments])
+    seen, shown_call = outcome.ranks[0], " ".join(["fashion_trainer.py", *arguments])
     status, found = seen.values.get("status"), expected.calls(seen, "script")
     check.expect(
         integer(status) == 0,
@@ -93,6 +93,14 @@ def test_no_cuda_needed(check: Check) -> None:
     )
     if found is not None and isinstance(report, dict):
         _accuracy_was_measured(check, shown_call, seen, found, report, tree)
+    seconds = number(report.get("seconds")) if isinstance(report, dict) else None
+    # Some round up. Written so that NaN fails.
+    check.expect(
+        seconds is None or seconds <= outcome.elapsed + 1,
+        f"`{shown_call}` wrote {seconds} seconds to {REPORT}; by an outside clock all of it took {outcome.elapsed:.3g} s.",
+        "Take the time of this very run, in seconds: start = time.perf_counter() before, time.perf_counter() - start after.",
+        points=check.points / 2,
+    )
 
 
 def _mislabelled(tree: Mapping[str, bytes], rng: np.random.Generator) -> dict[str, bytes]:
