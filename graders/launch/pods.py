@@ -33,6 +33,7 @@ from graders.launch.manifests import (
     whole,
 )
 from graders.launch.quantities import quantity, similar
+from graders.launch.refusals import OPTIONS
 from lockstep.text import safe_line
 from lockstep.wire import Json
 from lockstep.yamlfile import Place
@@ -48,10 +49,7 @@ BARE_IMAGES = frozenset(
 )
 _DOCKER_HUB = re.compile(r"^(?:(?:index\.|registry-1\.)?docker\.io/)?(?:library/)?")
 # An option and its value in one word: two options, or one of the exercise's own.
-SEVERAL = re.compile(
-    r"--(?:[A-Za-z][\w-]*\s.*\s--[A-Za-z]|(?:training-data|epochs|batch-size|lr|backend|checkpoint|seed|report)\s+\S)",
-    re.DOTALL,
-)
+SEVERAL = re.compile(rf"--(?:[A-Za-z][\w-]*\s.*\s--[A-Za-z]|(?:{'|'.join(OPTIONS)})\s+\S)", re.DOTALL)
 # What the operator tells each pod.
 TOLD = frozenset(
     "MASTER_ADDR MASTER_PORT RANK WORLD_SIZE PET_MASTER_ADDR PET_MASTER_PORT PET_NNODES PET_NODE_RANK "
