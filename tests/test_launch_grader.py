@@ -111,6 +111,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "slurm_meets_at_the_login_node": ("login:29500", "No node of the job"),
     "slurm_test_only": ("--test-only", "starts no job"),
     "slurm_held": ("--hold", "scontrol release"),
+    "pbs_seconds_for_minutes": ("walltime=30", "as 30 seconds;", "hours:minutes:seconds"),
     "slurm_one_second": ("--time=00:01", "as 1 second;", "hours:minutes:seconds"),
     "slurm_refused_option": ("--number-of-epochs, which it refuses", "--help"),
     "slurm_loopback_interface": ("NCCL_SOCKET_IFNAME to lo", "eth0"),
@@ -334,6 +335,16 @@ def test_what_slurm_takes_and_is_seldom_meant(line: str, words: str) -> None:
     remarks = read_header(SLURM, f"#!/bin/bash\n#SBATCH {line}\n").remarks
     assert (remarks == ()) == (words == "")
     assert words in " ".join(remarks)
+
+
+@pytest.mark.parametrize(
+    ("walltime", "seconds"),
+    [("30", 30), ("1:30", 90), ("1:00:00", 3600), ("10:00:00", 36000), ("0:45.5", 45), ("1h", None)],
+)
+def test_how_long_pbs_waits(walltime: str, seconds: int | None) -> None:
+    header = read_header(PBS, f"#!/bin/bash\n#PBS -l walltime={walltime}\n")
+    assert header.seconds == seconds
+    assert ("minutes:seconds" in " ".join(header.remarks)) == (walltime == "1:30")
 
 
 @pytest.mark.parametrize(
