@@ -112,6 +112,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "slurm_test_only": ("--test-only", "starts no job"),
     "slurm_held": ("--hold", "scontrol release"),
     "pbs_seconds_for_minutes": ("walltime=30", "as 30 seconds;", "hours:minutes:seconds"),
+    "slurm_step_of_one_gpu": ("CUDA_VISIBLE_DEVICES=0", "srun sets it"),
     "slurm_one_second": ("--time=00:01", "as 1 second;", "hours:minutes:seconds"),
     "slurm_refused_option": ("--number-of-epochs, which it refuses", "--help"),
     "slurm_loopback_interface": ("NCCL_SOCKET_IFNAME to lo", "eth0"),

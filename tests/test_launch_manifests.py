@@ -394,7 +394,7 @@ STARTS: list[tuple[list[str], Mapping[str, Json], set[int], str]] = [
     (["python", "-m", "torch.distributed.launch", "--nproc_per_node=2", "x.py"], {}, {4}, ""),
     (["torchrun", "--nproc-per-node=1", "--node-rank=0", "x.py"], {}, {2}, "never meet"),
     (["torchrun", "--nproc-per-node=1", "--node-rank=1", "x.py"], {}, {2}, "but it is node 0"),
-    (["torchrun", "--nproc-per-node=1", "--node-rank=0", "--rdzv-backend=c10d", "x.py"], {}, {2}, ""),
+    (["torchrun", "--nproc-per-node=1", "--node-rank=0", "--rdzv-backend=c10d", "--rdzv-endpoint=$(MASTER_ADDR):9", "x.py"], {}, {2}, ""),
     (["torchrun", "--nproc-per-node=1", "--node-rank=$(RANK)", "x.py"], {}, {2}, ""),
     (["torchrun", "--nproc-per-node=1", "--node-rank=$RANK", "x.py"], {}, {2}, "no shell"),
     (["sh", "-c", "torchrun --nproc-per-node=1 --node-rank=$RANK x.py"], {}, {2}, ""),
@@ -403,7 +403,7 @@ STARTS: list[tuple[list[str], Mapping[str, Json], set[int], str]] = [
     (["torchrun", "--standalone", "--nproc-per-node=1", "x.py"], {}, {2}, "group of its own"),
     (["torchrun", "--nproc-per-node=1", "--master-addr=localhost", "x.py"], {}, {2}, "finds itself alone"),
     (["torchrun", "--nproc-per-node=1", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:9", "x.py"], {}, {2}, "itself"),
-    (["torchrun", "--nproc-per-node=1", "--rdzv-backend=c10d", "--master-addr=localhost", "x.py"], {}, {2}, ""),
+    (["torchrun", "--nproc-per-node=1", "--rdzv-backend=c10d", "--master-addr=localhost", "x.py"], {}, {2}, "is then localhost"),
     (["torchrun", "--nproc-per-node=1", "--master-addr=$(MASTER_ADDR)", "x.py"], {}, {2}, ""),
     (["torchrun", "--nproc-per-node=1", "--rdzv-endpoint=ddp-master-0:29400", "x.py"], {}, {2}, ""),
     (["sh", "-c", "if [ $RANK = 0 ]; then torchrun --node-rank=0 --nproc-per-node=1 x.py; else torchrun --node-rank=1 "

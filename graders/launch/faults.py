@@ -341,10 +341,11 @@ def devices_fault(call: str, start: Start) -> Fault | None:
     ):
         return None
     return Fault(
-        Stage.NUMBERS,
+        Stage.SCRIPT,  # looked at behind the script
         f"{call} starts {count} processes, and CUDA_VISIBLE_DEVICES={','.join(devices)[:80]} leaves them "
         f"{len(devices)} GPU{plural(len(devices))}: there is none for LOCAL_RANK {len(devices)}.",
-        "List one GPU for each process, CUDA_VISIBLE_DEVICES=0,1 for two, or do not set it.",
+        "List one GPU for each process, CUDA_VISIBLE_DEVICES=0,1 for two, or do not set it. srun sets it where it is "
+        "told a number of GPUs: by itself it hands on all that the job has.",
     )
 
 
