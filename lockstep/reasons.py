@@ -13,7 +13,7 @@ _PLACED = "), while "
 
 
 def by_reason(checks: Iterable[CheckResult]) -> tuple[tuple[CheckResult, ...], ...]:
-    """The checks that have something to say, those that one reason kept from looking or one error stopped together."""
+    """The checks that have something to say, those that say the same together, word for word or for one error."""
     groups: dict[object, list[CheckResult]] = {}
     for check in checks:
         if check.verdict is not Verdict.PASSED or check.message:
@@ -24,5 +24,7 @@ def by_reason(checks: Iterable[CheckResult]) -> tuple[tuple[CheckResult, ...], .
 def _reason(check: CheckResult) -> object:
     if check.verdict in {Verdict.NOT_CHECKED, Verdict.FAULT}:
         return check.message, check.hint
+    if check.verdict is Verdict.FAILED and check.message:
+        return check.verdict, check.message, check.hint
     error, is_placed, _ = check.message.rpartition(_PLACED)
     return (error, check.hint) if check.verdict is Verdict.CRASHED and is_placed else check.id

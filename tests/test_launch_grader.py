@@ -51,6 +51,8 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "single_numbered_one": ("number 1", "--node-rank"),
     "single_windows_line_ends": ("line ends of Windows",),
     "single_epochs_in_words": ("ddp_train.py --epochs, which it refuses", "'three'"),
+    "single_lr_with_a_comma": ("'0,01'", "as in 0.01"),
+    "single_resume_true": ("True, which it refuses", "`--resume` takes no value"),
     "multi_localhost": ("localhost:29500", "$MASTER_ADDR:$MASTER_PORT"),
     "multi_any_address": ("0.0.0.0:29500", "takes for itself"),
     "multi_localhost_by_default": ("127.0.0.1",),
@@ -110,6 +112,8 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "slurm_meets_at_the_login_node": ("login:29500", "No node of the job"),
     "slurm_test_only": ("--test-only", "starts no job"),
     "slurm_held": ("--hold", "scontrol release"),
+    "pbs_seconds_for_minutes": ("walltime=30", "as 30 seconds;", "hours:minutes:seconds"),
+    "slurm_step_of_one_gpu": ("CUDA_VISIBLE_DEVICES=0", "srun sets it"),
     "slurm_one_second": ("--time=00:01", "as 1 second;", "hours:minutes:seconds"),
     "slurm_refused_option": ("--number-of-epochs, which it refuses", "--help"),
     "slurm_loopback_interface": ("NCCL_SOCKET_IFNAME to lo", "eth0"),
@@ -336,6 +340,16 @@ def test_what_slurm_takes_and_is_seldom_meant(line: str, words: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("walltime", "seconds"),
+    [("30", 30), ("1:30", 90), ("1:00:00", 3600), ("10:00:00", 36000), ("0:45.5", 45), ("1h", None)],
+)
+def test_how_long_pbs_waits(walltime: str, seconds: int | None) -> None:
+    header = read_header(PBS, f"#!/bin/bash\n#PBS -l walltime={walltime}\n")
+    assert header.seconds == seconds
+    assert ("minutes:seconds" in " ".join(header.remarks)) == (walltime == "1:30")
+
+
+@pytest.mark.parametrize(
     ("lines", "held"), [("#SBATCH --hold", True), ("#SBATCH -QH", True), ("# sbatch --hold", False)]
 )
 def test_a_job_that_is_held(lines: str, held: bool) -> None:
@@ -348,14 +362,26 @@ def test_a_job_that_is_held(lines: str, held: bool) -> None:
         ("--epochs 3 --batch-size=32 --training_data /a --resume", []),
         ("--bachsize 32", ["--bachsize"]),
         ("--epochs=three --lr ten", ["--epochs", "--lr"]),
-        ("--lr 1e-3 --epochs", []),
+        ("--lr 1e-3 --epochs", ["--epochs"]),
+        ("--lr 0,1 --batch-size 1e2 --seed .5", ["--lr", "--batch-size", "--seed"]),
+        ("--lr .1 --checkpoint --resume --report=/a", ["--checkpoint"]),
+        ("--resume True --scale-lr=yes --epochs 3", ["--scale-lr", "True"]),
+        ("-epochs 3 -warm-up 1 -lr -1", ["-epochs", "-lr"]),
         ("--weight_decay 1 --model.depth 2 --warm 3", []),
-        ("50 10 -e 5 --", []),
+        ("50 10 -e 5 --", ["50", "10"]),
     ],
 )
 def test_options_that_are_asked_about(arguments: str, in_doubt: list[str]) -> None:
-    files = {"ddp_train.py": b"class Options:\n    weight_decay = warmup = 0\nnames = ['model.depth']\n"}
-    assert refusals.doubtful(arguments.split(), files) == in_doubt
+    files = {
+        "ddp_train.py": b"class Options:\n    weight_decay = warmup = 0\nnames = ['model.depth', '-warm-up']\n"
+    }
+    assert refusals.doubtful(arguments.split(), files, "ddp_train.py") == in_doubt
+
+
+def test_words_are_not_asked_about_where_a_script_takes_some() -> None:
+    files = {"tutorial.py": b"parser.add_argument('epochs', type=int)\n", "ddp_train.py": b""}
+    assert refusals.doubtful(["50", "10"], files, "tutorial.py") == []
+    assert refusals.doubtful(["50", "10"], files, "ddp_train.py") == ["50", "10"]
 
 
 # Scripts of their own kind, and what they are given: one that takes an option by any means has taken it.

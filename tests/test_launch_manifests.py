@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from fixtures import build, expect
 from graders.launch import agreement, azure_script, commands
 from graders.launch.azure import read_azure
+from graders.launch.launcher import launcher_fault
 from graders.launch.manifests import Claim, Problem, Reading
 from graders.launch.pytorchjob import read_pytorchjob
 from lockstep.sandbox.box import Box
@@ -60,6 +61,12 @@ WORDS: dict[str, Sequence[str]] = {
     "job_indented_with_a_tab": ["line 10", "a tab"],
     "job_key_twice": ["line 50", "`image` is there twice, first in line 49"],
     "job_master_uncounted": ["does not say `replicas`", "wants to see it written"],
+    "job_c10d_without_endpoint": ["which is then localhost", "Leave the backend out"],
+    "job_unknown_torchrun_option": ["torchrun --nproc-per-nodes", "`--nproc-per-node`"],
+    "job_backend_nccl": ["no rendezvous backend of that name", "c10d, or static"],
+    "job_script_of_one_process": ["Worker, starts train_noddp.py", "a model of its own"],
+    "azure_input_without_dollar": ["only a dollar sign and two braces", "`${{inputs.cifar10}}`"],
+    "azure_script_of_one_process": ["starts train_noddp.py", "a model of its own"],
     "job_meets_itself": ["localhost:29400", "finds itself alone", "PET_MASTER_ADDR"],
     "job_memory_in_thousandths": ['limited to "512m"', "512Mi"],
     "job_refused_option": ["pytorchjob.yaml, Worker,", "--number-of-epochs, which it refuses"],
@@ -256,6 +263,63 @@ def test_torchrun_is_told_a_script(words: list[Json], right: bool) -> None:
     assert ("told no script" not in " ".join(problem.message for problem in problems)) == right
 
 
+C10D: list[Json] = ["torchrun", "--nnodes=2", "--rdzv-backend=c10d"]
+
+
+@pytest.mark.parametrize(
+    ("master", "worker", "spec", "alone"),
+    [
+        ([*C10D, "x.py"], {"command": [*C10D, "x.py"]}, {}, True),
+        (["torchrun", "x.py"], {"command": ["sh", "-c", "torchrun --rdzv_backend c10d x.py"]}, {}, True),
+        ([*C10D, "x.py"], {"command": [*C10D, "--rdzv-endpoint=$(MASTER_ADDR):29400", "x.py"]}, {}, False),
+        ([*C10D, "x.py"], {"command": [*C10D, "$(OPTIONS)", "x.py"]}, {}, False),
+        ([], {"command": [*C10D, "x.py"], "env": [{"name": "PET_RDZV_ENDPOINT", "value": "m:1"}]}, {}, False),
+        ([], {"command": [*C10D, "x.py"], "envFrom": [{"configMapRef": {"name": "where"}}]}, {}, False),
+        ([], {"command": ["sh", "-c", "PET_RDZV_ENDPOINT=$MASTER_ADDR:1 torchrun --rdzv-backend c10d x.py"]}, {}, False),
+        ([], {"command": [*C10D, "x.py"]}, {"elasticPolicy": {"minReplicas": 1, "maxReplicas": 2}}, False),
+    ],
+)  # fmt: skip
+def test_c10d_has_to_be_told_where(
+    master: list[Json], worker: Mapping[str, Json], spec: Mapping[str, Json], alone: bool
+) -> None:
+    problems = judged(job(master={"command": master}, worker=worker, **spec)).problems
+    assert any("finds itself alone" in problem.message for problem in problems) == alone, problems
+
+
+@pytest.mark.parametrize(
+    ("words", "seen"),
+    [
+        ("torchrun --nproc-per-nodes 2 x.py", "no such option"),
+        ("torchrun --nproc_per 2 --nnode=1 --rdzv_end a:1 x.py", ""),
+        ("torchrun --brand-new 2 x.py", ""),
+        ("torchrun -m x.py -r 3 -t3", ""),
+        ("python -m torch.distributed.launch --use_env x.py", ""),
+        ("torchrun --rdzv-backend gloo x.py", "no rendezvous backend"),
+        ("torchrun --rdzv-backend $(BACKEND) x.py", ""),
+        ("torchrun train_noddp.py", "no process group"),
+        ("python src/alone.py", "no process group"),
+        ("python ./x.py", ""),
+        ("python elsewhere.py", ""),
+        ("./run.sh alone.py", ""),
+    ],
+)
+def test_what_a_launcher_would_refuse_or_start_for_nothing(words: str, seen: str) -> None:
+    start, files = (
+        commands.start_in(words),
+        {"src/alone.py": b"import torch", "x.py": b"import torch.distributed"},
+    )
+    assert start is not None
+    fault = launcher_fault("It", start, Claim("job.yaml", frozenset({2, 4})), files)
+    assert (fault is None) == (seen == ""), fault
+    assert fault is None or seen in fault.message
+
+
+def test_one_process_may_know_no_group() -> None:
+    start = commands.start_in("python train_noddp.py")
+    assert start is not None
+    assert launcher_fault("It", start, Claim("job.yaml", frozenset({1})), {}) is None
+
+
 @pytest.mark.parametrize(
     ("volume", "words"),
     [
@@ -330,7 +394,7 @@ STARTS: list[tuple[list[str], Mapping[str, Json], set[int], str]] = [
     (["python", "-m", "torch.distributed.launch", "--nproc_per_node=2", "x.py"], {}, {4}, ""),
     (["torchrun", "--nproc-per-node=1", "--node-rank=0", "x.py"], {}, {2}, "never meet"),
     (["torchrun", "--nproc-per-node=1", "--node-rank=1", "x.py"], {}, {2}, "but it is node 0"),
-    (["torchrun", "--nproc-per-node=1", "--node-rank=0", "--rdzv-backend=c10d", "x.py"], {}, {2}, ""),
+    (["torchrun", "--nproc-per-node=1", "--node-rank=0", "--rdzv-backend=c10d", "--rdzv-endpoint=$(MASTER_ADDR):9", "x.py"], {}, {2}, ""),
     (["torchrun", "--nproc-per-node=1", "--node-rank=$(RANK)", "x.py"], {}, {2}, ""),
     (["torchrun", "--nproc-per-node=1", "--node-rank=$RANK", "x.py"], {}, {2}, "no shell"),
     (["sh", "-c", "torchrun --nproc-per-node=1 --node-rank=$RANK x.py"], {}, {2}, ""),
@@ -339,7 +403,7 @@ STARTS: list[tuple[list[str], Mapping[str, Json], set[int], str]] = [
     (["torchrun", "--standalone", "--nproc-per-node=1", "x.py"], {}, {2}, "group of its own"),
     (["torchrun", "--nproc-per-node=1", "--master-addr=localhost", "x.py"], {}, {2}, "finds itself alone"),
     (["torchrun", "--nproc-per-node=1", "--rdzv-backend=c10d", "--rdzv-endpoint=127.0.0.1:9", "x.py"], {}, {2}, "itself"),
-    (["torchrun", "--nproc-per-node=1", "--rdzv-backend=c10d", "--master-addr=localhost", "x.py"], {}, {2}, ""),
+    (["torchrun", "--nproc-per-node=1", "--rdzv-backend=c10d", "--master-addr=localhost", "x.py"], {}, {2}, "is then localhost"),
     (["torchrun", "--nproc-per-node=1", "--master-addr=$(MASTER_ADDR)", "x.py"], {}, {2}, ""),
     (["torchrun", "--nproc-per-node=1", "--rdzv-endpoint=ddp-master-0:29400", "x.py"], {}, {2}, ""),
     (["sh", "-c", "if [ $RANK = 0 ]; then torchrun --node-rank=0 --nproc-per-node=1 x.py; else torchrun --node-rank=1 "

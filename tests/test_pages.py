@@ -239,10 +239,22 @@ def test_what_one_error_stopped_is_told_once() -> None:
     text = text_of(page)
     assert text.count("line 8") == 1
     assert text.count("line 9") == 1
-    assert f'The same error as in <a href="#check-1-1"><code>{first.id}</code></a>.' in page
+    assert f'The same as in <a href="#check-1-1"><code>{first.id}</code></a>.' in page
     assert 'id="check-1-1"' in page
     assert text.count("Mend it.") == 2
     assert page.count('<a href="#check-1-2">') == 0
+
+
+def test_what_checks_say_word_for_word_is_told_once() -> None:
+    first = replace(
+        ADA.exercises[0].checks[0], verdict=Verdict.FAILED, message="It is not there.", hint="Mend it."
+    )
+    second, other = replace(first, id="cleans_up"), replace(first, id="evaluates", hint="Mend that.")
+    page = student_page(replace(ADA, exercises=(replace(ADA.exercises[0], checks=(first, second, other)),)))
+    text = text_of(page)
+    assert text.count("It is not there.") == 2
+    assert text.count("Mend it.") == text.count("Mend that.") == 1
+    assert page.count('The same as in <a href="#check-1-1">') == 1
 
 
 def test_a_long_log_is_folded_and_whole() -> None:

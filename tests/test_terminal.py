@@ -122,6 +122,14 @@ def test_checks_that_one_error_stopped_are_explained_together() -> None:
     assert re.search(r"lfw_dataset / script: crashed, 0 of 3 points", shown)
 
 
+def test_checks_that_failed_with_the_same_words_are_told_together() -> None:
+    alike = [replace(FAILED, id=id, points=1.0) for id in ("length", "lazy")]
+    other = replace(FAILED, id="script", hint="Try something else.")
+    shown = terminal.table(a_result(*alike, other))
+    assert re.search(r"lfw_dataset / length, lazy: failed, 2 of 6 points", shown)
+    assert re.search(r"lfw_dataset / script: failed", shown)
+
+
 def test_a_remark_on_a_passed_check_is_shown() -> None:
     remark = CheckResult("length", Verdict.PASSED, 2.0, 2.0, "labels are not asked for")
     assert "│ labels are not asked for" in terminal.table(a_result(remark))

@@ -66,6 +66,8 @@ TOLD = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NODE_
 SUPPORT_ENDED = "2026-06-30"
 _TOGETHER = "--node-rank $NODE_RANK --master-addr $MASTER_ADDR --master-port $MASTER_PORT"
 _INPUT = re.compile(r"\$\{\{\s*inputs\.(\w{1,60})")
+# ${inputs.NAME} and {{inputs.NAME}}
+_NO_INPUT = re.compile(r"(?<!\$\{)\{\s*inputs\.(\w{1,60})")
 
 
 def read_azure(files: Mapping[str, bytes]) -> Reading | None:
@@ -216,6 +218,16 @@ def _command(manifest: Manifest, reading: Reading) -> Start | None:
                 manifest.problem(
                     ("command",), f"the command uses `inputs.{name}`, but `inputs` has no `{name}`.",
                     like(name, given) or f"Add `{name}:` with its `type` and `path` below `inputs:`.",
+                )
+            )  # fmt: skip
+            break
+    for name in _NO_INPUT.findall(command):
+        if name in given:
+            reading.slips.append(
+                manifest.problem(
+                    ("command",), f"Azure puts nothing in for `inputs.{name}` in the command: only a dollar sign and "
+                    "two braces on each side stand for an input.",
+                    f"Write `${{{{inputs.{name}}}}}`; in an f-string of Python every brace twice.",
                 )
             )  # fmt: skip
             break

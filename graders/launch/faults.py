@@ -11,6 +11,8 @@ from graders.launch.starts import Endpoint, NodeRun, Start, by_node
 from lockstep.text import last_lines
 
 TRAINING = "ddp_train.py"
+# What everybody is given, and few hand in: the same training in one process.
+GIVEN = "train_noddp.py"
 CONTINUATION = (
     "A backslash continues a line only as its very last character: nothing may follow it, not even a space or "
     "a comment, and the next line must belong to the command."
@@ -279,21 +281,31 @@ def script_fault(call: str, start: Start, files: Mapping[str, bytes]) -> Fault |
             else 'Change to the folder of the script first: cd "$(dirname "$0")/.." leads from launch/ to the folder '
             "above.",
         )
-    if start.backend not in BACKENDS and not any(map(REGISTERS.search, files.values())):
-        return Fault(
-            Stage.MEETING,
-            f"{call} gives torchrun --rdzv-backend {start.backend}: no rendezvous backend of that name is registered.",
-            "It says how nodes find one another: c10d, or static. What they then send data with, nccl or gloo, the "
-            "training script tells init_process_group.",
-        )
-    if start.script_name != TRAINING and _stays_alone(start.script_name, files):
-        return Fault(
-            Stage.SCRIPT,
-            f"{call} starts {start.script_name}, which knows of no process group: every process trains a "
-            "model of its own.",
-            f"Start {TRAINING}, or what else calls torch.distributed.",
-        )
-    return None
+    return backend_fault(call, start.backend, files) or alone_fault(call, start.script_name, files)
+
+
+def backend_fault(call: str, backend: str, files: Mapping[str, bytes]) -> Fault | None:
+    """Whether torchrun knows no rendezvous backend of this name; a variable may hold any."""
+    if backend in BACKENDS or "$" in backend or any(map(REGISTERS.search, files.values())):
+        return None
+    return Fault(
+        Stage.MEETING,
+        f"{call} gives torchrun --rdzv-backend {backend}: no rendezvous backend of that name is registered.",
+        "It says how nodes find one another: c10d, or static. What they then send data with, nccl or gloo, the "
+        "training script tells init_process_group.",
+    )
+
+
+def alone_fault(call: str, name: str, files: Mapping[str, bytes]) -> Fault | None:
+    """Whether the script of this name is one of a single process, as far as it was handed in."""
+    given = name == GIVEN and not any(path.rpartition("/")[2] == name for path in files)
+    if name == TRAINING or not (given or _stays_alone(name, files)):
+        return None
+    return Fault(
+        Stage.SCRIPT,
+        f"{call} starts {name}, which knows of no process group: every process trains a model of its own.",
+        f"Start {TRAINING}, or what else calls torch.distributed.",
+    )
 
 
 def _stays_alone(name: str, files: Mapping[str, bytes]) -> bool:
@@ -329,10 +341,11 @@ def devices_fault(call: str, start: Start) -> Fault | None:
     ):
         return None
     return Fault(
-        Stage.NUMBERS,
+        Stage.SCRIPT,  # looked at behind the script
         f"{call} starts {count} processes, and CUDA_VISIBLE_DEVICES={','.join(devices)[:80]} leaves them "
         f"{len(devices)} GPU{plural(len(devices))}: there is none for LOCAL_RANK {len(devices)}.",
-        "List one GPU for each process, CUDA_VISIBLE_DEVICES=0,1 for two, or do not set it.",
+        "List one GPU for each process, CUDA_VISIBLE_DEVICES=0,1 for two, or do not set it. srun sets it where it is "
+        "told a number of GPUs: by itself it hands on all that the job has.",
     )
 
 

@@ -444,16 +444,30 @@ def _pbs(header: Header, words: Sequence[str]) -> Header:
         problems.append(
             f"`walltime={walltime}` is no time that qsub reads; it takes seconds or hours:minutes:seconds"
         )
+    seconds = None if walltime is None else _pbs_seconds(walltime)
+    if seconds is not None and 60 <= seconds < 600 and not re.match(r"\d+:\d+:", walltime or ""):
+        remarks.append(
+            f"`walltime={walltime}` is {seconds} seconds: PBS takes seconds, minutes:seconds and hours:minutes:seconds."
+        )
     return replace(
         header,
         nodes=nodes,
         tasks_per_node=tasks,
         gpus_per_node=gpus,
         walltime=walltime,
+        seconds=seconds,
         problems=tuple(problems),
         remarks=tuple(remarks),
         options=dict(options),
     )
+
+
+def _pbs_seconds(text: str) -> int | None:
+    """A limit on the time, as qsub reads it: 30 is seconds, 1:30 minutes and seconds."""
+    if not PBS_TIME.fullmatch(text) or len(text) > 20:
+        return None
+    hours, minutes, seconds = [0, 0, *(int(part) for part in text.partition(".")[0].split(":"))][-3:]
+    return (hours * 60 + minutes) * 60 + seconds
 
 
 def _pbs_chunks(text: str, problems: list[str]) -> tuple[int, int | None, int | None]:

@@ -113,12 +113,17 @@ def slip(check: Check, path: str, header: Header, runs: Sequence[NodeRun]) -> Fa
             "Take --hold out. To keep one job back write it behind sbatch.",
         )
     if header.seconds is not None and header.seconds < SHORTEST:
+        option, forms = (
+            ("--time", "minutes, minutes:seconds and hours:minutes:seconds")
+            if header.scheduler is SLURM
+            else ("walltime", "seconds, minutes:seconds and hours:minutes:seconds")
+        )
+        name = header.scheduler.name
         return Fault(
             Stage.NUMBERS,
-            f"{path} asks for `--time={header.walltime}`, which Slurm reads as {header.seconds} "
+            f"{path} asks for `{option}={header.walltime}`, which {name} reads as {header.seconds} "
             f"second{plural(header.seconds)}; no training ends in that time.",
-            "Slurm takes minutes, minutes:seconds and hours:minutes:seconds, for example "
-            f"`{header.scheduler.example}`.",
+            f"{name} takes {forms}, for example `{header.scheduler.example}`.",
         )
     team = {node: own[0] for node, own in sorted(by_node(runs).items()) if own}
     if fault := reach_fault(path, team.values(), launch_text(check)) if len(team) > 1 else None:

@@ -33,6 +33,7 @@ from graders.launch.manifests import (
     whole,
 )
 from graders.launch.quantities import quantity, similar
+from graders.launch.refusals import OPTIONS
 from lockstep.text import safe_line
 from lockstep.wire import Json
 from lockstep.yamlfile import Place
@@ -48,10 +49,7 @@ BARE_IMAGES = frozenset(
 )
 _DOCKER_HUB = re.compile(r"^(?:(?:index\.|registry-1\.)?docker\.io/)?(?:library/)?")
 # An option and its value in one word: two options, or one of the exercise's own.
-SEVERAL = re.compile(
-    r"--(?:[A-Za-z][\w-]*\s.*\s--[A-Za-z]|(?:training-data|epochs|batch-size|lr|backend|checkpoint|seed|report)\s+\S)",
-    re.DOTALL,
-)
+SEVERAL = re.compile(rf"--(?:[A-Za-z][\w-]*\s.*\s--[A-Za-z]|(?:{'|'.join(OPTIONS)})\s+\S)", re.DOTALL)
 # What the operator tells each pod.
 TOLD = frozenset(
     "MASTER_ADDR MASTER_PORT RANK WORLD_SIZE PET_MASTER_ADDR PET_MASTER_PORT PET_NNODES PET_NODE_RANK "
@@ -467,7 +465,19 @@ class Pod:
         if start.flags.get("rdzv_backend", "static") in ("static", ""):
             where = where or start.flags.get("master_addr", "")
         shares_host = self._manifest.get(*self._pod, "hostNetwork") is True
-        if self.role == "Master" or total < 2 or shares_host or not meets_itself(where):
+        if self.role == "Master" or total < 2 or shares_host:
+            return []
+        if self._has_no_endpoint(start):
+            return [
+                self._problem(
+                    place,
+                    "torchrun is given --rdzv-backend c10d and no --rdzv-endpoint, which is then localhost, where each "
+                    "pod finds itself alone. With c10d the operator's address does not count.",
+                    "Leave the backend out: torchrun reads the Master's address and the numbers of the pods from the "
+                    "operator's variables.",
+                )
+            ]
+        if not meets_itself(where):
             return []
         return [
             self._problem(
@@ -477,6 +487,19 @@ class Pod:
                 "PET_MASTER_ADDR.",
             )
         ]
+
+    def _has_no_endpoint(self, start: Start) -> bool:
+        """Whether c10d is told no address: neither by an option nor by a variable, of its own or the operator's."""
+        env = self._own("env")
+        names = (
+            {each.get("name") for each in env if isinstance(each, dict)} if isinstance(env, list) else set()
+        )
+        told = "PET_RDZV_ENDPOINT" in names or any("PET_RDZV" in word for word in self._words())
+        by_operator = (
+            self._manifest.get("spec", "elasticPolicy") is not None or self._own("envFrom") is not None
+        )
+        is_c10d = start.flags.get("rdzv_backend") == "c10d" and not start.flags.get("rdzv_endpoint")
+        return is_c10d and not (told or by_operator or start.is_open or "standalone" in start.flags)
 
     def _unexpanded(self, start: Start, place: Place) -> list[Problem]:
         """Kubernetes puts a variable in only as $(NAME); everything else is a shell's business."""

@@ -1,8 +1,8 @@
 """Whether the script that a launch file starts takes the options it is given there.
 
 The script itself is asked, and only where there is a doubt: about an option that neither the exercise nor any Python of
-the submission names, or a word where the exercise has a number. A script that was not handed in, that ends in another
-way or refuses something else costs nothing.
+the submission names, about a value that is missing, or not of the form that the exercise has, or about a word that is
+nobody's value. A script that was not handed in, that ends in another way or refuses something else costs nothing.
 """
 
 from __future__ import annotations
@@ -18,16 +18,24 @@ from lockstep.sandbox.starvation import LONGEST
 from lockstep.text import last_lines, safe_line
 from lockstep.verdict import CheckEnded
 
-# Those of ddp_train.py.
-OPTIONS = "training-data epochs batch-size lr scale-lr backend init-method checkpoint resume seed report help".split()
-NUMBERS = ("epochs", "batch-size", "lr", "seed")
+# Those of ddp_train.py: with a value of some form, and without one.
+_TEXT, _WHOLE, _NUMBER = r"(?!--).+", r"[+-]?\d+", r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
+VALUES = {
+    "training-data": _TEXT, "epochs": _WHOLE, "batch-size": _WHOLE, "lr": _NUMBER, "backend": _TEXT,
+    "init-method": _TEXT, "checkpoint": _TEXT, "seed": _WHOLE, "report": _TEXT,
+}  # fmt: skip
+FLAGS = ("scale-lr", "resume", "help")
+OPTIONS = (*VALUES, *FLAGS)
 # A script that refuses its options does so at once, when it has imported torch.
 ANSWER_SECONDS = 10.0
 USAGE_ERROR = 2
 _OPTION = re.compile(r"--([A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
+_TAKES_WORDS = re.compile(rb"""argument\(\s*["'][^-"']|\bargv\b|\btyper\b|\bfire\b""")
+_ONE_DASH = re.compile(r"-[A-Za-z][\w.-]+")
 # Python's argparse, click and typer.
 _REFUSAL = re.compile(
-    r"unrecognized arguments: .*|argument \S+: invalid .*|no such option: .*|invalid value for .*",
+    r"unrecognized arguments: .*|argument \S+: (?:invalid|expected|ignored) .*|no such option: .*|"
+    r"invalid value for .*|option \S+ requires an argument.*|got unexpected extra argument.*",
     re.IGNORECASE,
 )
 
@@ -35,9 +43,11 @@ _REFUSAL = re.compile(
 def refusal(check: Check, where: str, script: str, arguments: Sequence[str]) -> Fault | None:
     """What is wrong where a script refuses one of its arguments; None where nobody can tell."""
     name = (script if script.endswith(".py") else f"{script.replace('.', '/')}.py").rpartition("/")[2]
-    # Variables that only a cluster fills in: a number is a path as well.
+    # Variables that only a cluster fills in: a number is a path as well. One that is nobody's value may be options.
     words = ["1" if "$" in word else word for word in arguments]
-    doubts = doubtful(words, check.submission.files)
+    doubts = doubtful(words, check.submission.files, name)
+    if "1" in doubts and any("$" in word for word in arguments):
+        return None
     if not doubts:
         return None
     paths = [path for path in check.submission.files if path.rpartition("/")[2] == name]
@@ -49,37 +59,72 @@ def refusal(check: Check, where: str, script: str, arguments: Sequence[str]) -> 
     if len(paths) != 1 or paths[0] in check.submission.notebooks:
         return None
     said = _answer(check, paths[0], words)
-    named = next((doubt for doubt in doubts if re.search(rf"{_spelt(doubt)}(?![\w-])", said)), None)
+    named = next((doubt for doubt in doubts if re.search(rf"(?<![\w-]){_spelt(doubt)}(?![\w-])", said)), None)
     if named is None:
         return None
-    option = named.removeprefix("--").replace("_", "-")
-    meant = "" if option in OPTIONS else like(option, OPTIONS).replace("`", "`--", 1)
     return Fault(
         Stage.SCRIPT,
         f"{where} gives {name} {named}, which it refuses, so that nothing trains: `python {paths[0]} "
         f"{safe_line(' '.join(words), 120)}` ended with status {USAGE_ERROR} and said: {last_lines(said)}",
-        f"{meant} Compare with `python {paths[0]} --help`.".strip(),
+        f"{_meant(named, words)} Compare with `python {paths[0]} --help`.".strip(),
     )
 
 
-def doubtful(words: Sequence[str], files: Mapping[str, bytes]) -> list[str]:
-    """The options among some arguments that may be refused, with what is in doubt about each."""
-    found = []
+def _meant(named: str, words: Sequence[str]) -> str:
+    """What whoever wrote a word that was refused may have meant; nothing where nobody can tell."""
+    if not named.startswith("-"):
+        before = (
+            words[words.index(named) - 1].removeprefix("--").replace("_", "-") if named in words[1:] else ""
+        )
+        return f"`--{before}` takes no value: write it alone." if before in FLAGS else ""
+    option = named.lstrip("-").replace("_", "-")
+    if not named.startswith("--"):
+        return f"With two dashes: `--{option}`." if option in OPTIONS else ""
+    if option in FLAGS:
+        return f"`--{option}` takes no value: write it alone."
+    if option in VALUES:
+        forms = {_WHOLE: "a whole number", _NUMBER: "a number with a point, as in 0.01"}
+        return f"Behind `--{option}` stands {forms.get(VALUES[option], 'its value')}."
+    return like(option, OPTIONS).replace("`", "`--", 1)
+
+
+def doubtful(words: Sequence[str], files: Mapping[str, bytes], script: str) -> list[str]:
+    """The options and words among the arguments of a script of this name that it may refuse."""
+    found, strays = [], []
     source = b"\n".join(data for path, data in files.items() if path.endswith((".py", ".ipynb")))
+    takes_value = False
     for word, after in zip(words, [*words[1:], ""], strict=False):
         option = _OPTION.fullmatch(word)
-        if option is None:
+        if option is not None:
+            name = option[1].replace("_", "-")
+            takes_value = name not in FLAGS and option[2] is None
+            if _is_doubtful(name, after if takes_value else option[2], source):
+                found.append(f"--{option[1]}")
             continue
-        name, value = option[1].replace("_", "-"), after if option[2] is None else option[2]
-        is_named = name in OPTIONS or re.search(_spelt(option[1]).encode(), source)
-        if not is_named or (name in NUMBERS and re.fullmatch(r"[A-Za-z]+", value)):
-            found.append(f"--{option[1]}")
-    return found
+        if _ONE_DASH.fullmatch(word) and not takes_value:
+            found += [word] if not re.search(rf"""["']{_spelt(word)}["']""".encode(), source) else []
+            takes_value = True
+            continue
+        if not takes_value and not word.startswith("-"):
+            strays.append(word)
+        takes_value = word.startswith("-")
+    # Scripts that take words by their place are seldom, and never refuse them.
+    own = [data for path, data in files.items() if path.rpartition("/")[2] == script]
+    return found if any(map(_TAKES_WORDS.search, own)) else found + strays
+
+
+def _is_doubtful(name: str, value: str | None, source: bytes) -> bool:
+    """Whether an option may be refused, by its name or with its value; None: it has none."""
+    if name in VALUES:
+        return not re.fullmatch(VALUES[name], value or "", re.DOTALL)
+    if name in FLAGS:
+        return value is not None
+    return not re.search(_spelt(name).encode(), source)
 
 
 def _spelt(name: str) -> str:
     """A pattern for a name, with `-` or `_` in it."""
-    return re.sub("[-_]", "[-_]", name.replace(".", r"\."))
+    return "[-_]".join(map(re.escape, re.split("[-_]", name)))
 
 
 def _answer(check: Check, path: str, arguments: Sequence[str]) -> str:

@@ -34,7 +34,7 @@ def test_single_node(check: Check) -> None:
     if start.nproc == 1:
         check.note("It starts one process; --nproc-per-node says how many.")
     _note_arguments(check, path)
-    _leave_half(check, refusal(check, f"`bash {path}`", start.script, start.arguments))
+    _leave_half(check, _refused(check, path, chosen))
 
 
 def test_multi_node(check: Check) -> None:
@@ -126,11 +126,16 @@ def test_multi_node_runs(check: Check) -> None:
 def _elsewhere_fault(check: Check, path: str, chosen: scripts.Chosen) -> Fault | None:
     """What would keep real nodes from training together that let these do so."""
     starts = [start for run in chosen.runs for start in run.starts if start.kind == "torchrun"]
+    return reach_fault(f"`bash {path}`", starts, scripts.launch_text(check)) or _refused(check, path, chosen)
+
+
+def _refused(check: Check, path: str, chosen: scripts.Chosen) -> Fault | None:
+    """An argument that the training script refuses; not known where it may be one that was only handed on here."""
+    start = next(start for run in chosen.runs for start in run.starts if start.kind == "torchrun")
     handed = {word for run in chosen.way for word in scripts.arguments_of(run)}
-    words = [word for word in starts[0].arguments if word not in handed]
-    return reach_fault(f"`bash {path}`", starts, scripts.launch_text(check)) or refusal(
-        check, f"`bash {path}`", starts[0].script, words
-    )
+    if handed & set(start.arguments):
+        return None
+    return refusal(check, f"`bash {path}`", start.script, start.arguments)
 
 
 def _nodes(value: Json) -> Sequence[NodeRun]:

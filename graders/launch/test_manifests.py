@@ -10,6 +10,7 @@ from graders.launch.agreement import REPORT, disagreements, report_disagreements
 from graders.launch.azure import read_azure
 from graders.launch.azure_script import read_script, script_path
 from graders.launch.jobs import cluster_size
+from graders.launch.launcher import launcher_fault
 from graders.launch.manifests import Claim, Reading, readable
 from graders.launch.pytorchjob import read_pytorchjob
 from graders.launch.refusals import refusal
@@ -96,5 +97,8 @@ def conclude(check: Check, reading: Reading) -> None:
     if reading.slips:
         check.fail(*reading.told(), points=check.points / 2)
     for where, start in reading.starts.items():
-        if start.script and (fault := refusal(check, where, start.script, start.arguments)):
+        fault = launcher_fault(where, start, reading.claim, check.submission.files)
+        if fault is None and start.script:
+            fault = refusal(check, where, start.script, start.arguments)
+        if fault is not None:
             check.fail(fault.message, fault.hint, points=check.points / 2)

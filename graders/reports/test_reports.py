@@ -73,14 +73,16 @@ def examine(
     rest: list[tuple[str, Finding]] = []
     for item in items:
         if item.report is None:
-            found.append(Told(item.name, "nothing to look at; see `complete`.", absent=True))
+            found.append(Told(item.name, "nothing to look at.", absent=True))
             continue
         findings = verify(item.report, facts(item), rules).findings
         costing = [finding for finding in findings if finding.judgement.costs]
         found += told_once(item.name, costing)
         free += not costing
         rest += [(item.name, finding) for finding in findings if not finding.judgement.costs]
-    note(check, rest)
+    # What could not be verified can wait where reports are missing and nothing else is wrong.
+    waits = bool(found) and all(told.absent for told in found)
+    note(check, [each for each in rest if not (waits and each[1].judgement is Judgement.NOT_VERIFIED)])
     # What can be told in full comes first.
     found.sort(key=lambda told: told.absent)
     return found, free / len(items)
@@ -124,7 +126,7 @@ def end(check: Check, found: Sequence[Told], share: float, hint: str) -> None:
     """
     if found:
         if all(each.absent for each in found):
-            hint = "See `complete`, which names what is missing; nothing else was found here."
+            hint = "Mend `complete` first, which says what is missing; nothing else was found here."
         more = f"\nAnd {len(found) - TOLD} more." if len(found) > TOLD else ""
         told = "\n".join(str(each) for each in found[:TOLD]) + more
         check.fail(told, hint, points=round(check.points * share, 2))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from .bench import MAX_TASKS, Bench, Order, Request
 
@@ -59,6 +59,7 @@ def srun(bench: Bench, request: Request) -> Order:
                 among[index],
                 {
                     **changes,
+                    **_step_gpus(options, share),
                     "SLURM_PROCID": str(task),
                     "SLURM_LOCALID": str(task % share),
                     "SLURM_NODEID": str(index),
@@ -75,6 +76,14 @@ def srun(bench: Bench, request: Request) -> Order:
         **_tasks(bench, request, command, places),
         **_srun_input(options.get("input", options.get("i", "all")), request, count),
     }
+
+
+def _step_gpus(options: Mapping[str, str], tasks_per_node: int) -> dict[str, str]:
+    """The GPUs that srun leaves to a step which asks for fewer than its job has; all of them where it does not ask."""
+    each_task = _number(options.get("gpus-per-task")) if tasks_per_node == 1 else None
+    resource = re.fullmatch(r"gpu(?::[A-Za-z][\w-]*)?:(\d{1,2})", options.get("gres", ""))
+    count = _number(options.get("gpus-per-node")) or each_task or (int(resource[1]) if resource else 0)
+    return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(min(count, 16))))} if count else {}
 
 
 def _srun_input(mode: str, request: Request, count: int) -> Order:

@@ -38,7 +38,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class ToldBy:
-    """A check that stands for others that the same error stopped."""
+    """A check that stands for others that say the same, or that the same error stopped."""
 
     id: str
     anchor: str
@@ -193,7 +193,7 @@ def _exercise(
     told_by = {
         check.id: ToldBy(safe_line(first.id), anchors[first.id])
         for first, *others in by_reason(exercise.checks)
-        if first.verdict is Verdict.CRASHED
+        if first.verdict in {Verdict.CRASHED, Verdict.FAILED}
         for check in others
     }
     return ExerciseView(
