@@ -426,6 +426,24 @@ AMP, (GPU, REPORT) = True, (0, None)
 """
 
 
+@pytest.mark.parametrize(
+    "names",
+    [
+        "DATENORDNER EPOCHEN BATCHGROESSE NETZ PROTOKOLLORDNER GEMISCHT BERICHT SUCHE_BATCHGRÖSSE WANDB_MODUS",
+        "ruta_datos épocas tamaño_lote modelo registros precisión_mixta informe busca_lote wandb",
+        "données époques taille_batch modèle journal amp rapport cherche_batch wandb_mode",
+    ],
+    ids=["German", "Spanish", "French"],
+)
+def test_constants_may_have_names_in_other_languages(names: str) -> None:
+    options = "training_data epochs batch_size arch logdir amp report find_batch_size wandb".split()
+    source = (
+        "# %% cell 1 (1 lines) [parameters]\n" + "; ".join(f"{name} = 0" for name in names.split()) + "\n"
+    )
+    chosen = probe.constants(source, {option: option for option in options})
+    assert chosen == dict(zip(names.split(), options, strict=True))
+
+
 def test_constants_are_found_in_the_parameters_cell() -> None:
     options: dict[str, Json] = {
         "training_data": "/data",

@@ -132,7 +132,9 @@ def _compared(name: str, series: Series, batches: Sequence[Batch], epochs: int) 
         return None if wrong is None else _differing(name, series, batches, epochs, wrong)
     if count > n:
         return Feedback(
-            call, "One value for each training batch: is something logged twice, or evaluation with it?"
+            call,
+            "One value for each training batch: is something logged twice, or evaluation with it? With "
+            "sync_tensorboard, W&B's own folder, `dir`, must not lie in the log folder that it watches.",
         )
     for stride in range(2, per_epoch // 2 + 1):
         for chosen in _thinned(n, per_epoch, stride):

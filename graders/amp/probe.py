@@ -15,6 +15,7 @@ import math
 import os
 import re
 import sys
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -41,6 +42,9 @@ MAX_MODELS = 8
 MAX_TRIALS = 500
 # The template's arguments of what is no function of its own in many right files.
 EVALUATE = ("model", "loader", "criterion", "device", "amp")
+MODEL_WORDS = (
+    "model", "modelname", "network", "modell", "modellname", "netz", "netzwerk", "modelo", "red", "modele", "reseau",
+)  # fmt: skip
 FIND_BATCH_SIZE = ("arch", "example", "device", "amp", "largest")
 
 
@@ -924,25 +928,44 @@ def _tagged(source: str, options: dict[str, Json]) -> str:
 
 
 def _option(name: str) -> str:
-    """The option that a constant of this name stands for, by the command line's name; "" for none."""
-    word = re.sub(r"[^a-z0-9]", "", name.lower())
-    if "accum" in word:
+    """The option that a constant of this name stands for, by the command line's name; "" for none.
+
+    Names may be German, Spanish or French: a clear name is clear in its language.
+    """
+    word = re.sub(r"[^a-z0-9]", "", unicodedata.normalize("NFKD", name.lower()))
+    if re.search("accum|akkum|acum", word):
         return "accumulation"
-    if "batch" in word:
-        return "find_batch_size" if "find" in word or "search" in word else "batch_size"
-    if "epoch" in word:
+    if re.search("batch|stapel|(?<![ip])lote", word):
+        return "find_batch_size" if re.search("find|search|such|busca|cherche", word) else "batch_size"
+    if re.search("epo(ch|ca|que)", word):
         return "epochs"
     if "wandb" in word:
-        return "wandb" if word in ("wandb", "wandbmode", "usewandb") else ""
-    if "report" in word:
+        return "wandb" if word in ("wandb", "wandbmode", "wandbmodus", "usewandb") else ""
+    if re.search("report|bericht|informe|rapport", word):
         return "report"
-    if re.search("(?<!se)arch(?!iv)", word) or word in ("model", "modelname", "network"):
+    if re.search("(?<!se)arch(?!iv)", word) or word in MODEL_WORDS:
         return "arch"
-    if word in ("amp", "useamp", "withamp", "mixedprecision"):
+    if word in (
+        "amp",
+        "useamp",
+        "withamp",
+        "mixedprecision",
+        "gemischt",
+        "gemischtegenauigkeit",
+        "precisionmixta",
+    ):
         return "amp"
-    if "log" in word or word in ("runs", "runsdir", "tensorboarddir", "tbdir"):
+    if (
+        "log" in word
+        or re.match("protokoll|registro|journal", word)
+        or word in ("runs", "runsdir", "tensorboarddir", "tbdir")
+    ):
         return "logdir"
-    return "training_data" if "data" in word or word in ("root", "cinic", "cinic10") else ""
+    return (
+        "training_data"
+        if re.search("data|daten|datos|donnees", word) or word in ("root", "cinic", "cinic10")
+        else ""
+    )
 
 
 def _hold_events_back() -> None:
