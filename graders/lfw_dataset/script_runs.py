@@ -168,10 +168,8 @@ def timing_complaint(check: Check) -> Complaint | None:
             "np.std is the standard deviation; np.var is its square, and far less where it is below 1.",
         )
     others = any(_list(e.get("batches")) and e.get("workers") != 1 for e in loaders)
-    # Two times of single passes, one after the other, are no mean and deviation: none deviates by more than they range.
-    whole_passes = [seconds for seconds in took if seconds >= shortest]
-    spread = float(np.ptp(whole_passes)) if whole_passes else np.inf
-    timings = [reading for reading in fitting if reading.std <= spread]
+    # Two numbers one after the other may be the times of two passes: as long as a pass, the second is no deviation.
+    timings = [reading for reading in fitting if reading.std < 0.95 * shortest]
     if passes >= 2 * PASSES and len(timings) >= 2 and not others:
         return Complaint(
             f"{told} printed {len(timings)} timings, all of loaders with 1 worker.",
