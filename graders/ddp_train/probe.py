@@ -42,7 +42,7 @@ from lockstep.sandbox.probing import (
 from lockstep.wire import Array, Json
 
 MODULE = "ddp_train"
-CHECKPOINT = "checkpoint.pt"
+CHECKPOINT = "checkpoint-of-a-check.pt"  # a name that nobody writes out
 FIRST_STEPS = range(4)
 # Of this group alone, as its port is. Looked up before student code can change it. An address that nobody else takes:
 # students' ranks meet at 127.0.0.1, and the ports given out for connections are higher.
@@ -428,7 +428,7 @@ def _pass(lab: Lab, loader: Any) -> tuple[list[int], Array]:
 def accuracy(student: Student, inputs: Inputs) -> Observation:
     """evaluate() over loaders of make_loader(shuffle=False), of a model that was just being trained.
 
-    The second has the same images with other labels.
+    The second has the first of the images, with other labels.
     """
     with _machine(inputs):
         return _accuracy(student, inputs)
@@ -441,8 +441,9 @@ def _accuracy(student: Student, inputs: Inputs) -> Observation:
     wrapped.train()
     batch_size = cast(int, inputs.values["batch_size"])
     results = []
-    for more in (0, 1):
-        dataset = Rows(inputs.tensor("images"), (inputs.tensor("labels") + more) % 10)
+    images = inputs.tensor("images")
+    for labels in (inputs.tensor("labels"), inputs.tensor("again")):
+        dataset = Rows(images[: len(labels)], labels)
         loader = lab.loader(dataset, batch_size, shuffle=False, seed=_seed(inputs))
         seen = lab.call("evaluate", wrapped, loader, lab.device, shown="model, loader, device")
         results.append(plain(home(seen)))
@@ -846,16 +847,22 @@ def launch(student: Student, inputs: Inputs) -> Observation:
     tensors = files[resuming] if resuming else []
     counts = [int(value) for named in files.values() for name, value in named if _counts_batches(name, value)]
     asked = unasked = resumed = None
+    went_on: Json = None
     if result.status == 0:
         # First, because a script may begin with a clean folder.
-        resumed = _resumed(student, inputs, resuming) if resuming else None
-        asked = _what_torchrun_is_told(student, command, cast(dict[str, str], inputs.values["other"]))
+        if resuming:
+            resumed, went_on = _resumed(student, inputs, resuming)
+        words = cast(list[str], inputs.values["words"])
+        asked = _what_torchrun_is_told(
+            student, [*command, *words], cast(dict[str, str], inputs.values["other"])
+        )
         unasked = _what_torchrun_is_told(student, command, {})
     return Observation(
         {
             "asked": asked,
             "unasked": unasked,
             "resumed": resumed,
+            "went_on": went_on,
             "executable": executable,
             "status": result.status,
             "output": result.output[-6000:],
@@ -880,14 +887,42 @@ def _counts_batches(name: str, value: torch.Tensor) -> bool:
     return name.endswith("num_batches_tracked") and value.ndim == 0 and not value.is_floating_point()
 
 
-def _resumed(student: Student, inputs: Inputs, checkpoint: str) -> str | None:
-    """How `python ddp_train.py --resume` ends where it fails with this checkpoint; no epoch is left to be trained."""
-    command = ["python", "ddp_train.py", *_arguments(inputs), "--checkpoint", checkpoint, "--resume"]
+def _resumed(student: Student, inputs: Inputs, checkpoint: str) -> tuple[str | None, Json]:
+    """Run `python ddp_train.py --resume` for one epoch more: how it ends where it fails, and what came of it elsewhere.
+
+    That is whether a file was written, and how many batches the checkpoint tells of before and after.
+    """
+    further = cast(list[str], inputs.values["further"])
+    command = [
+        "python", "ddp_train.py", *_arguments(inputs), *further, "--checkpoint", checkpoint, "--resume",
+        # Whoever keeps the best checkpoint only writes this one at least.
+        "--report", "reports/resumed.json",
+    ]  # fmt: skip
+    files, before = _versions(), _batches_in(checkpoint)
     result = _within_seconds(student, command, {})
-    if result is None or result.status == 0:
-        return None
-    # torch lists every name that it misses, on one line.
-    return "\n".join(line[:200] for line in result.output.splitlines()[-20:])
+    if result is None:
+        return None, None
+    if result.status != 0:
+        # torch lists every name that it misses, on one line.
+        return "\n".join(line[:200] for line in result.output.splitlines()[-20:]), None
+    return None, {"wrote": _versions() != files, "before": before, "after": _batches_in(checkpoint)}
+
+
+def _versions() -> dict[str, tuple[int, int]]:
+    """When each file was written, and how large it is; what Python compiles is left out."""
+    found = {}
+    for name in _files():
+        with contextlib.suppress(OSError):
+            if not name.endswith(".pyc"):
+                found[name] = (os.stat(name).st_mtime_ns, os.path.getsize(name))
+    return found
+
+
+def _batches_in(checkpoint: str) -> int | None:
+    """How many batches the network in a checkpoint was trained on by what its BatchNorms count, if there are any."""
+    return max(
+        (int(value) for name, value in _tensors_in(checkpoint) if _counts_batches(name, value)), default=None
+    )
 
 
 def _what_torchrun_is_told(student: Student, command: list[str], environment: dict[str, str]) -> str | None:
