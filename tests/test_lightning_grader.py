@@ -67,6 +67,8 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "learning_rate_too_small": {"learns": ["learning rate far too small"]},
     "stops_at_once": {"learns": ["made 3 training steps, expected 40"]},
     "twenty_batches": {"trainer_flags": ["a number of batches, not a percentage", "limit_train_batches=0.2"]},
+    "callbacks_dropped": {"trainer_flags": ["without that callback", "callbacks=[clock]"]},
+    "batch_size_goes_nowhere": {"script": ["--batch-size 4", "the first batch has 8"]},
     "thousand_epochs": {"trainer_flags": ["1000 epochs"]},
     "no_logger": {"trainer_flags": ["without a logger"]},
     "never_shuffles": {"script": ["in the order of the file", "shuffle=True"]},

@@ -675,7 +675,16 @@ def flags(student: Student, inputs: Inputs) -> Observation:
         values[f"{name}_batches"] = cast(Json, dict(recorder.counts))
     again = _built(student, build, "")
     values["again"] = [plain(again.max_epochs), plain(again.limit_train_batches)]
+    # Who sets callbacks by themselves may have no room for others.
+    with suppress(Exception):
+        trainer = build(callbacks=[_Given()])
+        if isinstance(trainer, pl.Trainer):
+            values["callbacks"] = any(isinstance(callback, _Given) for callback in trainer.callbacks)
     return Observation(values)
+
+
+class _Given(pl.Callback):
+    """One that build_trainer is given."""
 
 
 def _built(student: Student, build: Callable[..., object], shown: str, **overrides: Any) -> pl.Trainer:
