@@ -11,10 +11,12 @@ import pytest
 import torch
 
 from fixtures import build, expect
-from graders.amp import curves, expected, probe
+from graders.amp import curves, expected
 from graders.amp.batches import Batch, accuracies, losses_without_forward, training
 from graders.amp.curves import Series
 from graders.amp.expected import Scenario
+from graders.amp.probe import build_net
+from graders.amp.probe.script import constants
 from graders.amp.test_amp_accuracy import evaluation_problem
 from graders.amp.test_amp_search import answers_printed, problem_at_the_ends, was_a_step
 from lockstep.sandbox.box import Box
@@ -162,7 +164,7 @@ def test_low_precision_stays_within_the_tolerance_and_no_training_does_not() -> 
         scenario = Scenario((16,) * 20, momentum=0.9)
         data = expected.make_data(rng, 320)
         right = expected.train(shape, weights, data, scenario)[-1].weights
-        model = probe.build_net(shape, weights)
+        model = build_net(shape, weights)
         velocity: dict[str, torch.Tensor] = {}
         for batch in data.batches(scenario.sizes):
             model.zero_grad()
@@ -440,7 +442,7 @@ def test_constants_may_have_names_in_other_languages(names: str) -> None:
     source = (
         "# %% cell 1 (1 lines) [parameters]\n" + "; ".join(f"{name} = 0" for name in names.split()) + "\n"
     )
-    chosen = probe.constants(source, {option: option for option in options})
+    chosen = constants(source, {option: option for option in options})
     assert chosen == dict(zip(names.split(), options, strict=True))
 
 
@@ -456,7 +458,7 @@ def test_constants_are_found_in_the_parameters_cell() -> None:
         "arch": "resnet18",
         "find_batch_size": False,
     }
-    assert probe.constants(NOTEBOOK, options) == {
+    assert constants(NOTEBOOK, options) == {
         "DATA_DIR": Path("/data"), "epochs": 1, "BATCH_SIZE": 4, "ARCH": "resnet18", "log_dir": "x",
         "search_batch_size": False, "wandb_mode": "disabled", "AMP": False, "REPORT": "x.json",
     }  # fmt: skip

@@ -40,6 +40,12 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "optimizer_of_another_network": {"really_communicates": ["the network stays as it was", "optimizer"]},
     "breaks_off_after_ten": {"gradients_averaged": ["made 10 steps in an epoch of", "`break`"]},
     "evaluates_five_batches": {"shuffle_false_for_eval": ["whole loader", "`break`"]},
+    "pads_where_nothing_is_missing": {"shuffle_false_for_eval": ["called again", "nothing was repeated"]},
+    "path_goes_nowhere": {"checkpoint": ["no file of that name"]},
+    "arguments_fall_apart": {"script": ["two arguments reach ddp_train.py", "quotes"]},
+    "resumes_an_epoch_late": {"script": ["nothing left to train", "adds 1, not both"]},
+    "resumes_an_epoch_early": {"script": ["once more", "args.checkpoint) + 1"]},
+    "resume_goes_nowhere": {"script": ["began anew"]},
     "nproc_without_default": {"script": ["where nobody has set NPROC"]},
     "lr_times_two": {"lr_scaling": ["on 3 ranks", "args.lr * world_size"]},
     "every_rank_renames": {"checkpoint": ["rank 1 wrote the file"]},
@@ -430,6 +436,39 @@ def test_a_checkpoint_that_the_script_cannot_go_on_from_is_told() -> None:
     told = verdict("script", lambda _: launched(resumed=f"Traceback ...\n{raised}\n"))
     assert "--resume` does not go on from the checkpoint" in told
     assert "Missing key(s): module.fc.weight" in told
+
+
+@pytest.mark.parametrize(
+    ("went_on", "passes"),
+    [
+        (None, True),
+        (3, True),
+        ({}, True),
+        ({"wrote": True, "before": 4, "after": 8}, True),
+        ({"wrote": True, "before": 4, "after": 4}, True),  # it may write elsewhere
+        ({"wrote": True, "before": 4, "after": 16}, True),  # or count --epochs from where it goes on
+        ({"wrote": True, "before": None, "after": 12}, True),
+        ({"wrote": True, "before": 8, "after": 12}, True),
+        ({"wrote": True, "before": 4, "after": 12}, False),
+        ({"wrote": False, "before": 4, "after": 4}, False),
+    ],
+)
+def test_a_run_that_resumes_trains_what_is_left(went_on: Json, passes: bool) -> None:
+    told = verdict("script", lambda _: launched(went_on=went_on))
+    assert ("should train one epoch more" in told) != passes
+
+
+@pytest.mark.parametrize(
+    ("asked", "passes"),
+    [
+        ("--nproc-per-node\n1\nddp_train.py\n--checkpoint\nmy checkpoint.pt\n--help\n", True),
+        ("--nproc-per-node\n1\nddp_train.py\n", True),
+        ("", True),
+        ("--nproc-per-node\n1\nddp_train.py\n--checkpoint\nmy\ncheckpoint.pt\n--help\n", False),
+    ],
+)
+def test_arguments_arrive_whole(asked: str, passes: bool) -> None:
+    assert ("two arguments reach" in verdict("script", lambda _: launched(asked=asked))) != passes
 
 
 def test_sending_everything_again_and_again_is_told_and_costs_nothing(tmp_path: Path, box: Box) -> None:

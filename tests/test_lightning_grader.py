@@ -67,6 +67,8 @@ WORDS: dict[str, dict[str, Sequence[str]]] = {
     "learning_rate_too_small": {"learns": ["learning rate far too small"]},
     "stops_at_once": {"learns": ["made 3 training steps, expected 40"]},
     "twenty_batches": {"trainer_flags": ["a number of batches, not a percentage", "limit_train_batches=0.2"]},
+    "callbacks_dropped": {"trainer_flags": ["without that callback", "callbacks=[clock]"]},
+    "batch_size_goes_nowhere": {"script": ["--batch-size 4", "the first batch has 8"]},
     "thousand_epochs": {"trainer_flags": ["1000 epochs"]},
     "no_logger": {"trainer_flags": ["without a logger"]},
     "never_shuffles": {"script": ["in the order of the file", "shuffle=True"]},
@@ -266,7 +268,8 @@ def test_the_loss_is_recognised_in_what_it_was_computed_from() -> None:
 
 def test_the_judge_repeats_the_numbers_of_the_probe() -> None:
     # Read and not imported: it brings in all of Lightning.
-    probe = (build.ROOT / "graders" / EXERCISE / "probe.py").read_text()
+    files = (build.ROOT / "graders" / EXERCISE / "probe").glob("*.py")
+    probe = "\n".join(file.read_text() for file in files)
     numbers = dict(re.findall(r"^([A-Z_]+) = (\d+)\b", probe, re.MULTILINE))
     assert {name: int(numbers[name]) for name in ("BATCH_SIZE", "CLASSES", "MAX_SEEN")} == {
         "BATCH_SIZE": runs.LOADED_BY,

@@ -7,6 +7,7 @@ from collections.abc import Set
 from graders.ddp_train import expected
 from graders.ddp_train.batches import fed_by_step
 from graders.ddp_train.expected import Training
+from graders.ddp_train.probe.checkpoints import CHECKPOINT
 from graders.ddp_train.runs import LR, MOMENTUM, on_nodes, options
 from graders.ddp_train.weights import differing, unlike
 from lockstep.check import Check
@@ -40,7 +41,7 @@ def test_checkpoint(check: Check) -> None:
             # As after --lr was changed: the rate is part of what is resumed.
             values={**told, "lr": 3 * LR},
             arrays={**data.arrays(), **expected.as_inputs(other)},
-            files={"checkpoint.pt": saved.ranks[0].arrays["checkpoint"].tobytes()},
+            files={CHECKPOINT: saved.ranks[0].arrays["checkpoint"].tobytes()},
             shared_files=True,
         )
         unbroken = Training(shape, weights, lr=LR, momentum=MOMENTUM)
@@ -67,6 +68,11 @@ def test_checkpoint(check: Check) -> None:
 
 
 def _written_once(check: Check, saved: Outcome) -> None:
+    check.expect(
+        saved.ranks[0].values.get("first") not in (None, ""),
+        f"save_checkpoint(model, optimizer, epoch, {CHECKPOINT!r}) returned on rank 0, and there is no file of that name.",
+        "Let rank 0 write to the path that the function is given, whatever it is, and have it written before returning.",
+    )
     for rank, seen in enumerate(saved.ranks):
         wrote = seen.values.get("wrote")
         check.expect(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fixtures import cifar10
@@ -12,6 +13,7 @@ from graders.ddp_train.runs import on_nodes
 from graders.ddp_train.script_runs import SCRIPT_LIMITS
 from lockstep.check import Check
 from lockstep.compare import close, integer, number, shown
+from lockstep.sandbox.limits import MIB
 from lockstep.text import last_lines, safe
 from lockstep.wire import Json
 
@@ -20,6 +22,8 @@ RESNET18_BYTES = 44_000_000
 CLASSES = 10
 EPOCHS, IMAGES, BATCH_SIZE = 2, 16, 4
 BATCHES = EPOCHS * IMAGES // (2 * BATCH_SIZE)  # of each of two processes
+BATCHES_ALONE = IMAGES // BATCH_SIZE  # of one process, in an epoch
+WORDS = "my checkpoint.pt"  # one argument
 
 
 def test_script(check: Check) -> None:
@@ -32,11 +36,13 @@ def test_script(check: Check) -> None:
             "arguments": ["--training-data", "/data/cifar", *arguments],
             "environment": {"NPROC": "2"},
             "other": {"NPROC": str(OTHER_NPROC)},
+            "words": ["--checkpoint", WORDS],
+            "further": ["--epochs", str(EPOCHS + 1)],
         },
         data={"cifar": tree},
         # Where the script does not hand its arguments on, the default folder has the data, too.
         files={f"data/{name}": content for name, content in tree.items()},
-        limits=SCRIPT_LIMITS,
+        limits=replace(SCRIPT_LIMITS, disk=768 * MIB),  # for those who keep a checkpoint of every epoch
     )
     values = seen.ranks[0].values
     status, output = integer(values.get("status")), values.get("output")
@@ -78,6 +84,7 @@ def test_script(check: Check) -> None:
         "call load_checkpoint before wrap_model.",
         points=check.points / 2,
     )
+    _goes_on(check, values.get("went_on"), arguments)
     asked = _processes_asked_for(values.get("asked"))
     check.expect(
         asked in ("", str(OTHER_NPROC)),
@@ -89,6 +96,14 @@ def test_script(check: Check) -> None:
         asked == "" or not _asks_for_no_number(values.get("unasked")),
         "`NPROC=2 ./ddp_train.sh` works, but `./ddp_train.sh` alone, where nobody has set NPROC, starts no processes.",
         'Give NPROC a default: torchrun --standalone --nproc-per-node "${NPROC:-2}" ddp_train.py.',
+        points=check.points / 2,
+    )
+    first, second = WORDS.split()
+    check.expect(
+        f"\n{first}\n{second}\n" not in _lines(values.get("asked")),
+        f'ddp_train.sh works, but of `./ddp_train.sh --checkpoint "{WORDS}"` two arguments reach ddp_train.py: {first} and '
+        f"{second}.",
+        'Put quotes around "$@": without them the shell takes arguments apart at every space in them.',
         points=check.points / 2,
     )
     check.expect(
@@ -131,6 +146,38 @@ def _trained_as_asked(
         "after every epoch, over the one before. It counts in training mode alone: model.train() in every epoch.",
         points=check.points / 2,
     )
+
+
+def _goes_on(check: Check, went_on: Json, arguments: Sequence[str]) -> None:
+    """End the check where a run that resumes trains no epoch more, or more than the one that is left."""
+    if not isinstance(went_on, dict):
+        return
+    call = (
+        f"ddp_train.sh works, but after `{' '.join(arguments)}` the same with `--epochs {EPOCHS + 1} --resume` should train one "
+        "epoch more, on one process here, and"
+    )
+    check.expect(
+        went_on.get("wrote") is not False,
+        f"{call} it ended without having written any file, as one that has nothing left to train.",
+        "load_checkpoint returns the epoch after which was saved, and main goes on with the one after it: one of the two adds "
+        "1, not both.",
+        points=check.points / 2,
+    )
+    before, after = integer(went_on.get("before")), integer(went_on.get("after"))
+    # A script may count --epochs from where it goes on: that is as many epochs on top of those before.
+    anew = (EPOCHS + 1) * BATCHES_ALONE
+    check.expect(
+        before != BATCHES or after != anew,
+        f"{call} num_batches_tracked in its checkpoint went from {before} to {after}, expected {BATCHES + BATCHES_ALONE}: the "
+        "training began anew, or the last epoch was trained once more.",
+        "first_epoch = load_checkpoint(model, optimizer, args.checkpoint) + 1, where load_checkpoint returns the epoch after "
+        "which was saved; then range(first_epoch, args.epochs).",
+        points=check.points / 2,
+    )
+
+
+def _lines(words: Json) -> str:
+    return words if isinstance(words, str) else ""
 
 
 def _hands_on(words: Json) -> bool:

@@ -24,6 +24,8 @@ from lockstep.text import safe
 from lockstep.verdict import CheckEnded
 from lockstep.wire import Json
 
+FEW_PICTURES = 4  # in a batch; larger ones are cut down to LOADED_BY
+
 
 def test_data(check: Check) -> None:
     """The script trains on the training pictures, each once per epoch, and validates on others."""
@@ -187,6 +189,7 @@ def test_script(check: Check) -> None:
     _draws_anew(check, seen, call)
     _keeps_defaults(check, untold.ranks[0])
     _hands_on(check)
+    _batches_as_asked(check)
 
 
 def _draws_anew(check: Check, seen: RankOutcome, call: str) -> None:
@@ -243,6 +246,31 @@ def _hands_on(check: Check) -> None:
         seen.get("precision") == "64-true",
         f"{call}: the Trainer has precision {shown(seen.get('precision'))}.",
         "Hand --precision on to build_trainer(precision=args.precision), whatever it is.",
+        points=check.points / 2,
+    )
+
+
+def _batches_as_asked(check: Check) -> None:
+    """End the check where a script that takes --batch-size, as the template does, makes larger batches than it was asked for."""
+    told = [
+        "--devices",
+        "1",
+        "--limit-train-batches",
+        "1.0",
+        "--logger",
+        "csv",
+        "--batch-size",
+        str(FEW_PICTURES),
+    ]
+    try:
+        seen = run_script(check, told, n=(16, 8), stop_before=0).ranks[0]
+    except CheckEnded:
+        return  # the flag need not be known to a script
+    sizes = expected.counts(seen.values.get("sizes"), "train")
+    check.expect(
+        not sizes or sizes[0] <= FEW_PICTURES,
+        f"lightning_train.py {' '.join(told)}: the first batch has {sizes[0] if sizes else 0} pictures or more.",
+        "Give the loaders the size that the script is given: DataLoader(self.train_data, self.batch_size, shuffle=True).",
         points=check.points / 2,
     )
 

@@ -61,6 +61,14 @@ def test_trainer_flags(check: Check) -> None:
         "not.",
         points=check.points / 2,
     )
+    check.expect(
+        seen.get("callbacks") is not False,
+        "build_trainer hands on max_epochs, precision and other flags, but build_trainer(callbacks=[...]) made a Trainer "
+        "without that callback.",
+        "Hand on whatever is given: pl.Trainer(**{**defaults, **overrides}). Without callbacks=[clock] the script has no times "
+        "to report.",
+        points=check.points / 2,
+    )
 
 
 def _both(values: Json) -> str:

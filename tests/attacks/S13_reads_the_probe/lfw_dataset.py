@@ -5,8 +5,10 @@ from torch.utils.data import Dataset
 
 
 def act():
-    with open("/opt/probes/lfw_dataset.py") as file:
-        source = file.read()
+    source = ""
+    for name in ("dataset", "reading"):
+        with open(f"/opt/probes/lfw_dataset/{name}.py") as file:
+            source += file.read()
     if "expected" in source.replace("unexpected", "") and "digest ==" in source:
         raise RuntimeError("found")
 

@@ -18,7 +18,7 @@ def act():
     places += [f"{folder}/sitecustomize.py" for folder in sys.path if folder not in ("/work", "")]
     places += [
         "/opt/lockstep/lockstep/wire.py",
-        "/opt/probes/lfw_dataset.py",
+        "/opt/probes/lfw_dataset/dataset.py",
         "/usr/bin/python3",
         "/etc/ld.so.preload",
     ]

@@ -38,7 +38,7 @@ for pid in (0, 1):
         if pid:
             os.kill(pid, number)
 # Whoever asks the supervisor for a python without being a stand-in.
-for path in (b"/proc/1/environ", b"/opt/probes/ddp_train.py", b"\xff", b"x" * 4000, b""):
+for path in (b"/proc/1/environ", b"/opt/probes/ddp_train/nets.py", b"\xff", b"x" * 4000, b""):
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as end:
         end.connect("/run/warm")
         end.send(path)

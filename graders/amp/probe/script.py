@@ -1,0 +1,227 @@
+"""Starts the script, or the notebook with other constants."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from torch import nn
+from torch.utils.data import DataLoader
+
+from lockstep.sandbox.cells import read_cells
+from lockstep.sandbox.probing import Inputs, Student
+from lockstep.wire import Json
+
+MODULE = "amp_train"
+MODEL_WORDS = (
+    "model", "modelname", "network", "modell", "modellname", "netz", "netzwerk", "modelo", "red", "modele", "reseau",
+)  # fmt: skip
+
+
+def can_choose_gpu(student: Student, inputs: Inputs) -> bool:
+    """Whether this is a script on a machine with a GPU, and one that can be told which to use."""
+    if inputs.values.get("gpu") is not True or student.is_notebook(MODULE):
+        return False
+    with open(os.path.join(student.work, f"{MODULE}.py"), encoding="utf-8", errors="replace") as file:
+        return re.search(r"""["']--gpu["']""", file.read()) is not None
+
+
+def run_script(student: Student, inputs: Inputs) -> tuple[int, dict[str, Json]]:
+    """Run the script with the judge's options, on its command line or in the constants of a notebook.
+
+    Returns its exit status, and whether it was a notebook and could be told to accumulate gradients.
+    """
+    small_resnets()
+    _hold_events_back()
+    DataLoader.__init__ = _without_workers(DataLoader.__init__)  # type: ignore[method-assign]
+    os.environ.update(
+        {
+            "WANDB_MODE": "offline", "WANDB_SILENT": "true", "WANDB_CONSOLE": "off", "WANDB__DISABLE_STATS": "true",
+            "WANDB_DISABLE_GIT": "true", "WANDB_DISABLE_CODE": "true", "WANDB_ERROR_REPORTING": "false",
+        }
+    )  # fmt: skip
+    options = cast(dict[str, Json], inputs.values["options"])
+    accumulation = inputs.values.get("accumulation")
+    path = os.path.join(student.work, f"{MODULE}.py")
+    if not os.path.exists(path):
+        student.load(MODULE)  # says what is missing
+    with open(path, encoding="utf-8", errors="replace") as file:
+        text = file.read()
+    if student.is_notebook(MODULE):
+        if accumulation is not None:
+            options = {**options, "accumulation": accumulation}
+        with student.calling("reading the constants of amp_train.ipynb"):
+            tagged = any(cell.is_parameters for cell in read_cells(text) or ())
+            if not tagged:
+                text = _tagged(text, options)
+                with open(path, "w", encoding="utf-8") as file:
+                    file.write(text)
+            chosen = constants(text, options)
+        run = student.run_notebook(
+            MODULE, chosen, arguments=command_line(_left_to_flags(text, options, chosen))
+        )
+        if run.error is not None:
+            raise run.error
+        can = any(_option(name) == "accumulation" for name in chosen)
+        return 0, {"notebook": True, "accumulates": can, "tagged": tagged}
+    words = command_line(options)
+    flag = None if accumulation is None else re.search(r"""["'](--[\w-]*accum[\w-]*)["']""", text)
+    if flag is not None:
+        words += [flag[1], str(accumulation)]
+    if can_choose_gpu(student, inputs):
+        words += ["--gpu", "0"]
+    return student.run_script(f"{MODULE}.py", words), {"notebook": False, "accumulates": flag is not None}
+
+
+def _left_to_flags(text: str, options: dict[str, Json], chosen: Mapping[str, Any]) -> dict[str, Json]:
+    """Options that no constant of a notebook stands for, but a flag or a field that flags are made of does."""
+    if not re.search(r"\bparse_(known_)?args\(", text):
+        return {}
+    left = options.keys() - {_option(name) for name in chosen}
+    flags = {name: rf"--{name.replace('_', '-')}\b|^ +{name} *[:=]" for name in left}
+    return {name: options[name] for name in options if name in left and re.search(flags[name], text, re.M)}
+
+
+def command_line(options: dict[str, Json]) -> list[str]:
+    """Options as the words of a command line: False means `--no-amp` for amp, and otherwise no flag."""
+    words: list[str] = []
+    for name, value in options.items():
+        flag = f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(flag)
+        elif value is False:
+            words += ["--no-amp"] if name == "amp" else []
+        else:
+            words += [flag, str(value)]
+    return words
+
+
+def constants(source: str, options: dict[str, Json]) -> dict[str, Any]:
+    """The judge's values for the constants that a notebook's `parameters` cell defines, by their names there."""
+    found: dict[str, Any] = {}
+    lines = source.split("\n")
+    for cell in read_cells(source) or ():
+        if not cell.is_parameters:
+            continue
+        for statement in ast.parse("\n".join(cell.of(lines))).body:
+            targets = statement.targets if isinstance(statement, ast.Assign) else []
+            if isinstance(statement, ast.AnnAssign):
+                targets = [statement.target]
+            for target in (name for whole in targets for name in ast.walk(whole)):
+                if isinstance(target, ast.Name) and _option(target.id) in options:
+                    value = options[_option(target.id)]
+                    is_path = "Path(" in ast.unparse(statement)
+                    found[target.id] = Path(value) if is_path and isinstance(value, str) else value
+    return found
+
+
+def _tagged(source: str, options: dict[str, Json]) -> str:
+    """A notebook's source with the tag `parameters` at the first cell that looks like it."""
+    for cell in read_cells(source) or ():
+        lines = source.split("\n")
+        lines[cell.first_line - 2] = lines[cell.first_line - 2].replace(" lines)", " lines) [parameters]", 1)
+        candidate = "\n".join(lines)
+        if len(constants(candidate, options)) >= 3:
+            return candidate
+    return source
+
+
+def _option(name: str) -> str:
+    """The option that a constant of this name stands for, by the command line's name; "" for none.
+
+    Names may be German, Spanish or French: a clear name is clear in its language.
+    """
+    word = re.sub(r"[^a-z0-9]", "", unicodedata.normalize("NFKD", name.lower()))
+    if re.search("accum|akkum|acum", word):
+        return "accumulation"
+    if re.search("batch|stapel|(?<![ip])lote", word):
+        return "find_batch_size" if re.search("find|search|such|busca|cherche", word) else "batch_size"
+    if re.search("epo(ch|ca|que)", word):
+        return "epochs"
+    if "wandb" in word:
+        return "wandb" if word in ("wandb", "wandbmode", "wandbmodus", "usewandb") else ""
+    if re.search("report|bericht|informe|rapport", word):
+        return "report"
+    if re.search("(?<!se)arch(?!iv)", word) or word in MODEL_WORDS:
+        return "arch"
+    if word in (
+        "amp",
+        "useamp",
+        "withamp",
+        "mixedprecision",
+        "gemischt",
+        "gemischtegenauigkeit",
+        "precisionmixta",
+    ):
+        return "amp"
+    if (
+        "log" in word
+        or re.match("protokoll|registro|journal", word)
+        or word in ("runs", "runsdir", "tensorboarddir", "tbdir")
+    ):
+        return "logdir"
+    return (
+        "training_data"
+        if re.search("data|daten|datos|donnees", word) or word in ("root", "cinic", "cinic10")
+        else ""
+    )
+
+
+def _hold_events_back() -> None:
+    """Write no event before flush or close: TensorBoard may leave them in its queue for as long as two minutes."""
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+    add_event = EventFileWriter.add_event
+
+    def hold(writer: Any, event: Any) -> None:
+        writer.__dict__.setdefault("held_back", []).append(event)
+
+    def first_writing(original: Callable[[Any], None]) -> Callable[[Any], None]:
+        def release(writer: Any) -> None:
+            for event in writer.__dict__.pop("held_back", []):
+                add_event(writer, event)
+            original(writer)
+
+        return release
+
+    EventFileWriter.add_event = hold
+    EventFileWriter.flush = first_writing(EventFileWriter.flush)
+    EventFileWriter.close = first_writing(EventFileWriter.close)
+
+
+def _without_workers(original: Callable[..., None]) -> Callable[..., None]:
+    """Read in this process: starting workers takes longer than reading so few images."""
+
+    def init(self: object, *args: Any, **kwargs: Any) -> None:
+        for name in ("num_workers", "persistent_workers", "prefetch_factor", "multiprocessing_context"):
+            kwargs.pop(name, None)
+        original(self, *args, **kwargs)
+
+    return init
+
+
+def small_resnets() -> None:
+    """Let every ResNet of torchvision have one small layer a stage: what is looked at here is not its size."""
+    from torchvision.models import resnet
+
+    def init(
+        self: resnet.ResNet, block: Any, layers: object, num_classes: int = 1000, *_: object, **__: object
+    ) -> None:
+        nn.Module.__init__(self)
+        self.conv1 = nn.Conv2d(3, 64, kernel_size=7, stride=16, padding=3, bias=False)
+        self.bn1 = nn.BatchNorm2d(64)
+        self.relu = nn.ReLU(inplace=True)
+        self.maxpool = nn.MaxPool2d(kernel_size=3, stride=2, padding=1)
+        widths = (64, 64, 128, 256, 512 * block.expansion)
+        for stage in range(1, 5):
+            layer = nn.Conv2d(widths[stage - 1], widths[stage], kernel_size=1, stride=1 if stage == 1 else 2)
+            setattr(self, f"layer{stage}", nn.Sequential(layer))
+        self.avgpool = nn.AdaptiveAvgPool2d((1, 1))
+        self.fc = nn.Linear(widths[4], num_classes)
+
+    resnet.ResNet.__init__ = init  # type: ignore[method-assign, assignment]

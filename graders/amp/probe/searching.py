@@ -1,0 +1,108 @@
+"""The script, or its function, as it looks for the largest batch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import cast
+
+import torch
+from torch import nn
+
+from lockstep.sandbox.probing import Inputs, Observation, Student, plain
+from lockstep.wire import Json
+
+from .recorder import MAX_EVENTS, SeenEnough, autocast_is_on
+from .script import MODULE, run_script, small_resnets
+from .stepping import as_in_template, chosen_device
+from .training import Training
+
+# Of a search among a few dozen images.
+MAX_TRIALS = 500
+FIND_BATCH_SIZE = ("arch", "example", "device", "amp", "largest")
+
+
+class Search(Training):
+    """A run in which so many images fit into memory at once, and no more."""
+
+    def __init__(self, fits: int) -> None:
+        super().__init__()
+        self.fits = fits
+        # How many images, whether they fit, and whether a backward followed.
+        self.tried: list[list[Json]] = []
+        self.most: float = math.inf
+        # Whether one of them went forward under autocast.
+        self.any_low = False
+
+    def note(self, *event: Json) -> None:
+        """Add an event; a backward belongs to the images that came last."""
+        super().note(*event)
+        if event[0] == "backward" and self.tried:
+            self.tried[-1][2] = True
+
+    def forward(self, module: nn.Module, images: torch.Tensor) -> None:
+        """Run out of memory, in torch's words, where there are more images than fit."""
+        if len(self.tried) >= self.most:
+            raise SeenEnough
+        fits = len(images) <= self.fits
+        if torch.is_grad_enabled() and len(self.tried) < MAX_EVENTS:
+            self.tried.append([len(images), fits, False])
+            self.any_low |= autocast_is_on()
+        if not fits:
+            raise torch.OutOfMemoryError(
+                f"CUDA out of memory. Tried to allocate {len(images) / 8:.2f} MiB. GPU 0 has a total capacity of "
+                f"{self.fits / 8:.2f} MiB of which 0.00 MiB is free."
+            )
+
+
+def search(student: Student, inputs: Inputs) -> Observation:
+    """Run the script with --find-batch-size where only so many images fit into memory at once.
+
+    Before that, so that what it prints is not the last that is read, the template's `find_batch_size` answers for
+    each of `ends`: [largest, fits]; and once more for the first with amp=False.
+    """
+    training = Search(cast(int, inputs.values["fits"]))
+    with chosen_device(inputs) as device:
+        training.install()
+        values = _ends(student, training, cast(list[list[int]], inputs.values["ends"]), device)
+        status = run_script(student, inputs)[0]
+    return Observation({"status": status, "tried": cast(Json, training.tried), **values})
+
+
+def _ends(student: Student, training: Search, ends: list[list[int]], device: torch.device) -> dict[str, Json]:
+    """`ends`: the sizes that the template's function finds, None for one that it ends without; None without it.
+
+    `low`: whether it tried a step under autocast, asked for amp=False.
+    """
+    small_resnets()
+    script = training.fits, training.tried, training.most
+    found: list[Json] = []
+    low: Json = None
+    try:
+        find = as_in_template(student.load(MODULE), "find_batch_size", FIND_BATCH_SIZE)
+        if find is not None:
+            for largest, fits in ends:
+                training.fits, training.tried, training.most = fits, [], MAX_TRIALS
+                found.append(_found(student, find, device, True, largest))
+            largest, training.fits = ends[0]
+            training.tried, training.any_low = [], False
+            _found(student, find, device, False, largest)
+            low = training.any_low
+    except Exception:
+        # What cannot be imported is for other checks to say.
+        student.phase = ""
+    training.fits, training.tried, training.most = script
+    return {"ends": found or None, "low": low}
+
+
+def _found(
+    student: Student, find: Callable[..., object], device: torch.device, amp: bool, largest: int
+) -> Json:
+    try:
+        with student.calling(f"calling find_batch_size(..., amp={amp}, largest={largest})"):
+            result = find("resnet18", torch.zeros(3, 32, 32), device, amp, largest)
+    except (Exception, SystemExit, SeenEnough):
+        student.phase = ""
+        return None
+    size = result[0] if isinstance(result, tuple | list) and result else result
+    return plain(size)

@@ -1,0 +1,312 @@
+"""The script as it trains, to its end or to the first loss."""
+
+from __future__ import annotations
+
+import atexit
+import glob
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import nn
+
+from lockstep.sandbox.probing import Inputs, Observation, Student, plain_tensor
+from lockstep.wire import Array, Json
+
+from .recorder import MAX_EVENTS, Recorder, SeenEnough, at_home, scalar
+from .script import MODULE, can_choose_gpu, run_script
+from .stepping import chosen_device, filters_of
+
+MAX_LOG_BYTES = 4 << 20
+# add_scalars writes a file for every curve.
+MAX_LOG_FILES = 24
+MAX_MODELS = 8
+
+
+class Training(Recorder):
+    """What a whole run of the script does: its batches, and what each came to."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.batches: list[dict[str, Any]] = []
+        self._models: list[tuple[nn.Module, list[torch.Tensor]]] = []
+        self.has_begun = False
+        # In which types layers have answered since the last loss, where they are watched.
+        self.answers: set[torch.dtype] = set()
+
+    def begin_with(self, folder: str, forget: Callable[[], None] = lambda: None) -> None:
+        """Forget what was trained on before a file in `folder` is opened: a step that is tried on made-up images."""
+
+        def hook(event: str, arguments: tuple[Any, ...]) -> None:
+            if self.has_begun or event != "open" or not isinstance(arguments[0], str | bytes):
+                return
+            if os.path.abspath(os.fsdecode(arguments[0])).startswith(f"{folder}{os.sep}"):
+                self.has_begun = True
+                self.events[:] = [noted for noted in self.events if noted[0] == "scheduler made"]
+                self.batches.clear()
+                self._models.clear()
+                self.answers.clear()
+                forget()
+
+        sys.addaudithook(hook)
+
+    def install(self) -> None:
+        """As for one step, and the model's forward, the loss, and the scheduler's steps besides."""
+        super().install()
+        self._watch_loss("cross_entropy")
+        self._watch_loss("nll_loss")
+        self._watch_forward()
+        # A scheduler makes its first step while it is made.
+        made = torch.optim.lr_scheduler.LRScheduler._initial_step
+
+        def initial(scheduler: Any) -> None:
+            with self.within("making a scheduler"):
+                made(scheduler)
+            self.note("scheduler made")
+
+        torch.optim.lr_scheduler.LRScheduler._initial_step = initial  # type: ignore[method-assign]
+
+    def watch_scheduler(self, factor: float) -> None:
+        """Note each step of any scheduler, and let it change the rate a little more than it would."""
+        recorder = self
+
+        def watched(original: Any) -> Any:
+            def step(scheduler: Any, *args: Any, **kwargs: Any) -> None:
+                with recorder.within("scheduler") as outermost:
+                    original(scheduler, *args, **kwargs)
+                    if outermost and not recorder.inside("making a scheduler"):
+                        recorder.note("scheduler")
+                        for group in scheduler.optimizer.param_groups:
+                            group["lr"] *= factor
+                        scheduler._last_lr = [group["lr"] for group in scheduler.optimizer.param_groups]
+
+            return step
+
+        schedulers = torch.optim.lr_scheduler
+        for value in vars(schedulers).values():
+            if (
+                isinstance(value, type)
+                and issubclass(value, schedulers.LRScheduler)
+                and "step" in vars(value)
+            ):
+                value.step = watched(value.step)  # type: ignore[method-assign]
+
+    def _watch_loss(self, name: str) -> None:
+        original = getattr(nn.functional, name)
+
+        def loss(input: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
+            with self.within("loss") as outermost:
+                value = original(input, target, *args, **kwargs)
+                if outermost and torch.is_grad_enabled() and len(self.batches) < MAX_EVENTS:
+                    self._batch(input, target, value)
+                return value
+
+        setattr(nn.functional, name, loss)
+
+    def _batch(self, logits: Any, labels: Any, loss: Any) -> None:
+        arrays = plain_tensor(at_home(logits)), plain_tensor(at_home(labels))
+        if (
+            arrays[0] is None
+            or arrays[1] is None
+            or arrays[0].ndim != 2
+            or arrays[1].shape != arrays[0].shape[:1]
+        ):
+            return
+        value = scalar(loss)
+        answers = sorted(map(str, self.answers))
+        self.answers.clear()
+        self.batches.append(
+            {
+                "type": str(logits.dtype),
+                "loss": value,
+                "logits": arrays[0],
+                "labels": arrays[1],
+                "answers": answers,
+            }
+        )
+        self.note("loss", value)
+
+    def _watch_forward(self) -> None:
+        from torchvision.models.resnet import ResNet
+
+        recorder = self
+
+        def watched(original: Any) -> Any:
+            def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+                image = next(iter((*args, *kwargs.values())), None)
+                is_image = isinstance(image, torch.Tensor) and image.dim() == 4 and not torch.jit.is_tracing()
+                if not is_image or recorder.inside("forward"):
+                    return original(module, *args, **kwargs)
+                with recorder.within("forward"):
+                    recorder.forward(module, cast(torch.Tensor, image))
+                    return original(module, *args, **kwargs)
+
+            return call
+
+        nn.Module.__call__ = watched(nn.Module.__call__)  # type: ignore[method-assign]
+        # model.forward(images) instead of model(images) would otherwise look like a call of every layer.
+        ResNet.forward = watched(ResNet.forward)  # type: ignore[method-assign]
+
+    def forward(self, module: nn.Module, images: torch.Tensor) -> None:
+        """A model is about to be called with a batch of images."""
+        self.note("forward", len(images), torch.is_grad_enabled(), module.training)
+        known = any(module is model for model, _ in self._models)
+        if torch.is_grad_enabled() and not known and len(self._models) < MAX_MODELS:
+            self._models.append((module, [value.detach().clone() for value in module.parameters()]))
+
+    def _moved(self) -> bool:
+        """Whether any weight of a model is another one than when it was first called."""
+        return any(
+            not torch.equal(before, value.to(before.device))
+            for model, weights in self._models
+            for before, value in zip(weights, model.parameters(), strict=False)
+        )
+
+    def observation(self, status: int, **values: Json) -> Observation:
+        """The batches that were trained on, one after the other, and the events."""
+        arrays: dict[str, Array | torch.Tensor] = {}
+        if self.batches:
+            arrays["logits"] = np.concatenate([b["logits"].astype(np.float64) for b in self.batches])
+            arrays["labels"] = np.concatenate([b["labels"] for b in self.batches])
+        return Observation(
+            {
+                "status": status,
+                "events": cast(Json, self.events),
+                "losses": [b["loss"] for b in self.batches],
+                "types": cast(Json, sorted({b["type"] for b in self.batches})),
+                "sizes": [len(b["logits"]) for b in self.batches],
+                "moved": self._moved(),
+                **values,
+            },
+            arrays,
+        )
+
+
+def train(student: Student, inputs: Inputs) -> Observation:
+    """Run the script or notebook to its end; the batches, the events and the log files it leaves."""
+    training = Training()
+    training.install()
+    training.begin_with(student.data)
+    training.watch_scheduler(cast(float, inputs.values["factor"]))
+    status, used = run_script(student, inputs)
+    # Before what Python does at its end: a log must not depend on it, a notebook's kernel stays alive.
+    events = _log_files("events.out.tfevents.*")
+    if cast(dict[str, Json], inputs.values["options"]).get("wandb") == "offline":
+        with student.calling("ending the W&B run as Python does at its end"):
+            atexit._run_exitfuncs()
+    runs = _log_files("*.wandb")
+    report: str | None = None
+    if os.path.isfile("amp-report.json") and os.path.getsize("amp-report.json") < 1 << 20:
+        with open("amp-report.json", encoding="utf-8", errors="replace") as file:
+            report = file.read()
+    seen = training.observation(
+        status, event_files=list(events), wandb_files=list(runs), report=report, **used
+    )
+    files = {f"event/{i}": data for i, data in enumerate(events.values())}
+    files |= {f"wandb/{i}": data for i, data in enumerate(runs.values())}
+    return Observation(seen.values, {**seen.arrays, **files})
+
+
+def _log_files(pattern: str) -> dict[str, Array]:
+    """The newest files of that name below the folder, by path."""
+    found = [
+        name
+        for name in glob.glob(f"**/{pattern}", recursive=True, include_hidden=True)
+        if os.path.isfile(name)
+    ]
+    found.sort(key=os.path.getmtime)
+    files: dict[str, Array] = {}
+    for name in found[-MAX_LOG_FILES:]:
+        with open(name, "rb") as file:
+            files[name[:300]] = np.frombuffer(file.read(MAX_LOG_BYTES), dtype=np.uint8)
+    return files
+
+
+def until_the_loss(student: Student, inputs: Inputs) -> Observation:
+    """Run the script until its first training loss, or the one of that number.
+
+    What is seen: the types that reached the losses, those of the parameters, and those that layers answered in; how
+    many filters the model has; how many scalers scaled a loss; and where, told which GPU to use, images and weights
+    were.
+    """
+    training = Training()
+    training.install()
+    types: list[str] = []
+    filters: list[int] = []
+    places: set[str] = set()
+    scalers = _watch_scalers()
+
+    def forget() -> None:
+        for kept in (types, filters, places, scalers):
+            kept.clear()
+
+    training.begin_with(student.data, forget)
+    for layer in (nn.Linear, nn.Conv2d):
+        _watch_answers(layer, training.answers)
+
+    def forward(module: nn.Module, images: torch.Tensor) -> None:
+        types.extend(sorted({str(value.dtype) for value in module.parameters()}))
+        filters.append(filters_of(module))
+        # A model may move its images itself, as nn.DataParallel does.
+        places.update(value.device.type for value in (images, *module.parameters()))
+        if training.has_begun and inputs.values.get("stop") == "forward":
+            raise SeenEnough
+
+    training.forward = forward  # type: ignore[method-assign]
+    note = training.note
+    number = cast(int, inputs.values.get("losses", 1))
+
+    def stop_at_loss(*event: Json) -> None:
+        note(*event)
+        if training.has_begun and event[0] == "loss" and len(training.batches) >= number:
+            raise SeenEnough
+
+    training.note = stop_at_loss  # type: ignore[method-assign]
+    status = 0
+    try:
+        with chosen_device(inputs):
+            status = run_script(student, inputs)[0]
+    except SeenEnough:
+        student.phase = ""
+    # What opens no file that is seen, as torchvision.io.read_image, has the script run to its end.
+    parameters = cast(Json, sorted(set(types))[:10])
+    answers = cast(Json, [batch["answers"] for batch in training.batches])
+    return training.observation(
+        status,
+        parameters=parameters,
+        answers=answers,
+        filters=filters[0] if filters else None,
+        scalers=len(scalers),
+        places=cast(Json, sorted(places) if can_choose_gpu(student, inputs) else []),
+        notebook=student.is_notebook(MODULE),
+    )
+
+
+def _watch_scalers() -> list[torch.amp.GradScaler]:
+    """Grows with every scaler that is on and scales a loss from now on."""
+    seen: list[torch.amp.GradScaler] = []
+    original = torch.amp.GradScaler.scale
+
+    def scale(scaler: torch.amp.GradScaler, outputs: Any) -> Any:
+        if scaler.is_enabled() and not any(scaler is one for one in seen):
+            seen.append(scaler)
+        return original(scaler, outputs)
+
+    torch.amp.GradScaler.scale = scale  # type: ignore[method-assign]
+    return seen
+
+
+def _watch_answers(layer: type[nn.Module], types: set[torch.dtype]) -> None:
+    """Note the types in which layers answer while they are trained."""
+    original = layer.forward
+
+    def forward(module: nn.Module, input: torch.Tensor) -> torch.Tensor:
+        output = original(module, input)
+        if torch.is_grad_enabled():
+            types.add(output.dtype)
+        return output
+
+    layer.forward = forward  # type: ignore[method-assign]

@@ -1,0 +1,179 @@
+"""Checkpoints: who writes them, when, and whether training goes on from them."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import nn
+
+from lockstep.sandbox.probing import Inputs, Observation, Student, plain
+from lockstep.wire import Array, Json
+
+from .lab import Lab, clean_up, new_optimizer, training_loader
+from .nets import named_tensors, new_model, state_of
+from .recorder import Recorder
+from .training import train_once
+
+CHECKPOINT = "checkpoint-of-a-check.pt"  # a name that nobody writes out
+
+
+def save(student: Student, inputs: Inputs) -> Observation:
+    """Twice an epoch of training and save_checkpoint; who opened the file to write, and what is in it then."""
+    lab = Lab(student)
+    lab.setup()
+    model = new_model(inputs)
+    recorder = Recorder(model)
+    wrapped = lab.wrap(model)
+    optimizer = new_optimizer(inputs, wrapped)
+    recorder.watch(optimizer, wrapped)
+    loader = training_loader(lab, inputs)
+    last = cast(int, inputs.values["epoch"])
+    _slow_down_saving(inputs)
+
+    def saved(epoch: int) -> str:
+        lab.call("save_checkpoint", wrapped, optimizer, epoch, CHECKPOINT, shown=f"..., epoch={epoch}, path")
+        return _fingerprint(CHECKPOINT)
+
+    train_once(lab, wrapped, loader, optimizer, last - 1)
+    first = saved(last - 1)
+    train_once(lab, wrapped, loader, optimizer, last)
+    written, renamed = _note_writes()
+    second = saved(last)
+    wrote = [
+        name for name in written if os.path.basename(name).startswith(("checkpoint", ".checkpoint", "tmp"))
+    ]
+    wrote += [name for name in renamed if name == CHECKPOINT]
+    values: dict[str, Json] = {
+        **recorder.values(), "first": first, "second": second, "wrote": cast(Json, wrote[:10]),
+        "direct": CHECKPOINT in written,
+    }  # fmt: skip
+    arrays = {**recorder.arrays(), **state_of(wrapped, "held")}
+    if inputs.rank == 0 and second:
+        with open(CHECKPOINT, "rb") as file:
+            arrays["checkpoint"] = np.frombuffer(file.read(), dtype=np.uint8)
+        with student.calling("reading the checkpoint back"):
+            tensors = tensors_within(torch.load(CHECKPOINT, weights_only=False))
+        values["keys"] = [name for name, _ in tensors[:1000]]
+    clean_up(lab, inputs)
+    return Observation(values, arrays)
+
+
+def _fingerprint(path: str) -> str:
+    """What tells a file from one with another content; nothing where there is none."""
+    if not os.path.isfile(path):
+        return ""
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def _note_writes() -> tuple[list[str], list[str]]:
+    """Files this process opens for writing from now on, and those that it renames another to.
+
+    They are named relative to the folder where they are in it.
+    """
+    written: list[str] = []
+    renamed: list[str] = []
+    work = os.getcwd()
+
+    def hook(event: str, args: tuple[Any, ...]) -> None:
+        if event == "open" and isinstance(args[0], str | bytes | os.PathLike) and len(written) < 100:
+            mode, flags = args[1], args[2]
+            writes = (
+                any(c in mode for c in "wax+") if isinstance(mode, str) else flags & (os.O_WRONLY | os.O_RDWR)
+            )
+            if writes:
+                written.append(os.path.relpath(os.path.join(work, os.fsdecode(args[0])), work))
+        elif event == "os.rename" and len(renamed) < 100:
+            renamed.append(os.path.relpath(os.path.join(work, os.fsdecode(args[1])), work))
+
+    sys.addaudithook(hook)
+    # torch.save opens its file in C++, which no audit hook sees; by whatever name it was imported, it comes by here.
+    original = torch.serialization._open_zipfile_writer
+
+    def open_noted(name_or_buffer: Any) -> Any:
+        if isinstance(name_or_buffer, str):
+            written.append(os.path.relpath(os.path.join(work, name_or_buffer), work))
+        return original(name_or_buffer)
+
+    torch.serialization._open_zipfile_writer = open_noted
+    return written, renamed
+
+
+def _slow_down_saving(inputs: Inputs) -> None:
+    """Give the ranks that do not wait for rank 0's file time to show it."""
+    if inputs.rank != 0 or inputs.world_size == 1:
+        return
+    for name in ("_open_zipfile_writer", "_legacy_save"):
+        setattr(torch.serialization, name, _late(getattr(torch.serialization, name)))
+
+
+def _late(original: Callable[..., Any]) -> Callable[..., Any]:
+    def late(*args: Any, **kwargs: Any) -> Any:
+        time.sleep(0.25)
+        return original(*args, **kwargs)
+
+    return late
+
+
+def tensors_within(value: object, depth: int = 0) -> list[tuple[str, torch.Tensor]]:
+    """Tensors and arrays in a checkpoint by name, but not those of the optimizer's state whose names are numbers."""
+    if isinstance(value, list | tuple):
+        named = bool(value) and all(
+            isinstance(item, list | tuple) and len(item) == 2 and isinstance(item[0], str) for item in value
+        )
+        value = dict(value if named else enumerate(value))
+    if not isinstance(value, dict) or depth > 4:
+        return []
+    found: list[tuple[str, torch.Tensor]] = []
+    for name, item in value.items():
+        if isinstance(item, np.ndarray) and item.dtype.kind in "iuf":
+            item = torch.from_numpy(item)
+        if isinstance(item, torch.Tensor) and isinstance(name, str):
+            found.append((name[:200], item))
+        found += tensors_within(item, depth + 1)
+    return found
+
+
+def resume(student: Student, inputs: Inputs) -> Observation:
+    """load_checkpoint into a fresh model and optimizer, then train on."""
+    lab = Lab(student)
+    lab.setup()
+    model = new_model(inputs)
+    recorder = Recorder(model)
+    wrapped = lab.wrap(model)
+    optimizer = new_optimizer(inputs, wrapped)
+    before = copy.deepcopy(optimizer.state_dict())
+
+    def load(model: nn.Module) -> Any:
+        return lab.call("load_checkpoint", model, optimizer, CHECKPOINT, shown="model, optimizer, path")
+
+    try:
+        epoch = load(wrapped)
+    except RuntimeError:
+        # Loading before wrapping is as good; a file with plain keys then fits the inner model alone.
+        optimizer.load_state_dict(before)
+        epoch = load(getattr(wrapped, "module", wrapped))
+    # From here on: to load a state, torch.distributed.checkpoint makes one first, by a step that changes nothing.
+    recorder.watch(optimizer, wrapped)
+    held = state_of(wrapped, "held")
+    if inputs.world_size > 1:
+        held |= _momentum(optimizer, wrapped)
+    loader = training_loader(lab, inputs)
+    train_once(lab, wrapped, loader, optimizer, cast(int, inputs.values["epoch"]) + 1)
+    arrays = {**recorder.arrays(), **held, **state_of(wrapped, "final")}
+    clean_up(lab, inputs)
+    return Observation({**recorder.values(), "epoch": plain(epoch)}, arrays)
+
+
+def _momentum(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, Array | torch.Tensor]:
+    states = {name: optimizer.state.get(value, {}) for name, value in named_tensors(model)}
+    kept = {name: state.get("momentum_buffer") for name, state in states.items()}
+    return {f"momentum/{name}": v.detach().clone() for name, v in kept.items() if isinstance(v, torch.Tensor)}

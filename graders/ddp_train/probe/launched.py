@@ -1,0 +1,160 @@
+"""ddp_train.sh as a student starts it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import tempfile
+from typing import cast
+
+import torch
+
+from lockstep.sandbox.probing import CommandResult, Inputs, Observation, Student, StudentMistake
+from lockstep.wire import Json
+
+from .checkpoints import tensors_within
+from .lab import SIDE_SECONDS
+from .script import script_arguments
+
+
+def launch(student: Student, inputs: Inputs) -> Observation:
+    """`./ddp_train.sh` with two processes; what it leaves behind."""
+    # One that was handed in tells of another run.
+    with contextlib.suppress(OSError):
+        os.remove("reports/ddp.json")
+    before = set(_files())
+    executable = os.access("ddp_train.sh", os.X_OK)
+    if not os.path.exists("ddp_train.sh"):
+        student.phase = "looking for ddp_train.sh"
+        raise StudentMistake("there is no ddp_train.sh in the submission")
+    command = ["./ddp_train.sh"] if executable else ["bash", "ddp_train.sh"]
+    result = student.run_command(
+        [*command, *script_arguments(inputs)],
+        cast(dict[str, str], inputs.values["environment"]),
+    )
+    new = sorted(set(_files()) - before)[:200]
+    report: str | None = None
+    if os.path.isfile("reports/ddp.json") and os.path.getsize("reports/ddp.json") < 1 << 20:
+        with open("reports/ddp.json", "rb") as file:
+            report = file.read().decode("utf-8", "replace")
+    files = {name: _tensors_in(name) for name in new if name.endswith((".pt", ".pth", ".ckpt", ".tar"))}
+    # Beside the network there may be the state of a scheduler or of random numbers; of epochs the last counts.
+    resuming = max(files, key=lambda name: (len(dict(files[name])), os.path.getmtime(name)), default=None)
+    tensors = files[resuming] if resuming else []
+    counts = [int(value) for named in files.values() for name, value in named if _counts_batches(name, value)]
+    asked = unasked = resumed = None
+    went_on: Json = None
+    if result.status == 0:
+        # First, because a script may begin with a clean folder.
+        if resuming:
+            resumed, went_on = _resumed(student, inputs, resuming)
+        words = cast(list[str], inputs.values["words"])
+        asked = _what_torchrun_is_told(
+            student, [*command, *words], cast(dict[str, str], inputs.values["other"])
+        )
+        unasked = _what_torchrun_is_told(student, command, {})
+    return Observation(
+        {
+            "asked": asked,
+            "unasked": unasked,
+            "resumed": resumed,
+            "went_on": went_on,
+            "executable": executable,
+            "status": result.status,
+            "output": result.output[-6000:],
+            "report": report,
+            "keys": [name for name, _ in tensors[:500]],
+            "outputs": cast(Json, sorted({len(value) for _, value in tensors if value.ndim == 2})[:500]),
+            "batches": max(counts, default=None),
+        }
+    )
+
+
+def _tensors_in(name: str) -> list[tuple[str, torch.Tensor]]:
+    """The tensors in a file by name; none where torch does not read it."""
+    try:
+        return tensors_within(torch.load(name, weights_only=False, map_location="cpu"))
+    except Exception:
+        return []
+
+
+def _counts_batches(name: str, value: torch.Tensor) -> bool:
+    """Whether it is where a BatchNorm counts the batches that it was trained on."""
+    return name.endswith("num_batches_tracked") and value.ndim == 0 and not value.is_floating_point()
+
+
+def _resumed(student: Student, inputs: Inputs, checkpoint: str) -> tuple[str | None, Json]:
+    """Run `python ddp_train.py --resume` for one epoch more: how it ends where it fails, and what came of it elsewhere.
+
+    That is whether a file was written, and how many batches the checkpoint tells of before and after.
+    """
+    further = cast(list[str], inputs.values["further"])
+    command = [
+        "python", "ddp_train.py", *script_arguments(inputs), *further, "--checkpoint", checkpoint, "--resume",
+        # Whoever keeps the best checkpoint only writes this one at least.
+        "--report", "reports/resumed.json",
+    ]  # fmt: skip
+    files, before = _versions(), _batches_in(checkpoint)
+    result = _within_seconds(student, command, {})
+    if result is None:
+        return None, None
+    if result.status != 0:
+        # torch lists every name that it misses, on one line.
+        return "\n".join(line[:200] for line in result.output.splitlines()[-20:]), None
+    return None, {"wrote": _versions() != files, "before": before, "after": _batches_in(checkpoint)}
+
+
+def _versions() -> dict[str, tuple[int, int]]:
+    """When each file was written, and how large it is; what Python compiles is left out."""
+    found = {}
+    for name in _files():
+        with contextlib.suppress(OSError):
+            if not name.endswith(".pyc"):
+                found[name] = (os.stat(name).st_mtime_ns, os.path.getsize(name))
+    return found
+
+
+def _batches_in(checkpoint: str) -> int | None:
+    """How many batches the network in a checkpoint was trained on by what its BatchNorms count, if there are any."""
+    return max(
+        (int(value) for name, value in _tensors_in(checkpoint) if _counts_batches(name, value)), default=None
+    )
+
+
+def _what_torchrun_is_told(student: Student, command: list[str], environment: dict[str, str]) -> str | None:
+    """The words after `torchrun` where the script is started with another environment; nothing is trained.
+
+    None where it was not to be seen in time; nothing where the script ended without it.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        told, stand_in = os.path.join(folder, "told"), os.path.join(folder, "torchrun")
+        with open(stand_in, "w", encoding="utf-8") as file:
+            file.write(f"#!/bin/sh\nprintf '%s\\n' \"$@\" >> {told}\n")
+        os.chmod(stand_in, 0o700)
+        for name in ("python", "python3"):  # -m torch.distributed.run is torchrun, too
+            os.symlink(stand_in, os.path.join(folder, name))
+        ended = _within_seconds(
+            student, [*command, "--help"], {**environment, "PATH": f"{folder}:{os.environ['PATH']}"}
+        )
+        if not os.path.isfile(told):
+            return None if ended is None else ""
+        with open(told, encoding="utf-8", errors="replace") as file:
+            return file.read(2000)
+
+
+def _within_seconds(
+    student: Student, command: list[str], environment: dict[str, str]
+) -> CommandResult | None:
+    """Run a command; None where it takes long: what it was to show is not worth a hang."""
+    try:
+        return student.run_command(command, environment, SIDE_SECONDS)
+    except subprocess.TimeoutExpired:
+        student.phase = ""
+        return None
+
+
+def _files() -> list[str]:
+    return [
+        os.path.relpath(os.path.join(folder, name)) for folder, _, names in os.walk(".") for name in names
+    ]

@@ -1,0 +1,101 @@
+"""Small networks and data of known numbers, and what a network holds."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import Dataset
+
+from lockstep.sandbox.probing import Inputs
+from lockstep.wire import Array, Json
+
+MAX_ROWS = 20_000
+
+
+class Rows(Dataset[tuple[torch.Tensor, torch.Tensor]]):
+    """The judge's images and labels; item number `broken` cannot be read."""
+
+    def __init__(self, images: torch.Tensor, labels: torch.Tensor, broken: int | None = None) -> None:
+        self.images, self.labels, self.broken = images, labels, broken
+        self.classes = [f"class {number}" for number in range(10)]
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
+        if index == self.broken:
+            raise InjectedFault("this item cannot be read (put there by the check)")
+        # Without this, a loop such as `for item in dataset` would never end.
+        if not -len(self) <= index < len(self):
+            raise IndexError(index)
+        return self.images[index], self.labels[index]
+
+
+class InjectedFault(Exception):
+    """What the check puts in the way of one rank."""
+
+
+class Net(nn.Module):
+    """Two shared weights, a frozen layer, a buffer, and batch norm and dropout where asked for."""
+
+    def __init__(self, features: int, hidden: int, classes: int, batch_norm: bool, dropout: float) -> None:
+        super().__init__()
+        self.first = nn.Linear(features, hidden)
+        self.middle = nn.Linear(hidden, hidden)
+        self.again = nn.Linear(hidden, hidden, bias=False)
+        self.again.weight = self.middle.weight
+        self.frozen = nn.Linear(hidden, hidden)
+        self.frozen.requires_grad_(False)
+        self.norm = nn.BatchNorm1d(hidden) if batch_norm else nn.Identity()
+        self.dropout = nn.Dropout(dropout)
+        self.head = nn.Linear(hidden, classes)
+        self.scale = nn.Buffer(torch.ones(hidden))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        """Images to logits, shape (batch, classes)."""
+        hidden = torch.tanh(self.first(images.flatten(1)))
+        hidden = torch.tanh(self.middle(hidden)) * self.scale
+        hidden = self.norm(torch.tanh(self.again(hidden)) + self.frozen(hidden))
+        return cast(torch.Tensor, self.head(self.dropout(hidden)))
+
+
+def build_model(shape: dict[str, Json], weights: dict[str, Array] | None = None) -> Net:
+    """The network that `shape` describes, holding these parameters and buffers, if any."""
+    model = Net(
+        features=cast(int, shape["features"]),
+        hidden=cast(int, shape["hidden"]),
+        classes=cast(int, shape["classes"]),
+        batch_norm=shape["batch_norm"] is True,
+        dropout=cast(float, shape["dropout"]),
+    )
+    if weights is not None:
+        model.load_state_dict({name: torch.from_numpy(np.array(value)) for name, value in weights.items()})
+    return model
+
+
+def new_model(inputs: Inputs) -> Net:
+    """The network that the judge described."""
+    prefix = "model/"
+    weights = {name[len(prefix) :]: a for name, a in inputs.arrays.items() if name.startswith(prefix)}
+    return build_model(cast(dict[str, Json], inputs.values["shape"]), weights)
+
+
+def new_rows(inputs: Inputs) -> Rows:
+    """The rows that the judge sent."""
+    broken = inputs.values.get("broken")
+    return Rows(inputs.tensor("images"), inputs.tensor("labels"), broken if isinstance(broken, int) else None)
+
+
+def named_tensors(model: nn.Module) -> list[tuple[str, torch.Tensor]]:
+    """A network's parameters and buffers by their names."""
+    return [(name.removeprefix("module."), value) for name, value in model.named_parameters()]
+
+
+def state_of(model: nn.Module, prefix: str) -> dict[str, Array | torch.Tensor]:
+    """What a network holds, to be sent."""
+    values = {f"{prefix}/{name}": value for name, value in named_tensors(model)}
+    values |= {f"{prefix}/{name.removeprefix('module.')}": value for name, value in model.named_buffers()}
+    return {name: value.detach().clone() for name, value in values.items()}

@@ -1,0 +1,207 @@
+"""The script in this process, with a smaller ResNet."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any, cast
+
+import torch
+from torch import nn
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.utils.data import DataLoader
+
+from lockstep.sandbox.device import home
+from lockstep.sandbox.probing import Inputs, Observation, Student, plain, plain_tensor
+from lockstep.wire import Array, Json
+
+from .group import emulated_machine
+from .lab import Lab, clean_up, new_optimizer, seed_of
+from .nets import MAX_ROWS, InjectedFault, new_model, new_rows, state_of
+from .recorder import FIRST_STEPS, Recorder
+from .training import train_once
+
+
+def alone(student: Student, inputs: Inputs) -> Observation:
+    """Everything once, in one process that torchrun did not start, with a model as `evaluate` leaves it."""
+    with emulated_machine(inputs):
+        return _alone(student, inputs)
+
+
+def _alone(student: Student, inputs: Inputs) -> Observation:
+    lab = Lab(student)
+    lab.setup()
+    model = new_model(inputs)
+    recorder = Recorder(model)
+    wrapped = lab.wrap(model)
+    optimizer = new_optimizer(inputs, wrapped)
+    recorder.watch(optimizer, wrapped)
+    trains: list[bool] = []
+    optimizer.register_step_pre_hook(lambda *_: trains.append(_trains(wrapped)))
+    wrapped.eval()
+    batch_size = cast(int, inputs.values["batch_size"])
+    dataset = new_rows(inputs)
+    loader = lab.loader(dataset, batch_size, shuffle=True, seed=seed_of(inputs))
+    loss = train_once(lab, wrapped, loader, optimizer, cast(int, inputs.values["epoch"]))
+    seen = recorder.values(), recorder.arrays()
+    evaluation = lab.loader(dataset, batch_size, shuffle=False, seed=seed_of(inputs))
+    result = plain(lab.call("evaluate", wrapped, evaluation, lab.device, shown="model, loader, device"))
+    values = {**seen[0], "loss": loss, "accuracy": result, "trains": any(trains)}
+    arrays = {**seen[1], **state_of(wrapped, "final")}
+    clean_up(lab, inputs)
+    return Observation(values, arrays)
+
+
+def _trains(model: nn.Module) -> bool:
+    """Whether any part of it is in training mode: some leave their batch norms out."""
+    return any(part.training for part in model.modules())
+
+
+def run_script(student: Student, inputs: Inputs) -> int:
+    """Run the script with the judge's arguments, on a smaller network than it asks for; its exit status."""
+    _smaller_resnet()
+    return student.run_script("ddp_train.py", script_arguments(inputs))
+
+
+def script_arguments(inputs: Inputs) -> list[str]:
+    """The arguments that the judge sent, as words."""
+    return cast(list[str], inputs.values["arguments"])
+
+
+def _smaller_resnet() -> None:
+    """Let `resnet18()` build one block a stage instead of two: what these checks look at is not its size."""
+    from torchvision import models
+    from torchvision.models import resnet
+
+    def smaller(*, weights: object = None, progress: bool = True, **kwargs: Any) -> resnet.ResNet:
+        return resnet.ResNet(resnet.BasicBlock, [1, 1, 1, 1], **kwargs)
+
+    models.resnet18 = resnet.resnet18 = smaller
+
+
+class _SeenEnough(BaseException):
+    """Ends a script once the check has seen what it came for."""
+
+
+def first_lr(student: Student, inputs: Inputs) -> Observation:
+    """Run the script for some optimizer steps; the learning rate of the first group of parameters in each of them."""
+    seen: list[Json] = []
+    steps = cast(int, inputs.values["steps"])
+
+    def before_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
+        seen.append(plain(optimizer.param_groups[0]["lr"]))
+        if len(seen) == steps:
+            raise _SeenEnough
+
+    register_optimizer_step_pre_hook(cast(Callable[..., None], before_step))
+    try:
+        run_script(student, inputs)
+    except _SeenEnough:
+        student.phase = ""
+    return Observation({"lr": cast(Json, seen)})
+
+
+def orders(student: Student, inputs: Inputs) -> Observation:
+    """Run the script for some epochs: in which order it reads the training images, in which mode the model learns."""
+    from torchvision.models.resnet import ResNet
+
+    order: list[int] = []
+    models: list[nn.Module] = []
+    trains: list[bool] = []
+
+    def before_forward(module: nn.Module, _: object) -> None:
+        if isinstance(module, ResNet):
+            models[:] = [module]
+
+    def before_step(*_: object) -> None:
+        trains.extend(map(_trains, models))
+
+    register_module_forward_pre_hook(before_forward)
+    register_optimizer_step_pre_hook(cast(Callable[..., None], before_step))
+
+    def note(index: int) -> None:
+        if len(order) < MAX_ROWS:
+            order.append(index)
+
+    _before_each_image(note)
+    run_script(student, inputs)
+    return Observation({"order": cast(Json, order), "trains": cast(Json, trains[-1:])})
+
+
+def together(student: Student, inputs: Inputs) -> Observation:
+    """Run the script: which batches its first steps are made of, and what a layer of the network holds after each."""
+    from torchvision.models.resnet import ResNet
+
+    batches: list[str] = []
+    latest: list[str] = []
+    gradients: list[bool] = []
+    arrays: dict[str, Array | torch.Tensor] = {}
+
+    # A step is looked at when the network is called again: whatever belongs to it has been done by then.
+    def before_forward(module: nn.Module, args: tuple[object, ...]) -> None:
+        if not isinstance(module, ResNet) or len(gradients) > len(FIRST_STEPS):
+            return
+        layer = [value for value in module.parameters() if value.requires_grad][-1:]
+        if layer:
+            arrays.setdefault(f"after{len(gradients)}", layer[0].detach().flatten()[:100].clone())
+        images = plain_tensor(home(args[0])) if args else None
+        if images is not None and torch.is_grad_enabled():
+            latest[:] = [hashlib.sha256(images.tobytes()).hexdigest()]
+
+    # After the step, because `optimizer.step(closure)` and an optimizer of one's own average within.
+    def after_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
+        batches.extend(latest if len(gradients) < len(FIRST_STEPS) else [])
+        latest.clear()
+        gradients.append(any(v.grad is not None for group in optimizer.param_groups for v in group["params"]))
+
+    register_module_forward_pre_hook(before_forward)
+    register_optimizer_step_post_hook(cast(Callable[..., None], after_step))
+    run_script(student, inputs)
+    return Observation({"batches": cast(Json, batches), "gradients": any(gradients)}, arrays)
+
+
+def broken(student: Student, inputs: Inputs) -> Observation:
+    """Run the script on training images of which one cannot be read, by whichever rank comes to it."""
+    met: list[int] = []
+
+    def fail(index: int) -> None:
+        if index == inputs.values["broken"]:
+            met.append(index)
+            student.watch.note("met")
+            raise InjectedFault("this image cannot be read (put there by the check)")
+
+    def after_step(*_: object) -> None:
+        if met:
+            student.watch.note("went_on")
+
+    _before_each_image(fail)
+    register_optimizer_step_post_hook(cast(Callable[..., None], after_step))
+    status = run_script(student, inputs)
+    return Observation({"status": status})
+
+
+def _before_each_image(do: Callable[[int], None]) -> None:
+    """Let something be done with the number of each training image before it is read, in this process."""
+    from torchvision import datasets
+
+    original = datasets.CIFAR10.__getitem__
+
+    def read(self: datasets.CIFAR10, index: int) -> tuple[Any, Any]:
+        if self.train:
+            do(int(index))
+        return original(self, index)
+
+    datasets.CIFAR10.__getitem__ = read  # type: ignore[method-assign]
+    DataLoader.__init__ = _without_workers(DataLoader.__init__)  # type: ignore[method-assign]
+
+
+def _without_workers(original: Callable[..., None]) -> Callable[..., None]:
+    """Read in this process, where reading can be noted; which items are read does not depend on it."""
+
+    def init(self: object, *args: Any, **kwargs: Any) -> None:
+        for name in ("num_workers", "persistent_workers", "prefetch_factor", "multiprocessing_context"):
+            kwargs.pop(name, None)
+        original(self, *args, **kwargs)
+
+    return init

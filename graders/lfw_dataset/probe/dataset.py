@@ -1,0 +1,105 @@
+"""The data set in one process: its length, its items, what it raises."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torchvision.transforms import ToTensor
+
+from lockstep.sandbox.probing import Inputs, Observation, Student, kind, plain
+
+from .opens import watch_opens
+from .reading import describe, look, open_dataset, read_items, the_class
+
+
+def constructs(student: Student, inputs: Inputs) -> Observation:
+    """Build the data set from several spellings of a path, and read its first item each time."""
+    the_class(student)
+    opened = watch_opens()
+    os.chdir(student.data)
+    attempts = []
+    for path in inputs.values["paths"]:
+        opened.clear()
+        made, first, problem = False, {}, None
+        try:
+            dataset = open_dataset(student, path, ToTensor())
+            made = True
+            with student.calling("dataset[0]"):
+                first = look(dataset[0])
+        except Exception as error:
+            problem = describe(student, error)
+        root = student.data.removesuffix("/data")
+        names = [name.removeprefix(root) for name in opened[:100]]
+        attempts.append({"made": made, "opened": names, "first": first, "problem": problem})
+    return Observation({"attempts": attempts})
+
+
+def length(student: Student, inputs: Inputs) -> Observation:
+    """What `__len__` says for each of the folders."""
+    lengths = []
+    for path in inputs.values["paths"]:
+        dataset = open_dataset(student, path, ToTensor())
+        with student.calling("len(dataset)"):
+            lengths.append(plain(type(dataset).__len__(dataset)))
+    return Observation({"lengths": lengths})
+
+
+def items(student: Student, inputs: Inputs) -> Observation:
+    """Read the items twice, in the orders that were asked for."""
+    dataset = open_dataset(student, inputs.values["path"], ToTensor())
+    passes = [read_items(student, dataset, order) for order in inputs.values["orders"]]
+    return Observation({"passes": passes})
+
+
+def transform(student: Student, inputs: Inputs) -> Observation:
+    """Hand over a transform that notes what it is given and answers with a table of numbers."""
+    table = inputs.tensor("table")
+    given: list[str] = []
+
+    def by_table(image: object) -> torch.Tensor:
+        given.append(
+            kind(image) if not isinstance(image, Image.Image) else f"a PIL image in mode {image.mode}"
+        )
+        if not isinstance(image, Image.Image) or image.mode != "RGB":
+            return torch.zeros(1)
+        return table[torch.from_numpy(np.array(image)).long()]
+
+    dataset = open_dataset(student, inputs.values["path"], by_table)
+    found = read_items(student, dataset, inputs.values["order"])
+    return Observation({"given": given, "items": found})
+
+
+def robust(student: Student, inputs: Inputs) -> Observation:
+    """Read folders as real ones are; every trial stands for itself."""
+    the_class(student)
+    for folder in inputs.values["empty_folders"]:
+        os.makedirs(folder)
+    trials = {}
+    for name, (path, count) in inputs.values["trials"].items():
+        given = Path(path) if name == "pathlib" else path
+        try:
+            dataset = open_dataset(student, given, ToTensor())
+            trials[name] = {"items": read_until_end(student, dataset, count), "problem": None}
+        except Exception as error:
+            trials[name] = {"items": [], "problem": describe(student, error)}
+    return Observation({"trials": trials})
+
+
+def read_until_end(student: Student, dataset: Any, count: int) -> list[dict[str, Any]]:
+    """A look at every item up to the first IndexError, and a few more where there should be no more."""
+    found: list[dict[str, Any]] = []
+    for index in range(count + 8):
+        with student.calling(f"dataset[{index}]"):
+            try:
+                found.append(look(dataset[index]))
+            except IndexError:
+                found.append({"kind": "IndexError"})
+                break
+            except Exception as error:
+                found.append({"kind": "error", "problem": describe(student, error)})
+    return found

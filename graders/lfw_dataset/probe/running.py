@@ -1,0 +1,120 @@
+"""The script: its loaders, its times, its pictures."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib import pyplot as plt
+from torch.utils.data import DataLoader
+from torch.utils.data.dataloader import _BaseDataLoaderIter
+
+from lockstep.sandbox.probing import Inputs, Observation, Student, plain
+
+from .figures import Figures
+from .opens import slow_opens
+from .reading import describe
+
+# There is no screen here: a back end with windows, which right solutions ask for, would only raise.
+plt.switch_backend("agg")
+matplotlib.use = plt.switch_backend = lambda *args, **kwargs: None
+
+
+def script(student: Student, inputs: Inputs) -> Observation:
+    """Run the script; note its figures, its data loaders, and how it ended."""
+    slow_opens(inputs.values["seconds_per_image"])
+    figures = Figures()
+    loaders = watch_loaders(inputs.values["seconds_per_batch"])
+    bars = watch_error_bars()
+    status, problem = None, None
+    try:
+        arguments = inputs.values["arguments"]
+        status = student.run_script("lfw_dataset.py", arguments)
+    except Exception as error:
+        problem = describe(student, error)
+    with student.calling("drawing the figures"):
+        pictures = figures.finish()
+    return Observation(
+        {"status": status, "problem": problem, "loaders": loaders, "bars": bars},
+        {f"picture{number}": picture for number, picture in enumerate(pictures)},
+    )
+
+
+def watch_loaders(seconds: Sequence[float]) -> list[dict[str, Any]]:
+    """The data loaders that are made from now on: workers asked for, and how many batches each pass got of it.
+
+    `length` is how many batches a whole pass has, `seconds` what a pass took up to its last batch.
+
+    In the n-th pass over any loader every batch comes `seconds[n]` late, then over again. It is held up here, when it
+    has come: what workers read ahead makes up for no delay of the last batch, so that a pass takes longer than another
+    by what their delays differ, at least.
+    """
+    loaders: list[dict[str, Any]] = []
+    make, iterate, step = DataLoader.__init__, DataLoader.__iter__, _BaseDataLoaderIter.__next__
+    delays = itertools.cycle(seconds or [0.0])
+    sleep, now = time.sleep, time.perf_counter
+
+    def making(self: Any, *args: Any, **kwargs: Any) -> None:
+        make(self, *args, **kwargs)
+        length = None
+        # Whatever a data set of the student's own does when it is asked for its length.
+        with contextlib.suppress(Exception):
+            length = plain(len(self))
+        batch_size = plain(self.batch_size)
+        record = {
+            "workers": plain(self.num_workers),
+            "batch_size": batch_size,
+            "length": length,
+            "batches": [],
+            "seconds": [],
+        }
+        loaders.append(record)
+        object.__setattr__(self, "_seen", record)
+
+    def iterating(self: Any) -> Any:
+        began = now()
+        iterator = iterate(self)
+        if hasattr(self, "_seen"):
+            # Persistent workers have one iterator for all passes.
+            iterator._seen, iterator._pass, iterator._delay = (
+                self._seen,
+                len(self._seen["batches"]),
+                next(delays),
+            )
+            iterator._began = began
+            self._seen["batches"].append(0)
+            self._seen["seconds"].append(0.0)
+        return iterator
+
+    def stepping(self: Any) -> Any:
+        batch = step(self)
+        if hasattr(self, "_seen"):
+            self._seen["batches"][self._pass] += 1
+            sleep(self._delay)
+            self._seen["seconds"][self._pass] = now() - self._began
+        return batch
+
+    DataLoader.__init__, DataLoader.__iter__ = making, iterating
+    _BaseDataLoaderIter.__next__ = stepping
+    return loaders
+
+
+def watch_error_bars() -> list[dict[str, Any]]:
+    """What `errorbar` is asked to draw from now on."""
+    bars: list[dict[str, Any]] = []
+    draw = matplotlib.axes.Axes.errorbar
+
+    def drawing(self: Any, x: Any, y: Any, yerr: Any = None, *args: Any, **kwargs: Any) -> Any:
+        with contextlib.suppress(Exception):
+            heights, errors = (np.atleast_1d(np.asarray(values, float)) for values in (y, yerr))
+            if np.isfinite(heights).all() and np.isfinite(errors).all():
+                bars.append({"y": heights[:20].tolist(), "yerr": errors[:20].tolist()})
+        return draw(self, x, y, yerr, *args, **kwargs)
+
+    matplotlib.axes.Axes.errorbar = drawing
+    return bars

@@ -1,0 +1,119 @@
+"""Which files the data set is read from, and by whom it is made."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytorch_lightning as pl
+from torch.utils.data import DataLoader
+from torchvision import datasets
+
+from lockstep.wire import Json
+
+from .recorder import MAX_ROWS
+
+BATCH_SIZE = 8
+
+
+class Files:
+    """Which pictures of Fashion-MNIST are read in which part of the training, and who asks for a download.
+
+    A process that holds a lock on a file while it asks, as with FileLock, gets in nobody's way: that is not counted.
+    """
+
+    def __init__(self, offered: str | None) -> None:
+        self.items: dict[str, list[Json]] = {"train": [], "val": []}
+        self.downloads = 0
+        self.trainer: pl.Trainer | None = None
+        self.is_open = False
+        self.when_opened: Callable[[], None] = lambda: None
+        self._note_opening()
+        self._note_items()
+        self._note_downloads()
+        if offered is not None:
+            _offer(offered)
+
+    def _note_opening(self) -> None:
+        original = datasets.FashionMNIST.__init__
+
+        def opened() -> None:
+            if not self.is_open:
+                self.is_open = True
+                self.when_opened()
+
+        @functools.wraps(original)
+        def noted(dataset: datasets.FashionMNIST, *args: Any, **kwargs: Any) -> None:
+            original(dataset, *args, **kwargs)
+            opened()
+
+        def hook(event: str, arguments: tuple[Any, ...]) -> None:
+            # Who reads the files without torchvision: train-images-idx3-ubyte and the like.
+            if not self.is_open and event == "open" and "-ubyte" in str(arguments[0]):
+                opened()
+
+        datasets.FashionMNIST.__init__ = noted  # type: ignore[method-assign]
+        sys.addaudithook(hook)
+
+    def _note_items(self) -> None:
+        original = datasets.FashionMNIST.__getitem__
+
+        def noted(dataset: datasets.FashionMNIST, index: int) -> tuple[Any, Any]:
+            trainer = self.trainer
+            if trainer is not None and not trainer.sanity_checking:
+                stage = "train" if trainer.training else "val"
+                if len(self.items[stage]) < MAX_ROWS:
+                    self.items[stage].append(["train" if dataset.train else "test", int(index)])
+            return original(dataset, index)
+
+        datasets.FashionMNIST.__getitem__ = noted  # type: ignore[method-assign]
+
+    def _note_downloads(self) -> None:
+        original = datasets.FashionMNIST.download
+
+        def noted(dataset: datasets.FashionMNIST) -> None:
+            self.downloads += not _holds_a_lock()
+            original(dataset)
+
+        datasets.FashionMNIST.download = noted  # type: ignore[method-assign]
+
+
+def _holds_a_lock() -> bool:
+    """Whether this process holds a lock on a file for itself alone, by flock or by fcntl."""
+    for descriptor in os.listdir("/proc/self/fdinfo"):
+        with contextlib.suppress(OSError), open(f"/proc/self/fdinfo/{descriptor}") as file:
+            if any(line.startswith("lock:") and " WRITE " in line for line in file):
+                return True
+    return False
+
+
+def _offer(offered: str) -> None:
+    """Where code opens Fashion-MNIST at a place that is not there, open this one instead."""
+    original = datasets.FashionMNIST.__init__
+
+    @functools.wraps(original)
+    def init(self: datasets.FashionMNIST, root: Any, *args: Any, **kwargs: Any) -> None:
+        there = os.path.isdir(os.path.join(os.fspath(root), "FashionMNIST", "raw"))
+        original(self, root if there else offered, *args, **kwargs)
+
+    datasets.FashionMNIST.__init__ = init  # type: ignore[method-assign]
+
+
+def small_loaders() -> None:
+    """Read in this process, where reading can be noted, and in small batches, so that little data makes several."""
+    original = DataLoader.__init__
+
+    @functools.wraps(original)
+    def init(self: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:
+        for name in ("num_workers", "persistent_workers", "prefetch_factor", "multiprocessing_context"):
+            kwargs.pop(name, None)
+        args = (min(args[0] or BATCH_SIZE, BATCH_SIZE), *args[1:]) if args and args[0] else args
+        if not args and kwargs.get("batch_size"):
+            kwargs["batch_size"] = min(kwargs["batch_size"], BATCH_SIZE)
+        original(self, dataset, *args, **kwargs)
+
+    DataLoader.__init__ = init  # type: ignore[method-assign]

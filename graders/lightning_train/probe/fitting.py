@@ -1,0 +1,139 @@
+"""The module, trained by the probe."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from typing import cast
+
+import pytorch_lightning as pl
+from pytorch_lightning.loggers.logger import DummyLogger
+from torch.utils.data import DataLoader
+
+from lockstep.sandbox.gpus import gpus
+from lockstep.sandbox.probing import Inputs, Observation, Student, plain
+from lockstep.wire import Json
+
+from .files import Files
+from .recorder import Recorder, SeenEnough
+from .student import Rows, students_model, students_module, tolerate_gpu_calls
+
+# How torch says that a network takes rows where it was given images.
+OTHER_SHAPE = re.compile(
+    r"shapes cannot be multiplied|size mismatch|must match the size|expected .*dim|expected input to be",
+    re.IGNORECASE,
+)
+SHAPES = ((1, 28, 28), (784,), (28, 28))
+
+
+def found(student: Student, inputs: Inputs) -> Observation:
+    """Import the file and look for its class."""
+    cls = student.get(students_module(student), "LitFashion")
+    return Observation({"is_class": isinstance(cls, type) and issubclass(cls, pl.LightningModule)})
+
+
+def train(student: Student, inputs: Inputs) -> Observation:
+    """Fit LitFashion with a Trainer of the probe's on the judge's data; stop where the judge says."""
+    values = inputs.values
+    calls = tolerate_gpu_calls(student)
+    recorder = Recorder(
+        stop_before=cast("int | None", values.get("stop_before")),
+        stop_after=cast("int | None", values.get("stop_after")),
+    )
+    recorder.attach()
+    recorder.watch_loop()
+    Files(os.path.join(student.data, "fashion"))
+    module = students_module(student)
+    in_some_shape(
+        recorder, lambda shape: _fit(student, inputs, recorder, students_model(student, module), shape)
+    )
+    return Observation(
+        {**recorder.values(), "gpu_calls": cast(Json, calls[:10]), **_optimizers(recorder)}, recorder.arrays
+    )
+
+
+def on_gpu(student: Student, inputs: Inputs) -> Observation:
+    """Fit LitFashion where there is a GPU: Lightning moves the module and each batch, all else has to follow."""
+    accelerator = cast(str, inputs.values["accelerator"])
+    with gpus(1):
+        Files(os.path.join(student.data, "fashion"))
+        module = students_module(student)
+        recorder = Recorder()
+        in_some_shape(
+            recorder,
+            lambda shape: _fit(
+                student, inputs, recorder, students_model(student, module), shape, accelerator
+            ),
+        )
+    return Observation({})
+
+
+def in_some_shape(recorder: Recorder, attempt: Callable[[tuple[int, ...]], None]) -> None:
+    """Networks that take pictures as rows or planes are as good as others: their own data comes that way."""
+    first: Exception | None = None
+    for shape in SHAPES:
+        recorder.start()
+        try:
+            return attempt(shape)
+        except (RuntimeError, ValueError) as error:
+            if recorder.steps or not OTHER_SHAPE.search(str(error)):
+                raise
+            first = first or error
+    assert first is not None
+    raise first
+
+
+def _fit(
+    student: Student,
+    inputs: Inputs,
+    recorder: Recorder,
+    model: pl.LightningModule,
+    shape: tuple[int, ...],
+    accelerator: str = "cpu",
+) -> None:
+    values = inputs.values
+    images = inputs.tensor("images").reshape(-1, *shape)
+    labels = inputs.tensor("labels")
+    batch_size, split = cast(int, values["batch_size"]), cast(int, values["split"])
+    loaders = [
+        DataLoader(Rows(images[part], labels[part]), batch_size)
+        for part in (slice(None, split), slice(split, None))
+    ]
+    trainer = pl.Trainer(
+        max_epochs=cast(int, values["epochs"]),
+        limit_train_batches=cast("int | float", values.get("limit", 1.0)),
+        accelerator=accelerator,
+        devices=inputs.world_size,
+        strategy="ddp" if inputs.world_size > 1 else "auto",
+        logger=DummyLogger(),
+        enable_checkpointing=False,
+        num_sanity_val_steps=0,
+    )
+    recorder.trainer = trainer
+    call = "training LitFashion() with trainer.fit(model, train_loader, val_loader)"
+    with student.calling(call), suppress(SeenEnough):
+        trainer.fit(model, loaders[0], loaders[1])
+
+
+def _optimizers(recorder: Recorder) -> dict[str, Json]:
+    """Which parameters the optimizers hold, by name, and how often."""
+    trainer, model = recorder.trainer, recorder.model
+    if trainer is None or model is None:
+        return {}
+    names = {id(value): name for name, value in model.named_parameters()}
+    held: list[Json] = []
+    rates: list[Json] = []
+    for optimizer in trainer.optimizers:
+        for group in optimizer.param_groups:
+            held += [names.get(id(value), "?") for value in group["params"]]
+            # A warm-up begins at 0 and says where it goes.
+            rates.append(plain(group.get("initial_lr", group.get("lr"))))
+    trainable: list[Json] = [name for name, value in model.named_parameters() if value.requires_grad]
+    return {
+        "held": held[:2000],
+        "rates": rates[:50],
+        "trainable": trainable[:2000],
+        "schedulers": len(trainer.lr_scheduler_configs),
+    }

@@ -1,0 +1,287 @@
+"""What happens in a step: the logits, the loss, what is logged."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.core.optimizer import LightningOptimizer
+from pytorch_lightning.strategies import Strategy
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.overrides import TorchFunctionMode
+
+from lockstep.sandbox.probing import kind, plain, plain_tensor
+from lockstep.wire import Array, Json
+
+CLASSES = 10
+MAX_SEEN = 12  # tensors of one step that could be the logits
+MAX_ROWS = 4_000
+MAX_WEIGHTS = 1 << 20
+
+
+class SeenEnough(BaseException):
+    """Ends a training once the check has seen what it came for."""
+
+
+class Logits(TorchFunctionMode):
+    """Keeps what could be the logits of a batch and the gradients that reach it, and in which types is computed."""
+
+    def __init__(self, batch_size: int) -> None:
+        super().__init__()
+        self.batch_size = batch_size
+        self.seen: list[torch.Tensor] = []
+        self.gradients: dict[int, torch.Tensor] = {}
+        self.types: set[str] = set()
+
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        result = function(*args, **(kwargs or {}))
+        if type(result) is torch.Tensor and result.is_floating_point():
+            self._keep(function, result)
+        return result
+
+    def _keep(self, function: Any, result: torch.Tensor) -> None:
+        name = getattr(function, "__name__", "")
+        if name in ("linear", "conv2d", "conv1d", "matmul", "mm", "addmm", "bmm", "__matmul__"):
+            self.types.add(str(result.dtype).removeprefix("torch."))
+        if result.shape != (self.batch_size, CLASSES) or len(self.seen) >= MAX_SEEN:
+            return
+        number = len(self.seen)
+        # A copy, because code may go on in place.
+        self.seen.append(result.detach().float().clone())
+        if result.requires_grad:
+            result.register_hook(functools.partial(self._gradient, number))
+
+    def _gradient(self, number: int, gradient: torch.Tensor) -> None:
+        self.gradients.setdefault(number, gradient.detach().float().clone())
+
+
+class Recorder:
+    """What reached the steps of the module and what they gave back, in order."""
+
+    def __init__(self, *, stop_before: int | None = None, stop_after: int | None = None) -> None:
+        self.stop_before, self.stop_after = stop_before, stop_after
+        self.is_rehearsal = False
+        self.in_step = False
+        self.trainer: pl.Trainer | None = None
+        self.model: pl.LightningModule | None = None
+        self.start()
+
+    def start(self) -> None:
+        """Nothing has been seen yet."""
+        self.steps: list[Json] = []
+        self.arrays: dict[str, Array | torch.Tensor] = {}
+        self.hashes: dict[str, list[int]] = {"train": [], "val": []}
+        self.counts: dict[str, list[int]] = {"train": [], "val": []}
+        self.types: set[str] = set()
+        self.parameter_types: set[str] = set()
+        self.manual: list[str] = []
+        self.logged: list[Json] = []
+        self.epochs: list[int] = []
+        self.facts: dict[str, Json] = {}
+
+    # The steps
+
+    def attach(self) -> None:
+        """Record from now on whatever any Trainer of this process does."""
+        self._attach_step("training_step", "train", self._training)
+        self._attach_step("validation_step", "val", self._validating)
+        self._attach_log()
+
+    def _attach_step(self, name: str, stage: str, then: Callable[..., None]) -> None:
+        original = getattr(Strategy, name)
+        recorder = self
+
+        @functools.wraps(original)
+        def step(strategy: Any, *args: Any, **kwargs: Any) -> Any:
+            module = strategy.lightning_module
+            recorder.model, recorder.trainer = module, module.trainer
+            size = recorder._arrived(stage, args)
+            if stage == "train":
+                recorder._before(module)
+            seen = Logits(size)
+            recorder.in_step = stage == "train"
+            try:
+                with seen:
+                    output = original(strategy, *args, **kwargs)
+            finally:
+                recorder.in_step = False
+            recorder.types |= seen.types
+            then(output, seen)
+            return _with_graph(module, output) if stage == "train" else output
+
+        setattr(Strategy, name, step)
+
+    def _arrived(self, stage: str, args: tuple[Any, ...]) -> int:
+        images = _images(args[0]) if args else None
+        trainer = self.trainer
+        if images is None or (trainer is not None and trainer.sanity_checking):
+            return -1 if images is None else len(images)
+        self.counts[stage].append(len(images))
+        if stage == "train" and trainer is not None:
+            self.epochs.append(trainer.current_epoch)
+        rows = plain_tensor(images)
+        if rows is not None and len(self.hashes[stage]) < MAX_ROWS:
+            self.hashes[stage] += [_hash(row) for row in np.ascontiguousarray(rows)]
+        return len(images)
+
+    def _before(self, module: pl.LightningModule) -> None:
+        self.parameter_types |= {str(p.dtype).removeprefix("torch.") for p in module.parameters()}
+        if self.is_rehearsal or self.stop_before is None:
+            return
+        if len(self.counts["train"]) > self.stop_before:
+            raise SeenEnough
+
+    def _training(self, output: object, seen: Logits) -> None:
+        number = len(self.steps)
+        loss = output.get("loss") if isinstance(output, Mapping) else output
+        self.steps.append(
+            {
+                "loss": plain(loss.float() if _is_half(loss) else loss),
+                "output": "a dict without 'loss'"
+                if isinstance(output, Mapping) and loss is None
+                else kind(output),
+                "loss_is": kind(loss),
+                "graph": isinstance(loss, torch.Tensor) and loss.grad_fn is not None,
+                "seen": len(seen.seen),
+            }
+        )
+        for index, tensor in enumerate(seen.seen):
+            self.arrays[f"train{number}/seen{index}"] = tensor
+        if self.stop_after is not None and len(self.steps) >= self.stop_after:
+            if not seen.gradients and isinstance(loss, torch.Tensor) and loss.grad_fn is not None:
+                loss.sum().backward()  # type: ignore[no-untyped-call]
+            for index, gradient in seen.gradients.items():
+                self.arrays[f"train{number}/gradient{index}"] = gradient
+            if self.model is not None:
+                self.facts["reached"] = [
+                    name
+                    for name, value in self.model.named_parameters()
+                    if value.grad is not None and bool(value.grad.abs().sum() > 0)
+                ]
+            raise SeenEnough
+
+    def _validating(self, output: object, seen: Logits) -> None:
+        if self.trainer is not None and not self.trainer.sanity_checking:
+            number = len(self.counts["val"]) - 1
+            for index, tensor in enumerate(seen.seen):
+                self.arrays[f"val{number}/seen{index}"] = tensor
+
+    # What is logged
+
+    def _attach_log(self) -> None:
+        original = pl.LightningModule.log
+        recorder = self
+
+        @functools.wraps(original)
+        def log(module: pl.LightningModule, name: str, value: Any, *args: Any, **kwargs: Any) -> None:
+            stage = module.trainer.state.stage if module._trainer is not None else None
+            if type(name) is str and len(recorder.logged) < 2000:
+                is_metric = hasattr(value, "compute") and hasattr(value, "update")
+                recorder.logged.append([str(stage), name[:100], bool(kwargs.get("sync_dist")), is_metric])
+            original(module, name, value, *args, **kwargs)
+
+        pl.LightningModule.log = log  # type: ignore[method-assign]
+
+    # What a loop written by hand does
+
+    def watch_loop(self) -> None:
+        """Note backward, step and zero_grad where training_step calls them and Lightning does, too.
+
+        Once noted they do nothing: one check is about them, and all others would only crash.
+        """
+        for owner in (torch.optim.Optimizer, torch.nn.Module):
+            self._note_call(owner, "zero_grad", "zero_grad()")
+        for owner in (torch.Tensor, torch.autograd):
+            self._note_call(owner, "backward", "loss.backward()")
+        self._note_call(pl.LightningModule, "manual_backward", "self.manual_backward(loss)")
+        self._note_call(LightningOptimizer, "step", "optimizer.step()")
+
+        def before_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+            if self._note("optimizer.step()"):
+                optimizer.zero_grad()
+
+        register_optimizer_step_pre_hook(before_step)
+
+    def _note_call(self, owner: Any, name: str, what: str) -> None:
+        original = getattr(owner, name)
+
+        @functools.wraps(original)
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            return None if self._note(what) else original(*args, **kwargs)
+
+        setattr(owner, name, noted)
+
+    def _note(self, what: str) -> bool:
+        if not self.in_step or self.model is None or not self.model.automatic_optimization:
+            return False
+        if what not in self.manual:
+            self.manual.append(what)
+        return True
+
+    # To send
+
+    def values(self) -> dict[str, Json]:
+        """Everything that is no array."""
+        trainer = self.trainer
+        return {
+            "steps": self.steps,
+            "sizes": cast(Json, dict(self.counts)),
+            "hashes": cast(Json, dict(self.hashes)),
+            "epochs_from_one": cast(Json, [epoch + 1 for epoch in self.epochs]),
+            "types": cast(Json, sorted(self.types)),
+            "parameter_types": cast(Json, sorted(self.parameter_types)),
+            "manual": cast(Json, self.manual),
+            "automatic": self.model is None or self.model.automatic_optimization is True,
+            "logged": self.logged,
+            "metrics": _metrics(trainer),
+            **self.facts,
+        }
+
+
+def _with_graph(module: pl.LightningModule, output: Any) -> Any:
+    """What training_step returned, or a loss that changes nothing where no gradient could flow from it.
+
+    One check is about the loss; all others would only see that Lightning does not go on.
+    """
+    loss = output.get("loss") if isinstance(output, Mapping) else output
+    parameters = [value for value in module.parameters() if value.requires_grad]
+    if not module.automatic_optimization or not parameters:
+        return output
+    if isinstance(loss, torch.Tensor) and loss.requires_grad:
+        return output
+    return torch.stack([(0 * value).sum() for value in parameters]).sum()
+
+
+def _images(batch: object) -> torch.Tensor | None:
+    items = (
+        batch.values()
+        if isinstance(batch, Mapping)
+        else batch
+        if isinstance(batch, list | tuple)
+        else [batch]
+    )
+    for item in items:
+        if isinstance(item, torch.Tensor) and item.ndim >= 2:
+            return item
+    return None
+
+
+def _hash(row: Array) -> int:
+    return int.from_bytes(hashlib.blake2b(row.tobytes(), digest_size=6).digest(), "big")
+
+
+def _is_half(value: object) -> bool:
+    return type(value) is torch.Tensor and value.dtype in (torch.bfloat16, torch.float16)
+
+
+def _metrics(trainer: pl.Trainer | None) -> dict[str, Json]:
+    if trainer is None:
+        return {}
+    return {str(name)[:100]: plain(value) for name, value in list(trainer.callback_metrics.items())[:100]}

@@ -1,0 +1,167 @@
+"""The script as a student starts it, and the file as it is imported."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pytorch_lightning as pl
+import torch
+from torch.utils.data import DataLoader, DistributedSampler
+
+from lockstep.sandbox.gpus import gpus
+from lockstep.sandbox.probing import Inputs, Observation, Student, plain
+from lockstep.wire import Array, Json
+
+from .files import Files, small_loaders
+from .recorder import MAX_WEIGHTS, Recorder, SeenEnough
+from .student import MODULE, plain_trainers, tolerate_gpu_calls
+
+
+def script(student: Student, inputs: Inputs) -> Observation:
+    """Run lightning_train.py with the judge's arguments; what it trains on, with what, and what it leaves.
+
+    With `gpus`, on a machine that has so many.
+    """
+    values = inputs.values
+    calls = tolerate_gpu_calls(student)
+    recorder = Recorder(stop_before=cast("int | None", values.get("stop_before")))
+    recorder.attach()
+    recorder.watch_loop()
+    files = Files(None)
+    small_loaders()
+    plain_trainers()
+    before = set(_files())
+    fits = _note_fits(files, stop=values.get("at_fit") is True, recorder=recorder)
+    status: int | None = None
+    there = cast("int | None", values.get("gpus"))
+    try:
+        with gpus(there) if there else contextlib.nullcontext():
+            status = student.run_script(f"{MODULE}.py", cast(list[str], values["arguments"]))
+    except SeenEnough:
+        student.phase = ""
+    arrays: dict[str, Array | torch.Tensor] = {}
+    facts: dict[str, Json] = {"fits": len(fits.trainers), "rehearsed": len(fits.rehearsed)}
+    if fits.trainers:
+        trainer = recorder.trainer = fits.trainers[-1]
+        model = trainer.lightning_module if recorder.model is None else recorder.model
+        facts |= _facts(trainer)
+        if model is not None:
+            arrays["weights"] = torch.cat([p.detach().float().flatten() for p in model.parameters()])[
+                :MAX_WEIGHTS
+            ]
+    return Observation(
+        {
+            **recorder.values(),
+            **facts,
+            "status": status,
+            "items": cast(Json, files.items),
+            "downloads": files.downloads,
+            "gpu_calls": cast(Json, calls[:10]),
+            "left": cast(Json, _left(before)),
+        },
+        arrays,
+    )
+
+
+@dataclass(frozen=True)
+class Fits:
+    """The Trainers whose fit was called, and those of them that only rehearsed: on loaders of made-up pictures."""
+
+    trainers: list[pl.Trainer]
+    rehearsed: list[pl.Trainer]
+
+
+def _note_fits(files: Files, *, stop: bool, recorder: Recorder | None = None) -> Fits:
+    """Note them from now on. What was rehearsed is forgotten once the real pictures are opened."""
+    fits = Fits([], [])
+    original = pl.Trainer.fit
+
+    @functools.wraps(original)
+    def fit(self: pl.Trainer, *args: Any, **kwargs: Any) -> None:
+        fits.trainers.append(self)
+        files.trainer = self
+        # In today's spelling and in the old one, which the original knows.
+        named = kwargs.get("train_dataloaders", kwargs.get("train_dataloader"))
+        loaders = args[1] if len(args) > 1 else named
+        # Loaders are made of pictures that are there already; a data module may open them only now.
+        has_module = isinstance(loaders, pl.LightningDataModule)
+        rehearses = recorder is not None and not files.is_open and loaders is not None and not has_module
+        if stop and not rehearses:
+            raise SeenEnough
+        if rehearses:
+            fits.rehearsed.append(self)
+        if recorder is not None:
+            recorder.is_rehearsal = rehearses
+        original(self, *args, **kwargs)
+
+    def forget() -> None:
+        if recorder is not None and fits.rehearsed:
+            recorder.start()
+            files.items = {"train": [], "val": []}
+            fits.trainers[:] = [trainer for trainer in fits.trainers if trainer not in fits.rehearsed]
+            fits.rehearsed.clear()
+
+    files.when_opened = forget
+    pl.Trainer.fit = fit  # type: ignore[method-assign]
+    return fits
+
+
+def _facts(trainer: pl.Trainer) -> dict[str, Json]:
+    return {
+        "world_size": plain(trainer.world_size),
+        "precision": plain(trainer.precision),
+        "accelerator": type(trainer.accelerator).__name__[:60],
+        "max_epochs": plain(trainer.max_epochs),
+        "limit": plain(trainer.limit_train_batches),
+        "loggers": [type(logger).__name__[:60] for logger in trainer.loggers],
+        "global_step": plain(trainer.global_step),
+        "shared_out": _is_shared_out(trainer.train_dataloader),
+    }
+
+
+def _is_shared_out(loader: object) -> bool | None:
+    """Whether a DistributedSampler shares out what a loader reads; None where it is no loader that could tell."""
+    if not isinstance(loader, DataLoader):
+        return None
+    samplers = loader.sampler, getattr(loader.batch_sampler, "sampler", None)
+    return any(isinstance(sampler, DistributedSampler) for sampler in samplers)
+
+
+def _files() -> Iterator[str]:
+    for folder, _, names in os.walk("."):
+        for name in names:
+            yield os.path.relpath(os.path.join(folder, name))
+
+
+def _left(before: set[str]) -> dict[str, Json]:
+    """New files, and the beginning of tables among them."""
+    left: dict[str, Json] = {}
+    for name in sorted(set(_files()) - before)[:100]:
+        left[name[:200]] = None
+        if name.endswith(".csv") and os.path.getsize(name) < 1 << 20:
+            with open(name, "rb") as file:
+                left[name[:200]] = file.read(4000).decode("utf-8", "replace")
+    return left
+
+
+def imported(student: Student, inputs: Inputs) -> Observation:
+    """Import the file as another Python process would; whether that starts a training."""
+    tolerate_gpu_calls(student)
+    small_loaders()
+    files = Files(os.path.join(student.data, "fashion"))
+    fits = _note_fits(files, stop=True)
+    if student.is_notebook(MODULE):
+        return Observation({"fits": 0})  # a notebook is run, never imported
+    sys.argv = [f"{MODULE}.py"]
+    # Only a training counts here; what else may happen on import is not asked.
+    with suppress(SeenEnough, Exception, SystemExit), student.calling(f"running `import {MODULE}`"):
+        importlib.import_module(MODULE)
+    return Observation({"fits": len(fits.trainers)})
