@@ -182,7 +182,7 @@ def test_of_lockstep_only_what_runs_inside_is_there(box: Box) -> None:
     )
     assert isinstance(names, list)
     assert "wire.py" in names
-    judging = ("check", "explain", "grading", "plugin", "verdict", "box", "compare", "test_")
+    judging = ("check.py", "explain", "grading", "plugin", "verdict", "box", "compare", "test_")
     assert [name for name in names if str(name).startswith(judging)] == []
 
 
