@@ -76,7 +76,7 @@ def pytest_configure(config: pytest.Config) -> None:
         stopping.enter_context(like_ctrl_c())
         config.add_cleanup(stopping.close)
         # What judges compute is small: more threads would wait for each other, busily, on cores that ranks need.
-        os.environ.setdefault("OMP_NUM_THREADS", "1")
+        os.environ["OMP_NUM_THREADS"] = "1"
         config.pluginmanager.register(_Grading(config, Path(path)), "lockstep-grading")
 
 
