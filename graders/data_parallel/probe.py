@@ -64,9 +64,7 @@ def build_model(shape: dict[str, Json], weights: dict[str, Array] | None = None)
 
 
 def _model(inputs: Inputs) -> Net:
-    prefix = "model/"
-    weights = {name[len(prefix) :]: a for name, a in inputs.arrays.items() if name.startswith(prefix)}
-    return build_model(cast(dict[str, Json], inputs.values["shape"]), weights)
+    return build_model(cast(dict[str, Json], inputs.values["shape"]), inputs.below("model"))
 
 
 @contextlib.contextmanager

@@ -20,6 +20,7 @@ from torch._C import _functorch as functorch
 from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.utils.data import DataLoader, Dataset
 
+from lockstep.sandbox.dataloaders import read_in_this_process
 from lockstep.sandbox.gpus import gpus
 from lockstep.sandbox.probing import Inputs, Observation, Student, kind, plain, plain_tensor
 from lockstep.wire import Array, Json
@@ -78,9 +79,7 @@ def build_model(shape: dict[str, Json], weights: dict[str, Array] | None = None)
 
 
 def _model(inputs: Inputs) -> Net:
-    prefix = "model/"
-    weights = {name[len(prefix) :]: a for name, a in inputs.arrays.items() if name.startswith(prefix)}
-    return build_model(cast(dict[str, Json], inputs.values["shape"]), weights)
+    return build_model(cast(dict[str, Json], inputs.values["shape"]), inputs.below("model"))
 
 
 def _loader(inputs: Inputs, part: str) -> DataLoader[Any]:
@@ -386,7 +385,7 @@ def script(student: Student, inputs: Inputs) -> Observation:
         recorder = Recorder(home, compares=True)
         _watch_outermost(recorder)
         opened = _watch_opens(student.data)
-        DataLoader.__init__ = _without_workers(DataLoader.__init__)  # type: ignore[method-assign]
+        read_in_this_process()
         if inputs.values.get("help"):
             values["help"] = student.run_script(f"{MODULE}.py", ["--help"])
         values["status"] = student.run_script(f"{MODULE}.py", cast(list[str], inputs.values["arguments"]))
@@ -433,17 +432,6 @@ def _watch_opens(folder: str) -> list[str]:
 
     sys.addaudithook(hook)
     return opened
-
-
-def _without_workers(original: Callable[..., None]) -> Callable[..., None]:
-    """Read in this process: starting workers takes longer than these few pictures."""
-
-    def init(self: object, *args: Any, **kwargs: Any) -> None:
-        for name in ("num_workers", "persistent_workers", "prefetch_factor", "multiprocessing_context"):
-            kwargs.pop(name, None)
-        original(self, *args, **kwargs)
-
-    return init
 
 
 def _text_of(path: str) -> str | None:

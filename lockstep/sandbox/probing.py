@@ -38,6 +38,14 @@ class Inputs:
         """A fresh tensor with the named array's shape, dtype and values."""
         return torch.from_numpy(np.array(self.arrays[name], copy=True))
 
+    def below(self, prefix: str) -> dict[str, Array]:
+        """The arrays called `prefix/NAME`, by NAME."""
+        return {
+            name.removeprefix(f"{prefix}/"): array
+            for name, array in self.arrays.items()
+            if name.startswith(f"{prefix}/")
+        }
+
 
 @dataclass(frozen=True)
 class Observation:

@@ -37,6 +37,4 @@ def build_net(shape: dict[str, Json], weights: dict[str, Array] | None = None) -
 
 def new_model(inputs: Inputs) -> Net:
     """The network that the judge described."""
-    prefix = "model/"
-    weights = {name[len(prefix) :]: a for name, a in inputs.arrays.items() if name.startswith(prefix)}
-    return build_net(cast(dict[str, Json], inputs.values["shape"]), weights)
+    return build_net(cast(dict[str, Json], inputs.values["shape"]), inputs.below("model"))

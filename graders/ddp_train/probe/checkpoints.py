@@ -17,9 +17,9 @@ from torch import nn
 from lockstep.sandbox.probing import Inputs, Observation, Student, plain
 from lockstep.wire import Array, Json
 
-from .lab import Lab, clean_up, new_optimizer, training_loader
-from .nets import named_tensors, new_model, state_of
-from .recorder import Recorder
+from .lab import Lab, clean_up, training_loader
+from .nets import named_tensors, state_of
+from .recorder import wrapped_model
 from .training import train_once
 
 CHECKPOINT = "checkpoint-of-a-check.pt"  # a name that nobody writes out
@@ -29,10 +29,7 @@ def save(student: Student, inputs: Inputs) -> Observation:
     """Twice an epoch of training and save_checkpoint; who opened the file to write, and what is in it then."""
     lab = Lab(student)
     lab.setup()
-    model = new_model(inputs)
-    recorder = Recorder(model)
-    wrapped = lab.wrap(model)
-    optimizer = new_optimizer(inputs, wrapped)
+    recorder, wrapped, optimizer = wrapped_model(lab, inputs)
     recorder.watch(optimizer, wrapped)
     loader = training_loader(lab, inputs)
     last = cast(int, inputs.values["epoch"])
@@ -146,10 +143,7 @@ def resume(student: Student, inputs: Inputs) -> Observation:
     """load_checkpoint into a fresh model and optimizer, then train on."""
     lab = Lab(student)
     lab.setup()
-    model = new_model(inputs)
-    recorder = Recorder(model)
-    wrapped = lab.wrap(model)
-    optimizer = new_optimizer(inputs, wrapped)
+    recorder, wrapped, optimizer = wrapped_model(lab, inputs)
     before = copy.deepcopy(optimizer.state_dict())
 
     def load(model: nn.Module) -> Any:

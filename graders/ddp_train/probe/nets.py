@@ -78,9 +78,7 @@ def build_model(shape: dict[str, Json], weights: dict[str, Array] | None = None)
 
 def new_model(inputs: Inputs) -> Net:
     """The network that the judge described."""
-    prefix = "model/"
-    weights = {name[len(prefix) :]: a for name, a in inputs.arrays.items() if name.startswith(prefix)}
-    return build_model(cast(dict[str, Json], inputs.values["shape"]), weights)
+    return build_model(cast(dict[str, Json], inputs.values["shape"]), inputs.below("model"))
 
 
 def new_rows(inputs: Inputs) -> Rows:

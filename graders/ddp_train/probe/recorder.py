@@ -9,10 +9,11 @@ import torch
 from torch import nn
 
 from lockstep.sandbox.device import home
-from lockstep.sandbox.probing import plain_tensor
+from lockstep.sandbox.probing import Inputs, plain_tensor
 from lockstep.wire import Array, Json
 
-from .nets import MAX_ROWS, named_tensors
+from .lab import Lab, new_optimizer
+from .nets import MAX_ROWS, named_tensors, new_model
 
 FIRST_STEPS = range(4)
 
@@ -58,3 +59,11 @@ class Recorder:
     def values(self) -> dict[str, Json]:
         """The sizes of the batches, and how many batches came before each step."""
         return {"sizes": list(self.sizes), "steps": list(self.steps)}
+
+
+def wrapped_model(lab: Lab, inputs: Inputs) -> tuple[Recorder, nn.Module, torch.optim.SGD]:
+    """The judge's network as the student wraps it, with what records it from before that, and its optimizer."""
+    model = new_model(inputs)
+    recorder = Recorder(model)
+    wrapped = lab.wrap(model)
+    return recorder, wrapped, new_optimizer(inputs, wrapped)

@@ -10,16 +10,16 @@ import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
-from torch.utils.data import DataLoader
 
+from lockstep.sandbox.dataloaders import read_in_this_process
 from lockstep.sandbox.device import home
 from lockstep.sandbox.probing import Inputs, Observation, Student, plain, plain_tensor
 from lockstep.wire import Array, Json
 
 from .group import emulated_machine
-from .lab import Lab, clean_up, new_optimizer, seed_of
-from .nets import MAX_ROWS, InjectedFault, new_model, new_rows, state_of
-from .recorder import FIRST_STEPS, Recorder
+from .lab import Lab, clean_up, seed_of
+from .nets import MAX_ROWS, InjectedFault, new_rows, state_of
+from .recorder import FIRST_STEPS, wrapped_model
 from .training import train_once
 
 
@@ -32,10 +32,7 @@ def alone(student: Student, inputs: Inputs) -> Observation:
 def _alone(student: Student, inputs: Inputs) -> Observation:
     lab = Lab(student)
     lab.setup()
-    model = new_model(inputs)
-    recorder = Recorder(model)
-    wrapped = lab.wrap(model)
-    optimizer = new_optimizer(inputs, wrapped)
+    recorder, wrapped, optimizer = wrapped_model(lab, inputs)
     recorder.watch(optimizer, wrapped)
     trains: list[bool] = []
     optimizer.register_step_pre_hook(lambda *_: trains.append(_trains(wrapped)))
@@ -193,15 +190,4 @@ def _before_each_image(do: Callable[[int], None]) -> None:
         return original(self, index)
 
     datasets.CIFAR10.__getitem__ = read  # type: ignore[method-assign]
-    DataLoader.__init__ = _without_workers(DataLoader.__init__)  # type: ignore[method-assign]
-
-
-def _without_workers(original: Callable[..., None]) -> Callable[..., None]:
-    """Read in this process, where reading can be noted; which items are read does not depend on it."""
-
-    def init(self: object, *args: Any, **kwargs: Any) -> None:
-        for name in ("num_workers", "persistent_workers", "prefetch_factor", "multiprocessing_context"):
-            kwargs.pop(name, None)
-        original(self, *args, **kwargs)
-
-    return init
+    read_in_this_process()

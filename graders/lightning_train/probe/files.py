@@ -13,6 +13,7 @@ import pytorch_lightning as pl
 from torch.utils.data import DataLoader
 from torchvision import datasets
 
+from lockstep.sandbox.dataloaders import read_in_this_process
 from lockstep.wire import Json
 
 from .recorder import MAX_ROWS
@@ -104,13 +105,12 @@ def _offer(offered: str) -> None:
 
 
 def small_loaders() -> None:
-    """Read in this process, where reading can be noted, and in small batches, so that little data makes several."""
+    """Read in this process, and in small batches, so that little data makes several."""
+    read_in_this_process()
     original = DataLoader.__init__
 
     @functools.wraps(original)
     def init(self: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:
-        for name in ("num_workers", "persistent_workers", "prefetch_factor", "multiprocessing_context"):
-            kwargs.pop(name, None)
         args = (min(args[0] or BATCH_SIZE, BATCH_SIZE), *args[1:]) if args and args[0] else args
         if not args and kwargs.get("batch_size"):
             kwargs["batch_size"] = min(kwargs["batch_size"], BATCH_SIZE)
