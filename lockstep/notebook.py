@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from lockstep.leftovers import NOTEBOOK_BYTES
 from lockstep.magics import PlainCell, Written, plain_python
 from lockstep.members import Names, SubmissionError, check_name, relative_path, shown, size_text
+from lockstep.sandbox.cells import header
 from lockstep.source import SOURCE_BYTES
 
 PARTS = 1_000_000
@@ -64,7 +65,7 @@ def read_notebook(data: bytes, name: str) -> NotebookSource:
         )
     plain = [plain_python(text.split("\n")) for text, _ in sources]
     headers = [
-        _header(number, cell, is_parameters)
+        header(number, len(cell.lines), is_parameters=is_parameters, is_unfinished=cell.is_unfinished)
         for number, (cell, (_, is_parameters)) in enumerate(zip(plain, sources, strict=True), 1)
     ]
     notes = (
@@ -217,20 +218,14 @@ def _is_parameters(cell: _Cell) -> bool:
     return isinstance(tags, list) and ("parameters" in tags or "injected-parameters" in tags)
 
 
-def _header(number: int, cell: PlainCell, is_parameters: bool) -> str:
-    """The line above a cell, by which lockstep/sandbox/cells.py finds and runs it."""
-    tags = [" [parameters]"] * is_parameters + [" [unfinished]"] * cell.is_unfinished
-    return f"# %% cell {number} ({len(cell.lines)} line{'s' * (len(cell.lines) != 1)}){''.join(tags)}"
-
-
 def _joined(
     headers: Sequence[str], cells: Sequence[PlainCell]
 ) -> tuple[str, tuple[tuple[int, int] | None, ...]]:
     """One source: `from __future__` first, as Python demands, then each cell below its header."""
     lines = list(dict.fromkeys(line for cell in cells for line in cell.future))
     origins: list[tuple[int, int] | None] = [None] * len(lines)
-    for number, (header, cell) in enumerate(zip(headers, cells, strict=True), 1):
-        lines += [header, *cell.lines]
+    for number, (above, cell) in enumerate(zip(headers, cells, strict=True), 1):
+        lines += [above, *cell.lines]
         origins += [None, *((number, line) for line in range(1, len(cell.lines) + 1))]
     return "\n".join(lines) + "\n", tuple(origins)
 

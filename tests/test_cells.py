@@ -178,6 +178,42 @@ def test_a_script_written_by_nbconvert_finds_the_shell(box: Box) -> None:
     assert (rank.error, rank.output) == (None, "5\n")
 
 
+CONVERTED = {
+    "jupyter nbconvert --to script student.ipynb": "student.py",
+    "jupyter-nbconvert --to=python student --output made --log-level WARN": "made.py",
+    "jupyter nbconvert --no-prompt --output-dir below --to script ./student.ipynb": "below/student.py",
+    "jupytext --to py:percent -o made.py student.ipynb": "made.py",
+    "python -m jupyter nbconvert --to script student.ipynb --output=made.py": "made.py",
+    "python3 -m nbconvert --to script --stdout student.ipynb": "printed.py",
+}
+
+
+@pytest.mark.parametrize("line", CONVERTED)
+def test_a_shell_makes_a_program_of_the_notebook(lab: Lab, line: str) -> None:
+    target = CONVERTED[line]
+    redirected = f"{line} > printed.py" if target == "printed.py" else line
+    shell = f"mkdir below && rm student.py && {redirected} && python {target} word"
+    cells = (
+        code("from __future__ import annotations\n%matplotlib inline\nimport sys"),
+        code("n = 2", metadata={"tags": ["parameters"]}),
+        code("def twice(x: Later) -> Later:\n    return 2 * x"),
+        code("%%time\nprint(twice(n), sys.argv[1], __name__)"),
+    )
+    (rank,) = lab.run(*cells, call="command", command=["bash", "-c", shell]).ranks
+    assert (rank.values["status"], str(rank.values["said"]).splitlines()[-1]) == (0, "4 word __main__"), (
+        rank.output
+    )
+
+
+@pytest.mark.parametrize(
+    "line", ["jupyter lab", "jupyter nbconvert student.ipynb", "jupytext --to md student.ipynb"]
+)
+def test_what_else_jupyter_does_ends_at_once_and_says_so(lab: Lab, line: str) -> None:
+    (rank,) = lab.run(code("x = 1"), call="command", command=["bash", "-c", line]).ranks
+    assert rank.values["status"] == 1
+    assert "here only `jupyter nbconvert --to script NAME.ipynb` works" in str(rank.values["said"])
+
+
 @pytest.mark.parametrize(
     "asks",
     [

@@ -91,6 +91,12 @@ class NotebookRun:
         }
 
 
+def header(number: int, lines: int, *, is_parameters: bool, is_unfinished: bool = False) -> str:
+    """The line above a cell in the file that a notebook is read as, by which `read_cells` finds it."""
+    tags = [" [parameters]"] * is_parameters + [" [unfinished]"] * is_unfinished
+    return f"# %% cell {number} ({lines} line{'s' * (lines != 1)}){''.join(tags)}"
+
+
 def read_cells(source: str) -> tuple[Cell, ...] | None:
     """The cells of a file that was made from a notebook; None for any other file."""
     lines = source.split("\n")
@@ -115,6 +121,8 @@ def as_notebook(source: str) -> str:
     if cells is None:
         raise ValueError("no notebook")
     lines = source.split("\n")
+    # What had to go above all cells goes back into the first.
+    futures = lines[: cells[0].first_line - 2]
     made: list[dict[str, Json]] = [
         {
             "cell_type": "code",
@@ -122,7 +130,7 @@ def as_notebook(source: str) -> str:
             "id": f"cell-{cell.number}",
             "metadata": {"tags": ["parameters"]} if cell.is_parameters else {},
             "outputs": [],
-            "source": "\n".join(cell.of(lines)),
+            "source": "\n".join([*(futures if cell.number == 1 else ()), *cell.of(lines)]),
         }
         for cell in cells
     ]

@@ -187,6 +187,15 @@ class Student:
             calling=lambda number: self.calling(f"running {name}.ipynb, cell {number}"),
         )
 
+    def write_notebooks(self) -> None:
+        """Put the notebooks that were handed in beside what was made from them: scripts may make a program of one."""
+        for name in os.listdir(self.work):
+            path = os.path.join(self.work, name)
+            # What is no source, or no notebook's, is not ours to complain of here.
+            with contextlib.suppress(loading.SourceError, OSError, ValueError):
+                if name.endswith(".py"):
+                    _write_notebook(path, loading.read_source(path))
+
     def run_command(
         self, command: list[str], environment: Mapping[str, str] | None = None, seconds: float | None = None
     ) -> CommandResult:
@@ -194,13 +203,7 @@ class Student:
 
         Raises subprocess.TimeoutExpired after `seconds`; what others do on this machine does not count.
         """
-        # Scripts may make a program of a notebook that was handed in, and start that.
-        for name in os.listdir(self.work):
-            path = os.path.join(self.work, name)
-            # What is no source, or no notebook's, is not ours to complain of here.
-            with contextlib.suppress(loading.SourceError, OSError, ValueError):
-                if name.endswith(".py"):
-                    _write_notebook(path, loading.read_source(path))
+        self.write_notebooks()
         with (
             self.calling(f"running `{' '.join(command)}`"),
             subprocess.Popen(

@@ -27,6 +27,7 @@ __all__ = ["ask_script", "azure_script", "carry_out", "record"]
 
 def _bench(student: Student, inputs: Inputs, numbers: list[int] | None = None) -> Bench:
     cluster = cast(dict[str, Any], inputs.values["cluster"])
+    student.write_notebooks()
     tools = tempfile.mkdtemp(prefix="nodes-")
     return Bench(
         Cluster(cluster["hosts"], cluster["gpus"], cluster["slots"]),

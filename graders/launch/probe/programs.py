@@ -103,7 +103,22 @@ def stands_in(module):
         os.execvp("python3", ["python3", "-m", module, *map(str, words)])
     importlib.import_module(module).main = main
 
+def elastic_launch(config, entrypoint):
+    def start(*args):
+        sys.stdout.flush()
+        script = [entrypoint, *map(str, args)] if isinstance(entrypoint, str) else [entrypoint.__code__.co_filename]
+        least, most, backend = config.min_nodes, config.max_nodes, config.rdzv_backend
+        nodes = most if least == most else f"{least}:{most}"
+        words = [f"--nnodes={nodes}", f"--nproc-per-node={config.nproc_per_node}", f"--rdzv-backend={backend}"]
+        words += [f"--rdzv-endpoint={config.rdzv_endpoint}"] if config.rdzv_endpoint else []
+        words += [f"--rdzv-id={config.run_id}"] if config.run_id else []
+        words += [f"--node-rank={config.rdzv_configs['rank']}"] if "rank" in config.rdzv_configs else []
+        os.execvp("torchrun", ["torchrun", *words, *["--no-python"] * isinstance(entrypoint, str), *script])
+    return start
+
 for module in ("torch.distributed.run", "torch.distributed.launch"):
     stands_in(module)
+for module in ("torch.distributed.run", "torch.distributed.launcher.api", "torch.distributed.launcher"):
+    importlib.import_module(module).elastic_launch = elastic_launch
 warm.execute(sys.argv[1:])
 """
