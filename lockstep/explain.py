@@ -11,6 +11,7 @@ import re
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from lockstep.sandbox.limits import GIB, MIB, Limits
 from lockstep.sandbox.outcome import CodeFrame, Outcome, RankOutcome, Standing, StudentError
@@ -40,6 +41,14 @@ _PEER_LOST = (
     "Broken pipe",
     "Socket closed",
     "recv error",
+)
+
+# A script that was given options, and any word by which a source may read them.
+_WITH_OPTIONS = re.compile(r"running `python ([\w./]+\.py) -")
+_READS_OPTIONS = re.compile(
+    rb"argv|ArgumentParser|parse_\w*args|\bCLI\b|"
+    rb"^\s*(?:import|from)\s+(?:absl|click|docopt|fire|getopt|hydra|optparse|plac|simple_parsing|typer|tyro)\b",
+    re.MULTILINE,
 )
 
 # What lockstep.sandbox.cells raises.
@@ -83,7 +92,7 @@ def problem(outcome: Outcome, limits: Limits, submission: Submission) -> CheckEn
     ]
     first_error = _first_error(outcome.ranks)
     if first_error is not None and not _is_peer_lost(first_error[1]):
-        return _error(*first_error, outcome.ranks, limits)
+        return _error(*first_error, outcome.ranks, limits, submission)
     if lost:
         return _ended(lost[0], outcome.ranks)
     if outcome.timed_out:
@@ -95,7 +104,7 @@ def problem(outcome: Outcome, limits: Limits, submission: Submission) -> CheckEn
                 "The check expects what your functions return, nothing written to other files or pipes.",
             )
     if first_error is not None:
-        return _error(*first_error, outcome.ranks, limits)
+        return _error(*first_error, outcome.ranks, limits, submission)
     return None
 
 
@@ -251,7 +260,9 @@ def _ended(number: int, ranks: Sequence[RankOutcome]) -> Crashed:
     return Crashed(f"The process of {_who(number, ranks)} {how}, {_while(phase)}.", hint)
 
 
-def _error(number: int, error: StudentError, ranks: Sequence[RankOutcome], limits: Limits) -> CheckEnded:
+def _error(
+    number: int, error: StudentError, ranks: Sequence[RankOutcome], limits: Limits, submission: Submission
+) -> CheckEnded:
     name, message = safe(error.type, 60), safe(error.message, 200)
     exceeded = _exceeded(error)
     if exceeded is not None:
@@ -276,7 +287,7 @@ def _error(number: int, error: StudentError, ranks: Sequence[RankOutcome], limit
         text += f" ({safe(str(place), 120)}, in {safe(place.function, 60)})"
     after = not error.phase and _student_ran(ranks[number])
     when = "after your functions had come back" if after else _while(error.phase)
-    ended = Crashed(f"{text}, {when}.", _hint(error))
+    ended = Crashed(f"{text}, {when}.", _unread_options(error.phase, submission) or _hint(error))
     ended.spoils = importing
     return ended
 
@@ -308,6 +319,24 @@ def _exceeded(error: StudentError) -> str | None:
     if error.type == "RuntimeError" and _OUT_OF_THREADS in error.message:
         return "processes"
     return None if error.errno is None else _LIMIT_ERRNOS.get(error.errno)
+
+
+def _unread_options(phase: str, submission: Submission) -> str:
+    """What to do where a script was given options and nothing that was handed in could read them; else empty."""
+    match = _WITH_OPTIONS.match(phase)
+    if match is None or match[1] not in submission.files:
+        return ""
+    script = submission.files[match[1]]
+    # Its helpers may read them; who hands in everything has other scripts besides.
+    named = (data for path, data in submission.files.items() if Path(path).stem.encode() in script)
+    if any(_READS_OPTIONS.search(data) for data in (script, *named)):
+        return ""
+    notebook = match[1] in submission.notebooks
+    how = "parser.parse_known_args()[0], which also works in Jupyter" if notebook else "parser.parse_args()"
+    return (
+        f"Nothing in {match[1]} reads options, so it ran as it does without any. Read those that the exercise lists "
+        f"with argparse, and {how}."
+    )
 
 
 def _hint(error: StudentError) -> str:
