@@ -7,6 +7,7 @@ half of the points.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from graders.scaling.expected import FUNCTIONS, Call, bad_calls, legal_calls, positional_calls, right
@@ -154,9 +155,14 @@ def _hint(calls: list[Call], seen: list[dict[str, Any]], first: dict[str, Any]) 
 
 
 def look_at_bad(check: Check, calls: list[Call], seen: list[dict[str, Any]]) -> None:
-    """End the check, with a part of its points, when bad input does not raise ValueError."""
+    """End the check, with a part of its points, when bad input does not raise ValueError.
+
+    Whoever makes a number of a text, and answers rightly for that, has only been asked for less.
+    """
     wrong = [
-        (call, answer) for call, answer in zip(calls, seen, strict=True) if not refuses(answer, call.others)
+        (call, answer)
+        for call, answer in zip(calls, seen, strict=True)
+        if not refuses(answer, call.others) and not reads_the_text(call, answer)
     ]
     if wrong:
         call, answer = wrong[0]
@@ -180,6 +186,12 @@ def refuses(answer: dict[str, Any], others: tuple[str, ...]) -> bool:
     return isinstance(kinds, list) and any(kind in kinds for kind in ("ValueError", *others))
 
 
+def reads_the_text(call: Call, answer: dict[str, Any]) -> bool:
+    """Whether a call took a text for the number that it spells."""
+    spelled = tuple(int(value) if isinstance(value, str) else value for value in call.arguments)
+    return spelled != call.arguments and agrees(answer, right(replace(call, arguments=spelled)))
+
+
 def _hint_for_bad(function: str, wrong: list[tuple[Call, dict[str, Any]]]) -> str:
     raised = {_text(answer["raised"]) for _, answer in wrong if "raised" in answer}
     if "AssertionError" in raised:
@@ -191,6 +203,8 @@ def _hint_for_bad(function: str, wrong: list[tuple[Call, dict[str, Any]]]) -> st
             "Every comparison with NaN is false, so that `x <= 0` lets it pass: ask `not 0 < x < math.inf`, or "
             "math.isfinite(x)."
         )
+    if function == "karp_flatt" and all(call.arguments[1] == 1 for call, _ in wrong):
+        return "On one process 1 - 1 / n is zero, and nothing can be told: n has to be above one."
     kinds = ", ".join(dict.fromkeys(kind.value for kind in FUNCTIONS[function].kinds))
     return (
         f"Check each argument before the formula, and raise ValueError unless it is as it must be: {kinds}."
