@@ -1,10 +1,10 @@
-"""The grader of exercise 10: samples, headings in every form, what is an answer, and numbers that are one's own."""
+"""The grader of exercise 10: headings in every form, what is an answer, and numbers that are one's own."""
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fixtures import build, expect
+from fixtures import build
 from fixtures.reports.handed_in import honest
 from graders.answers import test_answers as judge
 from graders.answers.measured import FILES, Kind, Reports, headlines, read_reports
@@ -31,7 +31,7 @@ from lockstep.sandbox.box import Box
 from lockstep.submission import Submission
 from lockstep.verdict import CheckEnded, Verdict
 from tests.effort import costs_at_most
-from tests.samples import graded, surprises
+from tests.samples import graded
 
 EXERCISE = "answers"
 SAMPLES = build.all_submissions(EXERCISE)
@@ -41,64 +41,17 @@ ANSWER = "All ranks average their gradients while backward is still running, so 
 MEASURED = build.ROOT / "fixtures" / "submissions" / "answers" / "correct" / "measured" / "reports"
 ALL = [question.number for question in questions()]
 
-# What the message or hint of a mistake's own check must say, so that its author knows what to do next.
-WORDS: dict[str, dict[str, Sequence[str]]] = {
-    "no_file": {"present": ["no answers.md. `answers.txt` was not read: rename it", "`## Q1`"]},
-    "two_files": {"present": ["2 files of that name", "Keep one"]},
-    "heading_missing": {"present": ["Q3 has no heading", "Write `## Q3`"]},
-    "two_headings_missing": {"present": ["Q7 and Q8 have no heading"]},
-    "no_headings": {"present": ["have no heading", "on a line of its own"]},
-    "numbered_list": {"present": ["have no heading", "on a line of its own"]},
-    "empty_answer": {"present": ["Q3: no answer"]},
-    "template_left": {"present": ["Q2: no answer"]},
-    "question_repeated": {"present": ["Q3: the question and nothing more"]},
-    "lorem": {"present": ["Q1: filler text"]},
-    "todo": {"present": ["Q8: a placeholder"]},
-    "one_word_eight_times": {"present": ["Q5: no more than 1 different word."]},
-    "too_short": {"present": ["Q8: no more than 3 different words", "at least 8"]},
-    "in_a_code_fence": {"present": ["have no heading", "inside a code block"]},
-    "indented": {"present": ["inside a code block", "four blanks"]},
-    "inside_a_comment": {"present": ["Q2: an answer inside a comment"]},
-    "comment_never_closed": {"present": ["Q7 and Q8", "never closed"]},
-    "picture_only": {"present": ["Q1: a picture and no text"]},
-    "one_answer_for_all": {"present": ["the same answer as Q1"]},
-    "half_of_them_pasted": {"present": ["Q2, Q3 and Q4 have the same answer as Q1"]},
-    "another_speedup": {"grounded": ["Q6 says speedup 1.87", "speedup 1.40 for world_size 2", "no points"]},
-    "times_fold": {"grounded": ["Q7 says 3.24x", "1.02"]},
-    "old_times": {"grounded": ["31.2 s, 14.1 s and 7.3 s", "4.492 s", "Measured again"]},
-    "throughput_of_another_model": {"grounded": ["1142 images/s", "20,755 samples/s"]},
-    "decimal_comma": {"grounded": ["Q6 says speedup 1,87", "speedup 1.40"]},
-    "efficiency_as_percent": {"grounded": ["Q6 says 96 %", "efficiency 0.70"]},
-    "data_parallel_gain": {"grounded": ["Q5 says 1.48x and 1.99x", "speedup 1.191"]},
-}  # fmt: skip
 
-
-def test_the_reference_earns_every_point(box: Box) -> None:
+def test_the_reference_is_told_nothing(box: Box) -> None:
     result = graded(build.ROOT / "reference", EXERCISE, box)
-    assert expect.reference_surprises(result) == []
     assert [check.message for check in result.exercises[0].checks] == ["", ""]
     assert exit_status(result) == 0
 
 
-def test_the_template_earns_nothing(box: Box) -> None:
+def test_of_the_template_nothing_is_left_to_be_marked(box: Box) -> None:
     result = graded(build.ROOT / "student_template", EXERCISE, box)
-    assert expect.template_surprises(result) == []
     assert [check.verdict for check in result.exercises[0].checks] == [Verdict.FAILED, Verdict.NOT_CHECKED]
     assert not any(review.waits for review in result.exercises[0].reviews)
-
-
-@pytest.mark.parametrize("sample", SAMPLES, ids=str)
-def test_each_sample_scores_what_it_must(sample: build.Sample, tmp_path: Path, box: Box) -> None:
-    assert surprises(sample, tmp_path, box, WORDS.get(sample.name)) == []
-
-
-def test_every_mistake_is_told_in_words() -> None:
-    assert {sample.name for sample in SAMPLES if sample.kind == "mistake"} == WORDS.keys()
-
-
-def test_every_check_has_mistakes_of_its_own() -> None:
-    checks = {check["id"] for check in build.exercise_toml(EXERCISE)["check"]}
-    assert checks == {sample.fails[0] for sample in SAMPLES if sample.kind == "mistake"}
 
 
 def test_a_missing_answer_fails_a_self_check_though_it_costs_nothing(tmp_path: Path, box: Box) -> None:

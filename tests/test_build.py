@@ -141,6 +141,10 @@ def test_whole_files_and_modes_can_be_changed(root: Path, tmp_path: Path) -> Non
         ('["adds"]', "[]", "`fails` at least one"),
         ('["adds"]', '"adds"', "fails should be a list"),
         ('["shows"]', '["adds"]', "both"),
+        ("[[edit]]", '[says]\ndraws = ["x"]\n[[edit]]', "['draws'] say something, but stand in neither"),
+        ("[[edit]]", '[says]\nadds = "x"\n[[edit]]', "a list of words"),
+        ("[[edit]]", "[says]\nadds = []\n[[edit]]", "a list of words"),
+        ("[[edit]]", 'hangs = "yes"\n[[edit]]', "hangs should be a bool"),
         ("[[edit]]", "[edit]", "two brackets"),
         ("why =", "why", "minus"),
     ],
@@ -155,6 +159,12 @@ def test_an_odd_description_is_refused_by_name(
     assert "task/mistake/minus" in str(refusal.value)
 
 
+def test_a_mistake_says_what_its_author_must_read(root: Path) -> None:
+    add_mistake(root, MISTAKE.replace("[[edit]]", 'hangs = true\n[says]\nadds = ["a - b", "plus"]\n[[edit]]'))
+    mistake = only_mistake(root)
+    assert (mistake.says, mistake.hangs) == ({"adds": ["a - b", "plus"]}, True)
+
+
 def test_a_mistake_changes_something(root: Path) -> None:
     add_mistake(root, MISTAKE.split("[[edit]]")[0])
     with pytest.raises(ValueError, match="changes nothing"):
@@ -165,7 +175,7 @@ def test_a_mistake_changes_something(root: Path) -> None:
 def test_mistakes_name_checks_that_exist(exercise: str) -> None:
     known = {check["id"] for check in exercise_toml(exercise)["check"]}
     for sample in all_submissions(exercise):
-        assert {*sample.fails, *sample.follows} <= known, str(sample)
+        assert {*sample.fails, *sample.follows, *sample.like_reference} <= known, str(sample)
 
 
 @pytest.mark.parametrize(

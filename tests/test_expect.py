@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 from rich.console import Console
@@ -24,7 +26,11 @@ RELUCTANT = CheckResult("items_are_images", Verdict.PASSED, 2.0, 3.0)
 WORTHLESS = CheckResult("present", Verdict.FAILED, 0.0, 0.0)
 
 
-def a_sample(fails: tuple[str, ...] = (), follows: tuple[str, ...] = ()) -> Sample:
+def a_sample(
+    fails: tuple[str, ...] = (),
+    follows: tuple[str, ...] = (),
+    says: Mapping[str, Sequence[str]] = MappingProxyType({}),
+) -> Sample:
     return Sample(
         exercise="lfw_dataset",
         kind="mistake" if fails else "correct",
@@ -33,6 +39,7 @@ def a_sample(fails: tuple[str, ...] = (), follows: tuple[str, ...] = ()) -> Samp
         follows=follows,
         why="",
         path=Path("sample"),
+        says=says,
     )
 
 
@@ -45,6 +52,7 @@ def a_sample(fails: tuple[str, ...] = (), follows: tuple[str, ...] = ()) -> Samp
         (a_sample(fails=("items_are_images",), follows=("length",)), (PASSED, NONE)),
         (a_sample(), (PASSED, ANSWERED)),
         (a_sample(fails=("present",)), (PASSED, WORTHLESS)),
+        (a_sample(("items_are_images",), says={"items_are_images": ["saw 12"]}), (PASSED, FAILED)),
     ],
 )
 def test_a_sample_that_scores_as_it_must(sample: Sample, checks: tuple[CheckResult, ...]) -> None:
@@ -65,6 +73,11 @@ def test_a_sample_that_scores_as_it_must(sample: Sample, checks: tuple[CheckResu
         (a_sample(fails=("workers",)), (FULL, NOT_CHECKED), "workers not checked, 0 of 1, though"),
         (a_sample(fails=("lazy",)), (FULL, FAULT), "which no submission may cause"),
         (a_sample(fails=("items_are_images",), follows=("lazy",)), (NONE, FAULT), "which no submission"),
+        (
+            a_sample(("items_are_images",), says={"items_are_images": ["saw 12", "a cow"]}),
+            (FAILED,),
+            "and says nothing of ['a cow']: saw 12",
+        ),
         (a_sample(fails=("no_such",)), (PASSED,), "['no_such'] are no checks of lfw_dataset"),
         (a_sample(), (), "graded ['lfw_dataset'], not lfw_dataset"),
     ],

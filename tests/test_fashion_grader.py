@@ -1,8 +1,8 @@
-"""The grader of exercise 2: the points of the reference, the template and all samples, and odd ones out."""
+"""The grader of exercise 2: scripts that go their own way, forged answers, and losses by hand."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from fixtures import build, expect, fashion_mnist
+from fixtures import build, fashion_mnist
 from graders.fashion_trainer import expected, losses
 from graders.fashion_trainer.expected import Call, Calls, Data, Shape
 from graders.fashion_trainer.probe import build_model
@@ -21,95 +21,11 @@ from lockstep.sandbox.box import Box
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.verdict import Verdict
 from lockstep.wire import Array, Json
-from tests.samples import graded, samples_to_meet, surprises
+from tests.samples import graded
 
 EXERCISE = "fashion_trainer"
 REFERENCE = build.ROOT / "reference"
 SAMPLES = build.all_submissions(EXERCISE)
-
-# What the message or hint of a mistake's own check must say, so that its author knows what to do next.
-WORDS: dict[str, dict[str, Sequence[str]]] = {
-    "no_optimizer_step": {"trains_on_cpu": ["weights are what they were", "optimizer.step()"]},
-    "no_zero_grad": {"trains_on_cpu": ["gradients of earlier batches", "zero_grad"]},
-    "optimizes_another_model": {"trains_on_cpu": ["parameters of the model that train is called with"]},
-    "evaluates_on_training_set": {"trains_on_cpu": ["on no test picture"]},
-    "train_set_overwritten": {"trains_on_cpu": ["trained on 20 of the 20 test pictures"]},
-    "trains_the_last_layer": {"trains_on_cpu": ["first.weight, first.bias", "model.parameters()"]},
-    "accuracy_in_percent": {"trains_on_cpu": ["in percent"]},
-    "squeezes_a_batch_of_one": {"trains_on_cpu": ["a single picture", "squeeze()"]},
-    "seconds_typed_in": {"no_cuda_needed": ["184.2 seconds", "by an outside clock"]},
-    "losses_of_all_calls": {"returns_mean_loss": ["those of the call before", "losses = []"]},
-    "accuracy_is_a_count": {"trains_on_cpu": ["the number of right answers: divide"]},
-    "mean_of_batch_accuracies": {"trains_on_cpu": ["short last batch"]},
-    "evaluates_remembered_loader": {"trains_on_cpu": ["on the training pictures"]},
-    "labels_left_on_cpu": {
-        "device_agnostic": ["cpu", "cuda:0", "fashion_trainer.py, line", "labels.to(device)"]
-    },
-    "images_left_on_cpu": {
-        "device_agnostic": ["cpu", "cuda:0", "fashion_trainer.py, line", "assign the result"]
-    },
-    "model_left_on_cpu": {"device_agnostic": ["cpu", "cuda:0", "the script does not", "model.to(device)"]},
-    "model_left_on_cpu_notebook": {"device_agnostic": ["cpu", "cuda:0", "fashion_trainer.ipynb, cell"]},
-    "cuda_hard_coded": {
-        "device_agnostic": ["without one", ".to(device)"],
-        "no_cuda_needed": ["is_available()"],
-    },
-    "cuda_hard_coded_class": {"device_agnostic": ["engine.py, line", ".to(device)"]},
-    "cuda_hard_coded_notebook": {"device_agnostic": ["fashion_trainer.ipynb, cell", ".to(device)"]},
-    "new_tensor_in_forward": {"device_agnostic": ["cpu", "cuda:0", "in forward", "for a new tensor"]},
-    "numpy_without_cpu": {"device_agnostic": ["can't convert cuda:0", ".cpu() before .numpy()"]},
-    "never_uses_gpu": {"device_agnostic": ["returned cpu", "is_available()"]},
-    "script_ignores_get_device": {"device_agnostic": ["--device auto", "on the CPU"]},
-    "device_name_at_import": {"no_cuda_needed": ["line", "is_available()"]},
-    "device_always_cuda": {"no_cuda_needed": ["returned cuda"]},
-    "isinstance_of_one": {"no_cuda_needed": ["TypeError", "isinstance"]},
-    "no_device_option": {"no_cuda_needed": ["status 2", "--device"]},
-    "losses_are_tensors": {"no_cuda_needed": ["JSON serializable", ".item()"]},
-    "no_report": {"no_cuda_needed": ["no JSON"]},
-    "report_is_empty": {"no_cuda_needed": ["no number in fashion.json"]},
-    "accuracy_typed_in": {"no_cuda_needed": ["0.9134", "on no test picture", "evaluate("]},
-    "accuracy_of_another_day": {"no_cuda_needed": ["0.9134", "counted by hand", "evaluate("]},
-    "learning_rate_written_out": {"trains_on_cpu": ["a thousandth", "lr=lr"]},
-    "trains_on_three_batches": {"trains_on_cpu": ["trained on 6 of them", "`break`"]},
-    "script_trains_on_fake_data": {"trains_on_cpu": ["opened no file of /data/fashion", "FakeData"]},
-    "script_trains_on_a_tenth": {"trains_on_cpu": ["on 4 of the 40 training pictures", "Subset"]},
-    "script_ignores_epochs": {"trains_on_cpu": ["each of them once", "args.epochs"]},
-    "script_evaluates_before_training": {"trains_on_cpu": ["before it trained", "First losses = train"]},
-    "script_evaluates_a_new_network": {"trains_on_cpu": ["another network", "hand it to both"]},
-    "script_ignores_batch_size": {"trains_on_cpu": ["trained on batches of 40 pictures", "args.batch_size"]},
-    "accuracy_of_a_subset_typed_in": {"no_cuda_needed": ["of 10 are right", "evaluate(model, test_loader"]},
-    "script_ignores_lr": {"trains_on_cpu": ["--lr 1e-7", "args.lr"]},
-    "stays_in_train_mode": {"eval_mode": ["training mode", "model.eval()"]},
-    "gradients_on": {"eval_mode": ["gradients were recorded", "torch.no_grad()"]},
-    "neither_eval_nor_no_grad": {"eval_mode": ["model.eval()", "torch.no_grad()"]},
-    "falls_asleep_after_first_epoch": {"eval_mode": ["switched off", "model.train()"]},
-    "last_batch_loss": {"returns_mean_loss": ["last batch alone"]},
-    "sum_of_batch_losses": {"returns_mean_loss": ["sum over the batches"]},
-    "mean_of_batch_losses": {"returns_mean_loss": ["mean over the batches", "len(labels)"]},
-    "times_batch_size": {"returns_mean_loss": ["weighted as a full one"]},
-    "mean_of_own_losses": {"returns_mean_loss": ["losses that backward() was called on", "len(labels)"]},
-    "sum_never_reset": {"returns_mean_loss": ["set it to zero"]},
-    "one_loss_per_batch": {"returns_mean_loss": ["one number for each batch"]},
-    "returns_last_epoch_only": {"returns_mean_loss": ["returned a float"]},
-    "returns_nothing": {"returns_mean_loss": ["returned None"]},
-}
-
-
-def test_the_reference_earns_every_point(box: Box) -> None:
-    assert expect.reference_surprises(graded(REFERENCE, EXERCISE, box)) == []
-
-
-def test_the_template_earns_nothing(box: Box) -> None:
-    assert expect.template_surprises(graded(build.ROOT / "student_template", EXERCISE, box)) == []
-
-
-@pytest.mark.parametrize("sample", samples_to_meet(SAMPLES))
-def test_samples_score_what_they_must(sample: build.Sample, tmp_path: Path, box: Box) -> None:
-    assert surprises(sample, tmp_path, box, WORDS.get(sample.name)) == []
-
-
-def test_words_are_of_samples_that_exist() -> None:
-    assert WORDS.keys() <= {sample.name for sample in SAMPLES}
 
 
 def changed(folder: Path, *edits: tuple[str, str]) -> Path:

@@ -1,11 +1,10 @@
-"""The manifests of exercise 8: what the judges say of each sample, and of tables of right and wrong values."""
+"""The manifests of exercise 8: what the judges say of tables of right and wrong values."""
 
 from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -13,142 +12,17 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fixtures import build, expect
+from fixtures import build
 from graders.launch import agreement, azure_script, commands
 from graders.launch.azure import read_azure
 from graders.launch.launcher import launcher_fault
 from graders.launch.manifests import Claim, Problem, Reading
 from graders.launch.pytorchjob import read_pytorchjob
-from lockstep.sandbox.box import Box
 from lockstep.wire import Json
 from tests.effort import costs_at_most
-from tests.samples import graded, surprises
 
 EXERCISE = "launch"
 JOB, AZURE = "launch/pytorchjob.yaml", "launch/azure_job.yml"
-SAMPLES = [
-    sample
-    for sample in build.all_submissions(EXERCISE)
-    if sample.name.startswith(("job_", "azure_", "agree_"))
-]
-CHECKS = {"job": "pytorchjob", "azure": "azure", "agree": "consistent"}
-
-# What the message or hint of a mistake's own check must say, so that its author knows what to do next.
-WORDS: dict[str, Sequence[str]] = {
-    "job_all_comments": ["holds nothing but comments", "`#` is for people"],
-    "job_batch_job": ['`kind` is "Job"', "no RANK, no MASTER_ADDR"],
-    "job_beta_version": ["kubeflow.org/v1beta2", "old pytorch-operator"],
-    "job_arguments_for_the_shell": ["$0, $1 and so on", '"$@"'],
-    "job_arguments_in_one_word": ["is one word", "every word on its own"],
-    "job_bare_image": [
-        '"pytorch/pytorch:2.8.0-cuda12.8-cudnn9-runtime" starts no training',
-        "image of your own",
-    ],
-    "job_command_in_one_text": ["takes a list", 'command: ["python"'],
-    "job_command_with_blanks": ["blanks and all", "every word on its own"],
-    "job_container_unnamed": ['no container is named `pytorch`, but "trainer"', "line 48"],
-    "job_elastic_and_nproc": ["both there", "deprecated"],
-    "job_env_as_number": ["env[0].value", 'quotes around it, "1"'],
-    "job_epochs_as_number": ["line 28", 'quotes around it, "3"'],
-    "job_every_pod_is_node_0": ["--node_rank 0", "never meet", "PET_NODE_RANK"],
-    "job_gpu_without_vendor": ["`gpu` is no resource", "`nvidia.com/gpu: 1`"],
-    "job_gpus_fewer_than_processes": ["1 GPU for 2 processes", "`nvidia.com/gpu: 2`"],
-    "job_gpus_requested_only": ["no limit", "under `limits`"],
-    "job_gpus_beside_containers": ["beside `containers`", "into the container"],
-    "job_half_a_gpu": ["0.5; expected a whole number"],
-    "job_image_address": ["which is an address", "Leave `https://` out"],
-    "job_indentation": ["line 39", "no field `Worker` in `spec`", "indentation"],
-    "job_indented_with_a_tab": ["line 10", "a tab"],
-    "job_key_twice": ["line 50", "`image` is there twice, first in line 49"],
-    "job_master_uncounted": ["does not say `replicas`", "wants to see it written"],
-    "job_c10d_without_endpoint": ["which is then localhost", "Leave the backend out"],
-    "job_unknown_torchrun_option": ["torchrun --nproc-per-nodes", "`--nproc-per-node`"],
-    "job_backend_nccl": ["no rendezvous backend of that name", "c10d, or static"],
-    "job_script_of_one_process": ["Worker, starts train_noddp.py", "a model of its own"],
-    "azure_input_without_dollar": ["only a dollar sign and two braces", "`${{inputs.cifar10}}`"],
-    "azure_script_of_one_process": ["starts train_noddp.py", "a model of its own"],
-    "job_meets_itself": ["localhost:29400", "finds itself alone", "PET_MASTER_ADDR"],
-    "job_memory_in_thousandths": ['limited to "512m"', "512Mi"],
-    "job_refused_option": ["pytorchjob.yaml, Worker,", "--number-of-epochs, which it refuses"],
-    "job_memory_in_gb": ['`memory` is "16GB"', "Did you mean `16Gi`?"],
-    "job_name_in_capitals": ['"DDP_Train"', "host name"],
-    "job_nodes_are_processes": ["--nnodes=$WORLD_SIZE", "PET_NNODES"],
-    "job_no_image": ["has no `image`", "line 48"],
-    "job_no_replica_specs": ["lacks `pytorchReplicaSpecs`"],
-    "job_nproc_is_all": ['`nprocPerNode` is "all"', "auto, gpu or cpu"],
-    "job_nproc_as_number": ["`spec.nprocPerNode` is the number 2", 'quotes around it, "2"'],
-    "job_placeholder": ["names no image", "real image"],
-    "job_python_counted_twice": ["starts `python` once", "4 processes", "torchrun ddp_train.py"],
-    "job_replicas_in_quotes": ['is the text "1"', "Take the quotes away"],
-    "job_request_above_limit": ['a request of "64Gi" for `memory`', 'limit of "16Gi"'],
-    "job_restarts_sometimes": ['"Sometimes"', "ExitCode", "Write OnFailure"],
-    "job_sidecar_as_boolean": ["the boolean false", 'quotes around it, "false"'],
-    "job_sidecar_on": ['expected the text "false"', "Istio's proxy"],
-    "job_sleeps": ['starts "sleep infinity"', "starts no training"],
-    "job_standalone": ["group of its own", "operator's variables"],
-    "job_suspended": ["`suspend` is true", "Leave `suspend` out"],
-    "job_tfjob": ['`kind` is "TFJob"', "for a PyTorchJob only"],
-    "job_trainjob": ["Trainer v2", "trainer.kubeflow.org"],
-    "job_two_masters": ["replicas: 2; expected replicas: 1", "More pods are Workers"],
-    "job_unknown_field": ["no field `restartPolicy`", "Master.template"],
-    "job_variable_without_a_shell": ['"$WORLD_SIZE"', "no shell"],
-    "job_wrker": ['no replicas called "Wrker"', "Did you mean `Worker`?"],
-    "azure_compute_unregistered": ['"gpu-cluster"', "behind `azureml:`"],
-    "azure_count_in_words": ['"two"', "counts machines"],
-    "azure_distribution_in_one_word": ["expected a mapping", "indented further"],
-    "azure_environment_unregistered": ['"pytorch-2.8"', "azureml:NAME@latest"],
-    "azure_image_empty": ['`environment.image` is ""', "names none"],
-    "azure_indentation": ["line 20", "indentation"],
-    "azure_input_nowhere": ["a uri_folder without a `path`", "azureml:NAME@latest"],
-    "azure_input_undefined": ["inputs.training_data", "Add `training_data:`"],
-    "azure_looks_for_a_gpu": ["starts no training"],
-    "azure_machines_alone": ["2 machines", "train alone"],
-    "azure_mistyped_count": ["`instance_cout` in `resources`", "Did you mean `instance_count`?"],
-    "azure_no_address": ["--master-addr, which is then 127.0.0.1", "does not read them"],
-    "azure_no_command": ["`command` is missing"],
-    "azure_no_environment": ["`environment` is missing"],
-    "azure_old_count": ["process_count_per_node", "Did you mean `process_count_per_instance`?"],
-    "azure_placeholder": ["<your-cluster>"],
-    "azure_refused_option": ["--dataset-folder, which it refuses", "unrecognized arguments"],
-    "azure_run_configuration": ["SDK v1", "command job of v2"],
-    "azure_script_elsewhere": ["train_ddp.py", "no such file in the folder", "Did you mean `"],
-    "azure_sdk_no_script": ["has no `script`"],
-    "azure_sdk_submits_nothing": ["submits nothing", "Experiment(...).submit"],
-    "azure_sdk_trains_nothing": ["starts no training"],
-    "azure_serves_files": ["starts no training"],
-    "azure_torn_command": ["the line `--training-data", "command: >-"],
-    "azure_torchrun_in_each_process": ["a torchrun that starts processes of its own", "$NODE_RANK"],
-    "azure_trains_nothing": ["starts no training"],
-    "azure_unknown_framework": ['"ddp"; expected pytorch'],
-    "azure_wrong_type": ['"pipeline"; expected command'],
-    "agree_azure_machines": ["8 processes (4 machines x 2 processes)", "instance_count"],
-    "agree_azure_processes": ["2 processes (2 machines x 1 process)"],
-    "agree_cluster_nodes": ["The cluster's job", "8 processes (4 nodes x 2 processes)"],
-    "agree_master_alone": ["2 processes (1 pod x 2 processes)", "Every pod counts"],
-    "agree_nnodes": ["--nnodes 4, but the job has 2 pods"],
-    "agree_one_process_a_pod": ["2 processes (2 pods x 1 process)", "4 processes (2 nodes x 2 processes)"],
-    "agree_report_of_other_nodes": ["reports/ddp.json", "1, 2, 8 processes", "several nodes"],
-    "agree_sdk_processes_of_one_node": ["azure_job.py starts 2 processes", "all nodes"],
-    "agree_workers_for_processes": ["8 processes (4 pods x 2 processes)"],
-}
-
-
-@pytest.mark.parametrize("sample", SAMPLES, ids=str)
-def test_each_sample_scores_what_it_must(sample: build.Sample, tmp_path: Path, box: Box) -> None:
-    words = {sample.fails[0]: WORDS[sample.name]} if sample.fails else None
-    assert surprises(sample, tmp_path, box, words) == []
-
-
-def test_every_mistake_has_its_words_and_its_check() -> None:
-    mistakes = [sample for sample in SAMPLES if sample.kind == "mistake"]
-    assert {sample.name for sample in mistakes} == WORDS.keys()
-    for sample in mistakes:
-        assert sample.fails == (CHECKS[sample.name.partition("_")[0]],)
-
-
-def test_the_manifests_of_the_template_earn_nothing(box: Box) -> None:
-    result = graded(build.ROOT / "student_template", EXERCISE, box, checks=tuple(CHECKS.values()))
-    assert expect.template_surprises(result) == []
 
 
 # The PyTorchJob
