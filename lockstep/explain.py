@@ -11,12 +11,12 @@ import re
 import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
+from lockstep.causes import advice, is_peer_lost
 from lockstep.sandbox.limits import GIB, MIB, Limits
 from lockstep.sandbox.outcome import CodeFrame, Outcome, RankOutcome, Standing, StudentError
 from lockstep.submission import Submission, misnamed
-from lockstep.text import safe
+from lockstep.text import safe, safe_line
 from lockstep.verdict import CheckEnded, Crashed, Failed, GraderFault, Hung, LimitExceeded
 from lockstep.wire import BROKEN
 
@@ -35,22 +35,6 @@ _OUT_OF_THREADS = "can't start new thread"
 IMPORTING = "importing "
 # How Python's syntax errors name another line, such as that of the `if` without a body.
 _ON_LINE = re.compile(r"on line (\d{1,6})\b")
-_PEER_LOST = (
-    "Connection reset by peer",
-    "Connection closed by peer",
-    "Broken pipe",
-    "Socket closed",
-    "recv error",
-)
-
-# A script that was given options, and any word by which a source may read them.
-_WITH_OPTIONS = re.compile(r"running `python ([\w./]+\.py) -")
-_READS_OPTIONS = re.compile(
-    rb"argv|ArgumentParser|parse_\w*args|\bCLI\b|"
-    rb"^\s*(?:import|from)\s+(?:absl|click|docopt|fire|getopt|hydra|optparse|plac|simple_parsing|typer|tyro)\b",
-    re.MULTILINE,
-)
-
 # What lockstep.sandbox.cells raises.
 _CELLS: Mapping[str, tuple[type[CheckEnded], str]] = {
     "CellTooSlow": (Hung, "Look for an endless loop, a wait for input, or data that is larger than the parameters say."),
@@ -63,20 +47,6 @@ _MISTAKES: Mapping[str, str] = {
     "LeftOut": "Define it where nothing is trained, parsed or joined, with def or a plain assignment, and put what runs "
     'below `if __name__ == "__main__":`.',
 }
-_HINTS: Sequence[tuple[str, str, str]] = (
-    ("NotImplementedError", "", "This part of the template is not filled in yet."),
-    ("KeyError", "RANK", "RANK, LOCAL_RANK and WORLD_SIZE are only set by torchrun. Use os.environ.get('RANK', 0) and the like, so that the file also works without it."),
-    ("KeyError", "WORLD_SIZE", "WORLD_SIZE is only set by torchrun: use os.environ.get('WORLD_SIZE', 1)."),
-    ("StudentMistake", "", "Hand the file in under the name that the exercise asks for."),
-    ("MemoryError", "", "Python ran out of room for reading the file: an expression in it is nested thousands deep."),
-    ("RecursionError", "during compilation", "An expression in the file is nested or chained thousands deep."),
-    ("ModuleNotFoundError", "", "Either the package is not part of this course's environment, or a helper file of yours is not in the folder you handed in."),
-    ("FileNotFoundError", "", "Use the path you are given; paths of your own machine do not exist where this is graded."),
-    ("StopIteration", "", "Something was asked for its next item and had none: is the data set empty?"),
-    ("RuntimeError", "marked as ready twice", "A parameter was used twice in one forward of DistributedDataParallel: wrap the model once, and call the wrapped model once per step."),
-    ("RuntimeError", "Default process group has not been initialized", "A collective was called before init_process_group: check that this code also works without torchrun."),
-    ("ValueError", "Default process group has not been initialized", "A collective was called before init_process_group: check that this code also works without torchrun."),
-)  # fmt: skip
 
 
 def problem(outcome: Outcome, limits: Limits, submission: Submission) -> CheckEnded | None:
@@ -91,7 +61,7 @@ def problem(outcome: Outcome, limits: Limits, submission: Submission) -> CheckEn
         number for number, rank in enumerate(outcome.ranks) if not rank.complete and rank.status is not None
     ]
     first_error = _first_error(outcome.ranks)
-    if first_error is not None and not _is_peer_lost(first_error[1]):
+    if first_error is not None and not is_peer_lost(first_error[1]):
         return _error(*first_error, outcome.ranks, limits, submission)
     if lost:
         return _ended(lost[0], outcome.ranks)
@@ -170,12 +140,8 @@ def _missing(error: StudentError, submission: Submission) -> str | None:
 def _first_error(ranks: Sequence[RankOutcome]) -> tuple[int, StudentError] | None:
     """The error that the others follow from: not merely that a peer was gone."""
     errors = [(number, rank.error) for number, rank in enumerate(ranks) if rank.error is not None]
-    errors.sort(key=lambda entry: _is_peer_lost(entry[1]))
+    errors.sort(key=lambda entry: is_peer_lost(entry[1]))
     return errors[0] if errors else None
-
-
-def _is_peer_lost(error: StudentError) -> bool:
-    return any(words in error.message for words in _PEER_LOST)
 
 
 def _phase(ranks: Sequence[RankOutcome]) -> str:
@@ -263,7 +229,7 @@ def _ended(number: int, ranks: Sequence[RankOutcome]) -> Crashed:
 def _error(
     number: int, error: StudentError, ranks: Sequence[RankOutcome], limits: Limits, submission: Submission
 ) -> CheckEnded:
-    name, message = safe(error.type, 60), safe(error.message, 200)
+    name, message = safe(error.type, 60), safe_line(error.message)
     exceeded = _exceeded(error)
     if exceeded is not None:
         return _limit(exceeded, error.phase, limits)
@@ -271,7 +237,9 @@ def _error(
         return _cell(error)
     importing = error.phase.startswith(IMPORTING)
     if error.type in _MISTAKES:  # a file that is not there, or a name in it: nothing has crashed
-        missing = Failed(f"{_capital(message)}.", _hint(error) if importing else _MISTAKES[error.type])
+        missing = Failed(
+            f"{_capital(message)}.", advice(error, submission) if importing else _MISTAKES[error.type]
+        )
         missing.spoils = importing
         return missing
     if not error.frames and not error.phase and not _student_ran(ranks[number]):
@@ -287,7 +255,7 @@ def _error(
         text += f" ({safe(str(place), 120)}, in {safe(place.function, 60)})"
     after = not error.phase and _student_ran(ranks[number])
     when = "after your functions had come back" if after else _while(error.phase)
-    ended = Crashed(f"{text}, {when}.", _unread_options(error.phase, submission) or _hint(error))
+    ended = Crashed(f"{text}, {when}.", advice(error, submission))
     ended.spoils = importing
     return ended
 
@@ -321,33 +289,6 @@ def _exceeded(error: StudentError) -> str | None:
     return None if error.errno is None else _LIMIT_ERRNOS.get(error.errno)
 
 
-def _unread_options(phase: str, submission: Submission) -> str:
-    """What to do where a script was given options and nothing that was handed in could read them; else empty."""
-    match = _WITH_OPTIONS.match(phase)
-    if match is None or match[1] not in submission.files:
-        return ""
-    script = submission.files[match[1]]
-    # Its helpers may read them; who hands in everything has other scripts besides.
-    named = (data for path, data in submission.files.items() if Path(path).stem.encode() in script)
-    if any(_READS_OPTIONS.search(data) for data in (script, *named)):
-        return ""
-    notebook = match[1] in submission.notebooks
-    how = "parser.parse_known_args()[0], which also works in Jupyter" if notebook else "parser.parse_args()"
-    return (
-        f"Nothing in {match[1]} reads options, so it ran as it does without any. Read those that the exercise lists "
-        f"with argparse, and {how}."
-    )
-
-
-def _hint(error: StudentError) -> str:
-    for kind, words, hint in _HINTS:
-        if error.type == kind and words in error.message:
-            return hint
-    if _is_peer_lost(error):
-        return "Another rank ended while this one still waited for it: every rank must make the same collectives."
-    return "Run the same call by hand with small data; the line above is where it stopped."
-
-
 def _hung(outcome: Outcome, limits: Limits) -> Hung:
     ranks = outcome.ranks
     # What one of them is in, not what the others are at meanwhile, which may be a wait for that one.
@@ -356,7 +297,12 @@ def _hung(outcome: Outcome, limits: Limits) -> Hung:
     text = f"No answer within {limits.seconds:.0f} s {_while(phase)}: {where}."
     if len(ranks) > 1 or any(rank.standing and len(rank.standing.started) > 1 for rank in ranks):
         hint = (
-            "A collective (all_reduce, barrier, broadcast, the backward of a wrapped model ...) returns only when "
+            "They never met. init_process_group has to be given the init_method that your function is given; rank and "
+            "world size come from RANK and WORLD_SIZE, which torchrun sets."
+            if any(
+                rank.standing and rank.standing.waits_in.startswith("init_process_group") for rank in ranks
+            )
+            else "A collective (all_reduce, barrier, broadcast, the backward of a wrapped model ...) returns only when "
             "every rank calls it. Look for one inside `if rank == 0`, for ranks with different numbers of "
             "batches, and for an exception that one rank swallows."
         )

@@ -7,6 +7,7 @@ CI service reads out of its log.
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -30,6 +31,7 @@ _JOINERS = "\u200c\u200d"
 """Format characters that spelling needs: Persian words and composed emoji fall apart without them."""
 # "E1123 03:35:13.062000 23116 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1) ..."
 _TORCHRUN_SAYS = re.compile(r"[A-Z]\d{4} [\d:.]+ \d+ torch/distributed/")
+_ARGPARSE_SAYS = re.compile(r"\S+: error: ")
 _DIED = re.compile(r"Fatal Python error: [^\n]*")
 _TORCHRUN_FAILED = re.compile(rf"^{_TORCHRUN_SAYS.pattern}\S+ failed \(exitcode: ", re.MULTILINE)
 
@@ -63,7 +65,7 @@ def last_lines(output: str) -> str:
     """The last four lines of what something printed that are not empty, in one line for a message.
 
     Of a torchrun with a failed process those before its own stack and summary, which do not tell the cause; of a
-    process that died below Python the signal and where it was.
+    process that died below Python the signal and where it was; of argparse its complaint without the usage.
     """
     own = _TORCHRUN_FAILED.split(output, maxsplit=1)[0]
     if died := _DIED.search(own):
@@ -71,6 +73,10 @@ def last_lines(output: str) -> str:
         return " | ".join(safe_line(line, 160) for line in (died[0], *frames[:3]))
     lines = [line for line in own.splitlines() if line.strip() and not _TORCHRUN_SAYS.match(line)]
     lines = lines or [line for line in output.splitlines() if line.strip()]
+    if lines and _ARGPARSE_SAYS.match(lines[-1]):
+        return safe_line(lines[-1])
+    # Several processes often say the same.
+    lines = [line for line, _ in itertools.groupby(lines)]
     return " | ".join(safe_line(line, 160) for line in lines[-4:]) or "(nothing was printed)"
 
 

@@ -176,6 +176,7 @@ def test_mistakes_name_checks_that_exist(exercise: str) -> None:
     known = {check["id"] for check in exercise_toml(exercise)["check"]}
     for sample in all_submissions(exercise):
         assert {*sample.fails, *sample.follows, *sample.like_reference} <= known, str(sample)
+        assert sample.says or sample.kind == "correct", f"{sample}: what must its author read?"
 
 
 @pytest.mark.parametrize(

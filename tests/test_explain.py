@@ -129,37 +129,3 @@ def test_lines_of_a_notebook_are_cells() -> None:
     found = problem(outcome(error("ValueError")), LIMITS, submission)
     assert found is not None
     assert "ddp_train.ipynb, cell 3, line 11" in found.feedback.message
-
-
-BARE = b"import cli_of_mine\nmain()\n"
-
-
-@pytest.mark.parametrize(
-    ("files", "notebook", "told"),
-    [
-        ({"x.py": BARE}, False, "with argparse, and parser.parse_args()."),
-        (
-            {"x.py": BARE},
-            True,
-            "with argparse, and parser.parse_known_args()[0], which also works in Jupyter.",
-        ),
-        ({"x.py": BARE, "amp_train.py": b"import sys\nsys.argv"}, False, "Nothing in x.py reads options"),
-        ({"x.py": BARE, "cli_of_mine.py": b"import typer"}, False, "Run the same call by hand"),
-        (
-            {"x.py": b"import argparse\nparser = argparse.ArgumentParser()"},
-            False,
-            "Run the same call by hand",
-        ),
-        ({"x.py": b"def place(): fire = 1"}, False, "Nothing in x.py reads options"),
-    ],
-)
-def test_a_script_that_reads_no_options_is_told_so(
-    files: dict[str, bytes], notebook: bool, told: str
-) -> None:
-    notebooks = {"x.py": NotebookSource("", (), {}, ())} if notebook else {}
-    submission = replace(SUBMISSION, files=files, notebooks=notebooks)
-    ended = problem(
-        outcome(error("RuntimeError", phase="running `python x.py --epochs 1`")), LIMITS, submission
-    )
-    assert ended is not None
-    assert told in ended.feedback.hint

@@ -66,6 +66,11 @@ def test_a_long_text_is_cut_and_says_by_how_much() -> None:
         ("one\n\n  two  \nthree\r\n 4\nfive\n \n", "two | three | 4 | five"),
         ("10 %\r100 %\n" + "x" * 200, "10 % | 100 % | " + "x" * 160 + " ... (40 more characters)"),
         (" \n\n", "(nothing was printed)"),
+        (
+            "usage: x.py [-h]\n  [--lr LR]\nx.py: error: unrecognized arguments: -y\n",
+            "x.py: error: unrecognized arguments: -y",
+        ),
+        ("begin\nsame\nsame\n\nsame\n", "begin | same"),
         (TORCHRUN_FAILED, "step 1 | Traceback (most recent call last): | ValueError: boom"),
         (
             'step 1\nFatal Python error: Aborted\n\nCurrent thread 0x1 (most recent call first):\n  File "a.py", line 3 in f\n'

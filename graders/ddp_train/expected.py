@@ -9,12 +9,14 @@ import numpy as np
 import torch
 from torch import nn
 
+from graders.ddp_train import accuracies
 from graders.ddp_train.probe import build_model
 from lockstep.compare import integer
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.wire import Array, Json
 
 Shape = dict[str, Json]
+BATCH_SIZE = 4  # of a rank, where a check asks for no other
 # One rank's batch: the numbers of the items in it.
 Batch = tuple[int, ...]
 
@@ -88,16 +90,25 @@ def halved(shape: Shape, weights: Mapping[str, Array]) -> dict[str, Array]:
     return {name: value if name in buffers else value / 2 for name, value in weights.items()}
 
 
-def make_labelled_data(rng: np.random.Generator, shape: Shape, weights: dict[str, Array], n: int) -> Data:
-    """Data with clear answers, of which about two thirds are right, the first ones among them."""
+def make_labelled_data(
+    rng: np.random.Generator, shape: Shape, weights: dict[str, Array], n: int, world: int | None = None
+) -> Data:
+    """Data with clear answers, of which about two thirds are right, the first ones among them.
+
+    Shared out to `world` ranks, those right answers tell a mean over batches from one over items.
+    """
     data = make_data(rng, 40 * n)
     logits = Training(shape, weights, lr=0, momentum=0).logits(data.images)
     ordered = np.sort(logits, axis=1)
     clear = np.argsort(ordered[:, -2] - ordered[:, -1])[:n]
     answers = logits[clear].argmax(1)
-    wrong = rng.permutation(np.arange(min(4, n - 1), n))[: n // 3]
+
+    def draw() -> Array:
+        return ~np.isin(np.arange(n), rng.permutation(np.arange(min(4, n - 1), n))[: n // 3])
+
+    wrong = ~(draw() if world is None else accuracies.telling(draw, world, BATCH_SIZE))
     labels = answers.copy()
-    labels[wrong] = (answers[wrong] + 1 + rng.integers(0, 9, len(wrong))) % 10
+    labels[wrong] = (answers[wrong] + 1 + rng.integers(0, 9, wrong.sum())) % 10
     return Data(data.images[clear], labels.astype(np.int64))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from graders.ddp_train.expected import Shape
+from graders.ddp_train.expected import BATCH_SIZE, Shape
 from lockstep.check import Check
 from lockstep.wire import Json
 
@@ -11,7 +11,7 @@ LR, MOMENTUM = 0.05, 0.9
 
 
 def options(
-    shape: Shape, *, lr: float = LR, batch_size: int = 4, seed: int = 0, **more: Json
+    shape: Shape, *, lr: float = LR, batch_size: int = BATCH_SIZE, seed: int = 0, **more: Json
 ) -> dict[str, Json]:
     """What the probe's training functions are told."""
     return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from fixtures import cifar10
@@ -74,8 +75,7 @@ def test_fails_fast(check: Check) -> None:
     if outcome.timed_out:
         hung = [r for r, rank in enumerate(outcome.ranks) if not rank.complete]
         check.fail(
-            f"{call}: {'rank ' + ', '.join(map(str, hung)) if hung else 'no rank'} still waited after "
-            f"{outcome.elapsed:.0f} s.",
+            f"{call}: {_named(hung)} still waited after {outcome.elapsed:.0f} s.",
             "Do not catch the exception and go on: the other ranks wait for this one in their next collective. Let it "
             "end the process; torchrun then ends the others.",
         )
@@ -87,6 +87,14 @@ def test_fails_fast(check: Check) -> None:
             "Something catches it (`except: pass`, `except Exception: print(...)`). Let it go through, or raise it again.",
         )
     _script_fails_fast(check)
+
+
+def _named(ranks: Sequence[int]) -> str:
+    """Ranks in a sentence."""
+    numbers = [str(rank) for rank in ranks]
+    if len(numbers) < 2:
+        return f"rank {numbers[0]}" if numbers else "no rank"
+    return f"ranks {', '.join(numbers[:-1])} and {numbers[-1]}"
 
 
 def _is_injected(rank: RankOutcome) -> bool:

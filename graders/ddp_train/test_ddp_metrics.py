@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
-from graders.ddp_train import expected
+from graders.ddp_train import accuracies, expected
 from graders.ddp_train.batches import fed, items_by_epoch
-from graders.ddp_train.expected import Training
+from graders.ddp_train.expected import BATCH_SIZE, Training
 from graders.ddp_train.hints import TO_THE_DEVICE
 from graders.ddp_train.runs import options, rank_seeds
 from lockstep.check import Check, Inputs
@@ -85,12 +86,13 @@ def test_shuffle_false_for_eval(check: Check) -> None:
         # In one of the runs as many batches as a loop that is broken off does not reach.
         share = 43 if world == check.world_sizes[-1] else 7
         n, even = world * share + int(check.rng.integers(1, world)), world * share
-        data = expected.make_labelled_data(check.rng, shape, weights, n)
+        data = expected.make_labelled_data(check.rng, shape, weights, n, world)
         answers = Training(shape, weights, lr=0, momentum=0).logits(data.images).argmax(1)
         right = int((answers == data.labels).sum())
         # The second time nothing is padded.
-        again = (answers[:even] + (check.rng.random(even) < 0.5)) % 10
-        right_again = int((answers[:even] == again).sum())
+        kept = accuracies.telling(partial(_coins, check.rng, even), world, BATCH_SIZE)
+        again = (answers[:even] + ~kept) % 10
+        right_again = int(kept.sum())
         arrays = {**data.arrays(), "again": again, **expected.as_inputs(weights)}
         # One GPU for each of the first ranks: what is computed there is the same, to the bit.
         gpus = world if world == check.world_sizes[0] else None
@@ -102,7 +104,7 @@ def test_shuffle_false_for_eval(check: Check) -> None:
             check.fail(
                 f"evaluate on {world} ranks over {n} items, {right} of which the model gets right: rank {rank} returned "
                 f"{shown(value)}, expected {right / n:.6f}.",
-                _accuracy_hint(value, right, n, outcome),
+                _accuracy_hint(value, right, n, outcome, data, answers == data.labels),
             )
         for rank, seen in enumerate(outcome.ranks):
             value = seen.values.get("again")
@@ -123,6 +125,10 @@ def test_shuffle_false_for_eval(check: Check) -> None:
             )
 
 
+def _coins(rng: np.random.Generator, n: int) -> Array:
+    return rng.random(n) < 0.5
+
+
 def _evaluated(check: Check, world: int, values: dict[str, Json], arrays: dict[str, Array]) -> Outcome:
     try:
         return check.run("accuracy", ranks=world, values=values, arrays=arrays)
@@ -138,14 +144,31 @@ def _evaluated(check: Check, world: int, values: dict[str, Json], arrays: dict[s
     return check.run("accuracy", ranks=world, values={**values, "gpus": None}, arrays=arrays)
 
 
-def _accuracy_hint(value: Json, right: int, n: int, outcome: Outcome) -> str:
+def _accuracy_hint(
+    value: Json, right: int, n: int, outcome: Outcome, data: expected.Data, is_right: Array
+) -> str:
     seen = number(value)
+    found = (data.find(rank.arrays.get("order0", np.zeros(0))) for rank in outcome.ranks)
+    orders = [order for order in found if order]
     values = [number(rank.values.get("accuracy")) for rank in outcome.ranks]
     if seen is not None and seen > 1:
         return "Accuracy is a fraction between 0 and 1: divide the number of right answers by the number of items."
     if len(set(values)) > 1:
         return "The ranks disagree: add up right answers and items over all ranks with dist.all_reduce before dividing."
-    if seen is not None and abs(seen - right / n) < (len(outcome.ranks) - 1) / n:
+    padded = bool(orders) and close(seen, accuracies.mean_over_items(orders, is_right), rtol=0, atol=1e-5)
+    if (
+        orders
+        and not padded
+        and any(
+            close(seen, mean, rtol=0, atol=1e-5)
+            for mean in accuracies.means_over_batches(orders, is_right, BATCH_SIZE)
+        )
+    ):
+        return (
+            "That is the mean of the batches' accuracies, in which an item of a short last batch counts for more: add up right "
+            "answers and items of all batches and ranks, then divide once."
+        )
+    if padded or (seen is not None and abs(seen - right / n) < (len(outcome.ranks) - 1) / n):
         return (
             "DistributedSampler repeats items until all shares are equally long, and those count twice here. Leave "
             "the repeated ones out, or give each rank its share without padding; and read the whole loader (no `break`)."

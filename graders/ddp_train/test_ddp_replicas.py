@@ -73,9 +73,16 @@ def test_weights_in_sync(check: Check) -> None:
         check.expect(apart is None, f"{call}: the ranks' weights are not equal: {apart}.", WRAP_HINT)
         steps = fed_by_step(check, outcome, data)
         training = Training(shape, weights[0], lr=LR, momentum=MOMENTUM)
+        begun = training.weights()
         for ranks in steps:
             training.step(data, ranks)
         wrong = differing(outcome.ranks, "final", training.state(), "the weight")
+        if wrong is not None and differing(outcome.ranks, "final", begun, "") is None:
+            check.fail(
+                f"{call}: the ranks agree with each other, but the weights are what they were before the first step.",
+                "An optimizer that is made before wrap_model, which DistributedDataParallel allows, has to go on stepping "
+                "the parameters that are trained: wrap the very model that is given, not a copy of it.",
+            )
         if wrong is not None:
             check.fail(
                 f"{call}: the ranks agree with each other, but not with one process that trains on all their "
@@ -136,10 +143,17 @@ def _averaged(
     if wrong is None:
         return
     rank, problem = wrong
-    total = {name: value * np.float32(world) for name, value in mean.items()}
+    total, part = (
+        {name: value * np.float32(factor) for name, value in mean.items()} for factor in (world, 1 / world)
+    )
     prefix = f"grad{step}"
     if differing(outcome.ranks, prefix, total, "") is None:
         cause = f"It is the sum over the {world} ranks: divide by the world size."
+    elif differing(outcome.ranks, prefix, part, "") is None:
+        cause = (
+            f"It is the mean over the {world} ranks, divided by {world} once more. DistributedDataParallel takes the mean by "
+            "itself: divide neither the loss nor the gradients by the world size."
+        )
     elif all(
         differing([seen], prefix, own, "") is None for seen, own in zip(outcome.ranks, local, strict=True)
     ):

@@ -51,7 +51,7 @@ def test_script(check: Check) -> None:
         status == 0,
         f"`NPROC=2 ./ddp_train.sh --training-data ... {' '.join(arguments)}` ended with status "
         f"{shown(values.get('status'))}. Its last lines: {printed}",
-        'Run the same line in a terminal. The script should hand its arguments on to ddp_train.py with "$@".',
+        _script_hint(check.submission.files.get("ddp_train.sh", b""), printed),
     )
     least = RESNET18_BYTES
     check.expect(
@@ -211,6 +211,20 @@ def _asks_for_no_number(words: Json) -> bool:
         return False
     given = re.search(r"(?:^|\n)--?nproc[-_]per[-_]node[=\n]([^\n]*)", words)
     return given is not None and (not given[1] or given[1].endswith(".py"))
+
+
+def _script_hint(script: bytes, printed: str) -> str:
+    """What is usually wrong with a launch script that ends with an error."""
+    if b"\r\n" in script:
+        return "The file has the line ends of Windows: save it with LF, for example with `sed -i 's/\\r$//' ddp_train.sh`."
+    if "can't open file" in printed:
+        return (
+            "torchrun was told to start a file that is not there: name ddp_train.py, and see that nothing stands behind a "
+            "backslash at the end of a line, not even a blank."
+        )
+    return (
+        'Run the same line in a terminal. The script should hand its arguments on to ddp_train.py with "$@".'
+    )
 
 
 def _world_of(report: Json) -> int | None:

@@ -113,7 +113,7 @@ def _truncated(rng: np.random.Generator) -> Trial:
         "A truncated image",
         0.1,
         "Of 13,233 files one is broken, and PIL does not say which: catch OSError in `__getitem__` and raise "
-        "one with the path in its message.",
+        "one with the path in its message. ImageFile.LOAD_TRUNCATED_IMAGES fills up with grey what is missing.",
         "/data/truncated/",
         {**tree.files, name: cut},
         {path: pixels for path, pixels in tree.pixels.items() if path != name},

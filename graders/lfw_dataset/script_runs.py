@@ -66,7 +66,7 @@ def visualize_complaint(check: Check) -> Complaint | None:
     outcome = _run(check, arguments, {"batch": tree.files})
     rank = outcome.ranks[0]
     if ended := _ended_badly(outcome, arguments):
-        return Complaint(ended, "Run it yourself and read the last lines it prints.")
+        return Complaint(ended, _hint_for_end(ended))
     pictures = [rank.arrays[name] for name in sorted(rank.arrays) if name.startswith("picture")]
     pictures = [p for p in pictures if p.ndim == 3 and p.shape[2] == 3 and p.dtype == np.uint8]
     shown = [faces.quilts_in(picture, hidden) for picture in pictures]
@@ -106,7 +106,7 @@ def timing_complaint(check: Check) -> Complaint | None:
     arguments = ["-path_to_folder", "/data/timed/", *flags, "-batches_to_check", str(ASKED_BATCHES)]
     outcome = _run(check, arguments, {"timed": tree.files}, delay, check.rng.permutation(DELAYS).tolist())
     if ended := _ended_badly(outcome, arguments):
-        return Complaint(ended, "Run it yourself and read the last lines it prints.")
+        return Complaint(ended, _hint_for_end(ended))
     rank, told = outcome.ranks[0], f"`{_shown(arguments)}`"
     loaders = [entry for entry in _list(rank.values.get("loaders")) if isinstance(entry, dict)]
     asked = [entry for entry in loaders if entry.get("workers") == 1]
@@ -333,6 +333,12 @@ def _ended_badly(outcome: Outcome, arguments: list[str]) -> str | None:
     lines = [line for line in rank.output.splitlines() if line.strip()]
     said = f": {safe_line(lines[-1])}" if lines else ""
     return f"`{_shown(arguments)}` ended with status {number(status) or 0:.0f}{said}"
+
+
+def _hint_for_end(ended: str) -> str:
+    if "has no attribute 'next'" in ended:
+        return "next(iter(loader)) gives a batch; .next() was Python 2's spelling, which torch has dropped."
+    return "Run it yourself and read the last lines it prints."
 
 
 def _shown(arguments: list[str]) -> str:

@@ -51,16 +51,20 @@ def run_script(
 
 def fitted(check: Check, seen: RankOutcome, call: str) -> None:
     """End the check unless the script came to a Trainer's fit and to its end."""
-    check.expect(
-        (integer(seen.values.get("fits")) or 0) > 0,
-        f"{call}: no Trainer's fit was called.",
-        "main() has to build the Trainer with build_trainer(...) and call trainer.fit(model, ...).",
-    )
     status = seen.values.get("status")
+    fits = (integer(seen.values.get("fits")) or 0) > 0
     check.expect(
         status is None or integer(status) == 0,
         f"{call} ended with status {shown(status)}: {last_lines(seen.output)}",
-        "Run the same line in a terminal.",
+        "Run the same line in a terminal."
+        if fits
+        else "argparse ends a script so where it does not know an option or cannot read its value. The exercise "
+        "lists the options: --limit-train-batches is a float, --devices a whole number.",
+    )
+    check.expect(
+        fits,
+        f"{call}: no Trainer's fit was called.",
+        "main() has to build the Trainer with build_trainer(...) and call trainer.fit(model, ...).",
     )
 
 

@@ -116,7 +116,7 @@ def _same_weights(check: Check, outcome: Outcome, call: str) -> None:
         check.fail(
             f"{call}: the model has no weights to compare.", "Make the network in LitFashion.__init__."
         )
-    problem = difference(weights[1], first, rtol=1e-5, atol=1e-6, what="the weights of rank 1")
+    problem = difference(weights[1], first, rtol=1e-5, atol=1e-6, what="what rank 1 holds")
     check.expect(
         problem is None,
         f"{call}: after an epoch the processes hold different models: {problem} from rank 0.",

@@ -56,7 +56,7 @@ def test_data(check: Check) -> None:
     check.expect(
         twice == 0,
         f"{call}: {twice} pictures were trained on twice.",
-        "One pass over the data set is an epoch.",
+        "One pass over the data set is an epoch: shuffle=True draws without replacement, RandomSampler may not.",
     )
     # A part of the training pictures may be kept for validation instead of the test part. Those of which only the content
     # is known may be of either.

@@ -132,6 +132,16 @@ FUNCTIONS = {
                 "round() goes to the nearest number: math.ceil and math.floor round up and down.",
             ),
             Slip(
+                lambda n, batch, world, drop_last=False: (
+                    n // (batch * world) if drop_last else round(n / (batch * world))
+                ),
+                "round() goes to the nearest number: math.ceil and math.floor round up and down.",
+            ),
+            Slip(
+                lambda n, batch, world, drop_last=False: n // (batch * world) if drop_last else n / (batch * world),
+                "There is no part of a step: what is left over is one more, so round up.",
+            ),
+            Slip(
                 lambda n, batch, world, drop_last=False: steps(n, batch, 1, drop_last),
                 "The data set is shared: each process takes only its part of it.",
             ),

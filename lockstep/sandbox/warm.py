@@ -267,6 +267,11 @@ def execute(words: list[str]) -> None:
             sys.path.insert(0, "")
         loading.run_code_as_main(compile(words[1], "<string>", "exec", dont_inherit=True), None)
     elif words and words[0] != "-":
+        if not os.path.exists(words[0]):
+            # As Python says it, which has no stack then.
+            path = os.path.abspath(words[0])
+            print(f"python: can't open file '{path}': [Errno 2] No such file or directory", file=sys.stderr)
+            raise SystemExit(2)
         sys.argv = words
         sys.path.insert(0, os.path.dirname(os.path.abspath(words[0])))
         loading.run_as_main(words[0])

@@ -1,0 +1,59 @@
+"""What an accuracy comes to when it is counted in one way or another, by which items were right."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from lockstep.wire import Array
+
+Orders = Sequence[Sequence[int]]
+"""The items that each rank's loader gives, in order."""
+
+ATTEMPTS = 100
+# Further apart than what an accuracy may be off.
+APART = 1e-4
+
+
+def shares(n: int, world: int) -> Orders:
+    """What DistributedSampler gives each rank of `n` items without shuffling: the first ones fill the shares up."""
+    padded = [item % n for item in range(-(-n // world) * world)]
+    return [padded[rank::world] for rank in range(world)]
+
+
+def mean_over_items(orders: Orders, right: Array) -> float:
+    """The share of right answers where what fills up the shares counts as well."""
+    return float(np.mean(right[[item for order in orders for item in order]]))
+
+
+def means_over_batches(orders: Orders, right: Array, batch_size: int) -> tuple[float, float]:
+    """The mean over all batches of the share of right answers: with what fills up the shares, and without."""
+    steps = [item for step in itertools.zip_longest(*orders) for item in step]
+    first = {item: place for place, item in reversed(list(enumerate(steps)))}
+    own = [
+        [item for step, item in enumerate(order) if first[item] == step * len(orders) + rank]
+        for rank, order in enumerate(orders)
+    ]
+    return _mean_over_batches(orders, right, batch_size), _mean_over_batches(own, right, batch_size)
+
+
+def _mean_over_batches(orders: Orders, right: Array, batch_size: int) -> float:
+    batches = [order[at : at + batch_size] for order in orders for at in range(0, len(order), batch_size)]
+    return float(np.mean([right[list(batch)].mean() for batch in batches]))
+
+
+def telling(draw: Callable[[], Array], world: int, batch_size: int) -> Array:
+    """Which items are right, drawn so that a mean over batches is by chance no other mean.
+
+    Raises RuntimeError where `draw` gives no such thing.
+    """
+    for _ in range(ATTEMPTS):
+        right = draw()
+        orders = shares(len(right), world)
+        padded, own = means_over_batches(orders, right, batch_size)
+        others = (padded, right.mean()), (own, right.mean()), (own, mean_over_items(orders, right))
+        if all(abs(mean - other) > APART for mean, other in others):
+            return right
+    raise RuntimeError(f"no draw of {len(right)} items tells a mean over batches from others")

@@ -1,0 +1,75 @@
+"""Grade each mistake several times by its own checks: `python -m tests.soak.steady --exercise scaling --times 5`.
+
+Whoever made a mistake is to earn the same for it on any day, with any hidden data. What earns now more, now less, is
+printed with the seeds that replay both; the exit status is 1 then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import tempfile
+from pathlib import Path
+
+from fixtures import build
+from lockstep.exercise import find_exercises
+from lockstep.grading import default_graders, known_exercises
+from lockstep.sandbox.box import Box, open_box
+from lockstep.stopping import like_ctrl_c
+from tests.samples import graded, impatient_checks
+
+Earned = tuple[str, float]
+"""A verdict and points."""
+
+
+def unsteady(sample: build.Sample, times: int, box: Box) -> list[str]:
+    """A sentence for each check of a mistake that did not always end alike."""
+    seen: dict[str, dict[Earned, int]] = {}
+    with tempfile.TemporaryDirectory(prefix="lockstep-steady-") as scratch:
+        folder = build.build(sample, Path(scratch, sample.name))
+        for _ in range(times):
+            with impatient_checks() if sample.hangs else contextlib.nullcontext():
+                result = graded(folder, sample.exercise, box, checks=sample.fails)
+            for exercise in result.exercises:
+                for check in exercise.checks:
+                    if check.id in sample.fails:
+                        seen.setdefault(check.id, {}).setdefault((check.verdict, check.points), result.seed)
+    return [
+        f"{sample}, {check}: "
+        + ", ".join(f"{verdict} with {points:g} (seed {seed})" for (verdict, points), seed in ends.items())
+        for check, ends in seen.items()
+        if len(ends) > 1
+    ]
+
+
+def main() -> int:
+    """Grade all mistakes of the exercises that are asked for, and tell."""
+    known = known_exercises(default_graders())
+    parser = argparse.ArgumentParser(prog="python -m tests.soak.steady", description=__doc__)
+    parser.add_argument("--exercise", action="append", choices=known, help="only this one (repeatable)")
+    parser.add_argument("--times", type=int, default=3, help="gradings of each mistake")
+    options = parser.parse_args()
+
+    graded_mistakes = found = 0
+    with open_box(find_exercises(default_graders()), isolated=True) as box:
+        for exercise in options.exercise or known:
+            for sample in build.all_submissions(exercise):
+                if sample.kind == "mistake":
+                    graded_mistakes += 1
+                    for sentence in unsteady(sample, options.times, box):
+                        found += 1
+                        print(sentence, flush=True)
+    print(
+        f"{graded_mistakes} mistakes, {options.times} gradings of each: {found} checks ended in more than one way"
+    )
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    try:
+        with like_ctrl_c():
+            sys.exit(main())
+    except KeyboardInterrupt:
+        print("steady: stopped", file=sys.stderr)
+        sys.exit(130)
