@@ -19,7 +19,7 @@ def advised(
 ) -> str:
     notebooks = {"x.py": NotebookSource("", (), {}, ())} if is_notebook else {}
     submission = Submission("someone", files, frozenset(), "0", (), {}, notebooks)
-    return advice(StudentError(kind, message, phase=phase), submission)
+    return advice(StudentError(kind, message, (), phase), submission)
 
 
 @pytest.mark.parametrize(
