@@ -5,7 +5,7 @@ JOBS ?= 2
 # How long `make honest` begins gradings.
 MINUTES ?= 60
 
-.PHONY: help setup demo samples test lint format bench soak honest fuzz mutants judges slurm postgres template reports rules picture clean
+.PHONY: help setup demo samples test lint format bench soak honest steady fuzz mutants judges slurm postgres template reports rules picture clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -39,6 +39,9 @@ soak: setup ## 1,000 gradings of 20 submissions, whole classes, a class killed a
 
 honest: setup ## grade the unusual but right submissions for MINUTES=60; docs/honest-runs.csv counts how often by now
 	@$(PYTHON) -m tests.soak.honest --minutes $(MINUTES) --jobs $(JOBS)
+
+steady: setup ## grade each mistake three times with other hidden data: does it always earn the same?
+	@$(PYTHON) -m tests.soak.steady
 
 mutants: setup ## change the worked solutions by machine, grade every change, write docs/mutants.md
 	@$(PYTHON) -m fixtures.mutants

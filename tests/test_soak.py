@@ -18,8 +18,9 @@ import pytest
 from fixtures import build
 from lockstep.result import CheckResult
 from lockstep.verdict import Verdict
+from tests.results import FAILED, PASSED, a_result
 from tests.sandboxed import ROOT
-from tests.soak import honest, traces
+from tests.soak import honest, steady, traces
 from tests.soak.grading import GROWTH, Grading, Soak
 from tests.soak.works import WORKS, Work, write
 
@@ -104,7 +105,7 @@ def test_a_control_group_that_is_left_is_named(tmp_path: Path, monkeypatch: pyte
 ORPHAN = """
 import os, signal, sys
 from pathlib import Path
-from tests.soak import honest, traces
+from tests.soak import honest, steady, traces
 traces.adopt_orphans()
 before, scratch = traces.look(Path(sys.argv[1])), Path(sys.argv[1])
 read, write = os.pipe()
@@ -195,3 +196,13 @@ def test_honest_work_is_graded_and_what_it_loses_is_told() -> None:
     wrong = dataclasses.replace(sample, fails=("present",))
     outcomes = list(honest.graded(iter([sample, wrong]), 1, math.inf))
     assert [bool(outcome.surprises) for outcome in outcomes] == [False, True]
+
+
+def test_a_mistake_that_earns_now_more_now_less_is_seen() -> None:
+    half = dataclasses.replace(FAILED, points=FAILED.points / 2)
+    results = [
+        dataclasses.replace(a_result(PASSED, check), seed=seed)
+        for seed, check in enumerate((FAILED, FAILED, half, FAILED))
+    ]
+    ways = steady.ways(results, [FAILED.id])
+    assert ways == {FAILED.id: {(Verdict.FAILED, FAILED.points): 0, (Verdict.FAILED, half.points): 2}}

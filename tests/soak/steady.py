@@ -10,11 +10,13 @@ import argparse
 import contextlib
 import sys
 import tempfile
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 from fixtures import build
 from lockstep.exercise import find_exercises
 from lockstep.grading import default_graders, known_exercises
+from lockstep.result import Result
 from lockstep.sandbox.box import Box, open_box
 from lockstep.stopping import like_ctrl_c
 from tests.samples import graded, impatient_checks
@@ -23,22 +25,29 @@ Earned = tuple[str, float]
 """A verdict and points."""
 
 
+def ways(results: Iterable[Result], checks: Collection[str]) -> dict[str, dict[Earned, int]]:
+    """In which ways each of these checks ended, each with the first seed that led to it."""
+    seen: dict[str, dict[Earned, int]] = {}
+    for result in results:
+        for exercise in result.exercises:
+            for check in exercise.checks:
+                if check.id in checks:
+                    seen.setdefault(check.id, {}).setdefault((check.verdict, check.points), result.seed)
+    return seen
+
+
 def unsteady(sample: build.Sample, times: int, box: Box) -> list[str]:
     """A sentence for each check of a mistake that did not always end alike."""
-    seen: dict[str, dict[Earned, int]] = {}
-    with tempfile.TemporaryDirectory(prefix="lockstep-steady-") as scratch:
+    with (
+        tempfile.TemporaryDirectory(prefix="lockstep-steady-") as scratch,
+        impatient_checks() if sample.hangs else contextlib.nullcontext(),
+    ):
         folder = build.build(sample, Path(scratch, sample.name))
-        for _ in range(times):
-            with impatient_checks() if sample.hangs else contextlib.nullcontext():
-                result = graded(folder, sample.exercise, box, checks=sample.fails)
-            for exercise in result.exercises:
-                for check in exercise.checks:
-                    if check.id in sample.fails:
-                        seen.setdefault(check.id, {}).setdefault((check.verdict, check.points), result.seed)
+        results = [graded(folder, sample.exercise, box, checks=sample.fails) for _ in range(times)]
     return [
         f"{sample}, {check}: "
         + ", ".join(f"{verdict} with {points:g} (seed {seed})" for (verdict, points), seed in ends.items())
-        for check, ends in seen.items()
+        for check, ends in ways(results, sample.fails).items()
         if len(ends) > 1
     ]
 
