@@ -1,7 +1,8 @@
 """Grade each mistake several times by its own checks: `python -m tests.soak.steady --exercise scaling --times 5`.
 
 Whoever made a mistake is to earn the same for it on any day, with any hidden data. What earns now more, now less, is
-printed with the seeds that replay both; the exit status is 1 then.
+printed with the seeds that replay both; the exit status is 1 then. Whether a check failed or crashed may depend on the
+data: a slip in a shape is an exception for one batch, and a wrong number for another.
 """
 
 from __future__ import annotations
@@ -21,23 +22,20 @@ from lockstep.sandbox.box import Box, open_box
 from lockstep.stopping import like_ctrl_c
 from tests.samples import graded, impatient_checks
 
-Earned = tuple[str, float]
-"""A verdict and points."""
 
-
-def ways(results: Iterable[Result], checks: Collection[str]) -> dict[str, dict[Earned, int]]:
-    """In which ways each of these checks ended, each with the first seed that led to it."""
-    seen: dict[str, dict[Earned, int]] = {}
+def ways(results: Iterable[Result], checks: Collection[str]) -> dict[str, dict[float, int]]:
+    """The points that each of these checks gave, each with the first seed that led to them."""
+    seen: dict[str, dict[float, int]] = {}
     for result in results:
         for exercise in result.exercises:
             for check in exercise.checks:
                 if check.id in checks:
-                    seen.setdefault(check.id, {}).setdefault((check.verdict, check.points), result.seed)
+                    seen.setdefault(check.id, {}).setdefault(check.points, result.seed)
     return seen
 
 
 def unsteady(sample: build.Sample, times: int, box: Box) -> list[str]:
-    """A sentence for each check of a mistake that did not always end alike."""
+    """A sentence for each check of a mistake that did not always give the same."""
     with (
         tempfile.TemporaryDirectory(prefix="lockstep-steady-") as scratch,
         impatient_checks() if sample.hangs else contextlib.nullcontext(),
@@ -46,7 +44,7 @@ def unsteady(sample: build.Sample, times: int, box: Box) -> list[str]:
         results = [graded(folder, sample.exercise, box, checks=sample.fails) for _ in range(times)]
     return [
         f"{sample}, {check}: "
-        + ", ".join(f"{verdict} with {points:g} (seed {seed})" for (verdict, points), seed in ends.items())
+        + " or ".join(f"{points:g} points (seed {seed})" for points, seed in ends.items())
         for check, ends in ways(results, sample.fails).items()
         if len(ends) > 1
     ]
@@ -70,7 +68,7 @@ def main() -> int:
                         found += 1
                         print(sentence, flush=True)
     print(
-        f"{graded_mistakes} mistakes, {options.times} gradings of each: {found} checks ended in more than one way"
+        f"{graded_mistakes} mistakes, {options.times} gradings of each: {found} checks gave now more, now less"
     )
     return 1 if found else 0
 
