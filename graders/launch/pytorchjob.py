@@ -23,6 +23,8 @@ from graders.launch.manifests import (
     shown,
     whole,
 )
+from graders.launch.pod_commands import slips
+from graders.launch.pod_problems import notes, problems
 from graders.launch.pods import REPLICAS, Pod, claim_of
 from graders.launch.pytorchjob_schema import OUTDATED, PYTORCHJOB
 from lockstep.wire import Json
@@ -122,9 +124,9 @@ def look_at(manifest: Manifest, reading: Reading) -> None:
     roles = [role for role in ("Master", "Worker") if isinstance(manifest.get(*REPLICAS, role), dict)]
     pods = {role: Pod(manifest, role) for role in roles}
     for pod in pods.values():
-        reading.problems += pod.problems()
-        reading.notes += pod.notes()
-        reading.slips += pod.slips()
+        reading.problems += problems(pod)
+        reading.notes += notes(pod)
+        reading.slips += slips(pod)
         if pod.start is not None:
             reading.starts[f"{reading.file}, {pod.role},"] = pod.start
     if len({pod.gpus for pod in pods.values()}) > 1:
