@@ -12,8 +12,9 @@ import pytest
 
 from fixtures import build, expect
 from graders.launch import faults, reach, refusals, scripts, starts, test_launch, workers
-from graders.launch.headers import LSF, PBS, SLURM, Scheduler, read_header, scheduler_of
+from graders.launch.headers import read_header, scheduler_of
 from graders.launch.probe.torchrun import told
+from graders.launch.schedulers import LSF, PBS, SLURM, Scheduler
 from lockstep.check import Check, Setting
 from lockstep.exercise import load_exercise
 from lockstep.sandbox.box import Box

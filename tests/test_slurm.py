@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from fixtures import build
-from graders.launch.headers import SLURM, SLURM_FLAGS, SLURM_OPTIONS, SLURM_OTHER_NAMES, Header, read_header
+from graders.launch.headers import read_header
+from graders.launch.schedulers import SLURM, Header
+from graders.launch.slurm_header import SLURM_FLAGS, SLURM_OPTIONS, SLURM_OTHER_NAMES
 from tests import slurm_cluster
 from tests.slurm_cluster import Answer, Cluster
 

@@ -15,9 +15,10 @@ from graders.launch.faults import (
     plural,
     script_fault,
 )
-from graders.launch.headers import LSF, PBS, SLURM, Header, read_header, scheduler_of
+from graders.launch.headers import read_header, scheduler_of
 from graders.launch.reach import reach_fault
 from graders.launch.refusals import refusal
+from graders.launch.schedulers import LSF, PBS, SLURM, Header
 from graders.launch.scripts import (
     LOGIN,
     MOST_NODES,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from numpy.random import Generator
 
 from graders.launch.faults import TRAINING, Fault, Stage, multi_fault, single_fault
-from graders.launch.headers import PBS, SLURM, Header
+from graders.launch.schedulers import PBS, SLURM, Header
 from graders.launch.starts import NodeRun, read_ways
 from lockstep.check import Check
 from lockstep.sandbox.machines import NUMBERS, STEMS
