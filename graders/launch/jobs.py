@@ -5,20 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from graders.launch.faults import (
-    Fault,
-    Stage,
-    devices_fault,
-    early_fault,
-    meeting_fault,
-    place_fault,
-    plural,
-    script_fault,
-)
+from graders.launch.early_faults import early_fault
+from graders.launch.fault import Fault, Stage, plural
 from graders.launch.headers import read_header, scheduler_of
+from graders.launch.meeting_faults import meeting_fault, place_fault
 from graders.launch.reach import reach_fault
 from graders.launch.refusals import refusal
 from graders.launch.schedulers import LSF, PBS, SLURM, Header
+from graders.launch.script_faults import devices_fault, script_fault
 from graders.launch.scripts import (
     LOGIN,
     MOST_NODES,

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from graders.launch.commands import Start
-from graders.launch.faults import Fault, Stage, alone_fault, backend_fault
+from graders.launch.fault import Fault, Stage
 from graders.launch.manifests import Claim, like
+from graders.launch.script_faults import alone_fault, backend_fault
 
 OPTIONS = (
     "duplicate-stderr-filters duplicate-stdout-filters event-log-handler help local-addr local-rank local-ranks-filter "

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-from graders.launch.faults import Fault, Stage
+from graders.launch.fault import Fault, Stage
 from graders.launch.starts import Endpoint, Start
 
 _ADDRESS = re.compile(r"local[-_]addr[\"',=\s]{1,4}(?:localhost|127\.)", re.IGNORECASE)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from graders.launch.faults import TRAINING, Fault, Stage
+from graders.launch.fault import TRAINING, Fault, Stage
 from graders.launch.manifests import like
 from lockstep.check import Check
 from lockstep.compare import integer

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from numpy.random import Generator
 
-from graders.launch.faults import TRAINING, Fault, Stage, multi_fault, single_fault
+from graders.launch.fault import TRAINING, Fault, Stage
+from graders.launch.faults import multi_fault, single_fault
 from graders.launch.schedulers import PBS, SLURM, Header
 from graders.launch.starts import NodeRun, read_ways
 from lockstep.check import Check

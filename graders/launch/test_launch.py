@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 
 from graders.launch import jobs, scripts
-from graders.launch.faults import Fault
+from graders.launch.fault import Fault
 from graders.launch.reach import reach_fault
 from graders.launch.refusals import refusal
 from graders.launch.scripts import MULTI, SINGLE

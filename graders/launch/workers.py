@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from graders.launch.faults import Fault, Stage, printed
+from graders.launch.early_faults import printed
+from graders.launch.fault import Fault, Stage
 from graders.launch.starts import NodeRun
 from lockstep.compare import integer
 from lockstep.wire import Json

@@ -1,0 +1,123 @@
+"""Scripts that do not come as far as a torchrun that takes its command line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from graders.launch.fault import CONTINUATION, TRAINING, Fault, Stage
+from graders.launch.starts import NodeRun, Start
+from lockstep.text import last_lines
+
+START_WITH_TORCHRUN = (
+    "torchrun --nproc-per-node 2 ... ddp_train.py starts the processes and tells them apart."
+)
+_UNSET = "Nothing sets {0}. A node is given NODE_RANK, MASTER_ADDR and MASTER_PORT."
+_UNASKED = (
+    "Slurm sets SLURM_{0} only for a job that asks with the option of that name, such as --gpus-per-node or "
+    "--cpus-per-task. SLURM_GPUS_ON_NODE and SLURM_CPUS_ON_NODE are there in every job."
+)
+# What bash prints, and what it usually means; {0} is the word in brackets.
+_SHELL_HINTS: Sequence[tuple[str, str]] = (
+    (
+        r"\\r'|\r",
+        "The file has the line ends of Windows: save it with LF, for example with `sed -i 's/\\r$//' FILE`.",
+    ),
+    (r"--?[\w-]+\S*: command not found", CONTINUATION),
+    (r"SLURM_(GPUS|GPUS_PER_NODE|GPUS_PER_TASK|CPUS_PER_TASK|NTASKS_PER_NODE): unbound variable", _UNASKED),
+    (r"(\w+): unbound variable", _UNSET),
+    (r"(\w+): parameter (?:null or )?not set", _UNSET),
+    (
+        r"cd: \S+: No such file",
+        'That folder is only on your own machine: begin from the script\'s, "$(dirname "$0")".',
+    ),
+    (
+        r"syntax error|unexpected (?:EOF|end of file)",
+        "The shell cannot read the file: look for a quote, an if or a loop that is not closed.",
+    ),
+    (r"is not written yet", "This part of the template is not filled in yet."),
+    (
+        r"(\S+): command not found",
+        "There is no program {0} where this is graded; torchrun and what schedulers offer are there.",
+    ),
+)
+
+
+def early_fault(way: Sequence[NodeRun], starts: Mapping[int, Sequence[Start]], call: str) -> Fault | None:
+    """What keeps a script from coming as far as a torchrun that takes its command line."""
+    for run in way:
+        if run.status is None:
+            return Fault(
+                Stage.ENDLESS,
+                f"{call} did not come to an end, though what it starts ends at once here.{printed(run)}",
+                "Is there a loop that waits for something, or a question to somebody at the keyboard?",
+            )
+    if not any(starts.values()):
+        return nothing_fault(way[0] if way else NodeRun(0, None, "", ()), call)
+    for own in starts.values():
+        for start in own:
+            if start.kind != "torchrun":
+                return no_torchrun_fault(start, call)
+            if start.problem:
+                return unreadable_fault(start, call)
+    return None
+
+
+def nothing_fault(run: NodeRun, call: str) -> Fault:
+    """The script ended, and started nothing on the way."""
+    ended = "to its end" if run.status == 0 else f"until it ended with status {run.status}"
+    hint = _shell_hint(run.output) or (
+        "It prints the command instead of running it: take the echo and the quotes away."
+        if re.search(r"torchrun|torch\.distributed", run.output)
+        else "Does it leave before that line, or is the line a comment, or in a function that nothing calls?"
+        if run.status == 0
+        else "Run it in a terminal; `bash -x` shows every line that it comes to."
+    )
+    return Fault(Stage.NOTHING, f"{call} ran {ended} and started no torchrun.{printed(run)}", hint)
+
+
+def no_torchrun_fault(start: Start, call: str) -> Fault:
+    """The script started something else."""
+    if start.kind == "submits":
+        return Fault(
+            Stage.NO_TORCHRUN,
+            f"{call} hands a job to a scheduler with {start.program} and starts no torchrun itself.",
+            "This file is what runs on a node. The file for the scheduler is another one, train.slurm, .pbs or .lsf.",
+        )
+    if start.kind == "other":
+        return Fault(
+            Stage.NO_TORCHRUN,
+            f"{call} starts the processes with {start.program}; the exercise is about torchrun.",
+            START_WITH_TORCHRUN,
+        )
+    return Fault(
+        Stage.NO_TORCHRUN,
+        f"{call} starts {start.script or 'the script'} with python: that is one process, which knows of no others.",
+        START_WITH_TORCHRUN,
+    )
+
+
+def unreadable_fault(start: Start, call: str) -> Fault:
+    """Torchrun refuses its command line."""
+    hint = "Compare with `torchrun --help`. Its own options stand in front of the script, the script's behind it."
+    if "required" in start.problem:
+        hint = (
+            f"The script, {TRAINING}, is missing at the end, or the line breaks off before it. {CONTINUATION}"
+        )
+    if "PET_" in start.problem:
+        hint = "Variables that begin with PET_ set torchrun's options; flags among them take 0 or 1."
+    return Fault(
+        Stage.UNREADABLE, f"{call}: torchrun does not take `{start.command}`: {start.problem}.", hint
+    )
+
+
+def printed(run: NodeRun) -> str:
+    """The end of what a script printed, as a sentence; nothing where it printed nothing."""
+    return f" Its last lines: {last_lines(run.output)}" if run.output.strip() else ""
+
+
+def _shell_hint(output: str) -> str:
+    for pattern, hint in _SHELL_HINTS:
+        if match := re.search(pattern, output):
+            return hint.replace("{0}", match[1] if match.lastindex else "")
+    return ""
