@@ -10,10 +10,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from lockstep.cellheader import header
 from lockstep.leftovers import NOTEBOOK_BYTES
 from lockstep.magics import PlainCell, Written, plain_python
 from lockstep.members import Names, SubmissionError, check_name, relative_path, shown, size_text
-from lockstep.sandbox.cells import header
 from lockstep.source import SOURCE_BYTES
 
 PARTS = 1_000_000

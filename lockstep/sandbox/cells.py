@@ -11,7 +11,6 @@ import ast
 import contextlib
 import json
 import os
-import re
 import signal
 import sys
 import time
@@ -21,13 +20,13 @@ from dataclasses import dataclass
 from types import FrameType, ModuleType
 from typing import Any, TextIO, cast
 
+from lockstep.cellheader import HEADER
 from lockstep.sandbox import awaiting
 from lockstep.sandbox.starvation import Limit
 from lockstep.wire import Json
 
 # How often it is asked again whether the time of a cell is up, once it would be on a machine that is idle otherwise.
 AGAIN_SECONDS = 0.1
-_HEADER = re.compile(r"# %% cell (\d+) \((\d+) lines?\)( \[parameters\])?( \[unfinished\])?$")
 
 
 class CellTooSlow(BaseException):
@@ -91,12 +90,6 @@ class NotebookRun:
         }
 
 
-def header(number: int, lines: int, *, is_parameters: bool, is_unfinished: bool = False) -> str:
-    """The line above a cell in the file that a notebook is read as, by which `read_cells` finds it."""
-    tags = [" [parameters]"] * is_parameters + [" [unfinished]"] * is_unfinished
-    return f"# %% cell {number} ({lines} line{'s' * (lines != 1)}){''.join(tags)}"
-
-
 def read_cells(source: str) -> tuple[Cell, ...] | None:
     """The cells of a file that was made from a notebook; None for any other file."""
     lines = source.split("\n")
@@ -106,7 +99,7 @@ def read_cells(source: str) -> tuple[Cell, ...] | None:
     cells: list[Cell] = []
     # The last line is the empty one after the file's last line end.
     while at < len(lines) - 1:
-        header = _HEADER.match(lines[at])
+        header = HEADER.match(lines[at])
         if header is None or int(header[1]) != len(cells) + 1:
             return None
         # The header says how many lines are the cell's: what stands in them is never taken for a header.

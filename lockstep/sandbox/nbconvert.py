@@ -13,7 +13,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from lockstep.sandbox.cells import header
+from lockstep.cellheader import header
 
 _ASKED = "jupyter nbconvert --to script NAME.ipynb"
 # What the tools call a plain Python file.
