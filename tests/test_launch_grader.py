@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fixtures import build, expect
-from graders.launch import faults, reach, refusals, scripts, starts, test_launch, workers
+from graders.launch import reach, refusals, scripts, starts, test_launch, workers
 from graders.launch.headers import read_header, scheduler_of
 from graders.launch.probe.torchrun import told
 from graders.launch.schedulers import LSF, PBS, SLURM, Scheduler
@@ -536,4 +536,4 @@ def test_a_lab_is_drawn_anew_for_every_seed() -> None:
     for lab in labs:
         assert len(set(lab.hosts)) == 3
         assert 1024 < lab.port < 65536
-        assert not any(faults.Endpoint(host, str(lab.port)).is_local for host in lab.hosts)
+        assert not any(starts.Endpoint(host, str(lab.port)).is_local for host in lab.hosts)
