@@ -30,6 +30,7 @@ _CAUSES: Sequence[tuple[str, str, str]] = (
     ("ValueError", "mutually exclusive with shuffle", "A sampler shuffles by itself: hand shuffle to DistributedSampler, and leave it out of the DataLoader."),
     ("ValueError", "Invalid rank", "DistributedSampler takes num_replicas and rank from the process group: leave both out."),
     ("ValueError", "optimizer got an empty parameter list", "The module has no parameters: layers in a plain list or dict are not found. Use nn.ModuleList, nn.ModuleDict or nn.Sequential, or assign each layer to self."),
+    ("OutOfMemoryError", "CUDA out of memory", "Catch torch.OutOfMemoryError around each step of the search, and go on with a smaller batch. What it comes to, and what is trained with afterwards, has to be a batch that fitted."),
     ("DistNetworkError", "EADDRINUSE", "Rank 0 listens at MASTER_PORT, and somebody does already. Does more than one process take itself for rank 0, as with LOCAL_RANK on two nodes? Is the port written into the file, where another job uses it, too?"),
     ("TypeError", "inject a (distributed) sampler", "Derive the batch sampler from torch.utils.data.BatchSampler, or say Trainer(use_distributed_sampler=False) and share the items out in it, by rank."),
     ("UsageError", "API key", "W&B asks for no login where it is offline: hand the flag on, wandb.init(..., mode=args.wandb)."),

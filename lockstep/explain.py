@@ -295,19 +295,19 @@ def _hung(outcome: Outcome, limits: Limits) -> Hung:
     phase = _phase([rank for rank in ranks if rank.standing and rank.standing.frame] or ranks)
     where = "; ".join(_stands(number, rank, len(ranks), phase) for number, rank in enumerate(ranks))
     text = f"No answer within {limits.seconds:.0f} s {_while(phase)}: {where}."
-    if len(ranks) > 1 or any(rank.standing and len(rank.standing.started) > 1 for rank in ranks):
+    if len(ranks) == 1 and not any(rank.standing and len(rank.standing.started) > 1 for rank in ranks):
+        hint = "Look for an endless loop, a wait for input, or a process group that waits for ranks that never come."
+    elif any(rank.standing and rank.standing.waits_in.startswith("init_process_group") for rank in ranks):
         hint = (
             "They never met. init_process_group has to be given the init_method that your function is given; rank and "
             "world size come from RANK and WORLD_SIZE, which torchrun sets."
-            if any(
-                rank.standing and rank.standing.waits_in.startswith("init_process_group") for rank in ranks
-            )
-            else "A collective (all_reduce, barrier, broadcast, the backward of a wrapped model ...) returns only when "
+        )
+    else:
+        hint = (
+            "A collective (all_reduce, barrier, broadcast, the backward of a wrapped model ...) returns only when "
             "every rank calls it. Look for one inside `if rank == 0`, for ranks with different numbers of "
             "batches, and for an exception that one rank swallows."
         )
-    else:
-        hint = "Look for an endless loop, a wait for input, or a process group that waits for ranks that never come."
     return Hung(text, hint)
 
 

@@ -61,6 +61,11 @@ def safe_line(text: str, limit: int = 200) -> str:
     return " ".join(safe(text, limit).split())
 
 
+def listed(words: Sequence[str]) -> str:
+    """Words in a sentence: "a", "a and b", "a, b and c"."""
+    return " and ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)
+
+
 def last_lines(output: str) -> str:
     """The last four lines of what something printed that are not empty, in one line for a message.
 

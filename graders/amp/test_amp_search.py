@@ -12,7 +12,7 @@ from lockstep.check import Check
 from lockstep.compare import integer, shown
 from lockstep.sandbox.outcome import Outcome
 from lockstep.text import last_lines
-from lockstep.verdict import CheckEnded, Crashed, Feedback, Verdict
+from lockstep.verdict import CheckEnded, Feedback, Verdict
 from lockstep.wire import Json
 
 
@@ -122,25 +122,16 @@ def _search(
         if name.startswith("train/")
         for copy in range(12)
     }
-    try:
-        return check.run(
-            "search",
-            values={
-                "options": script_options(find_batch_size=True, **options),
-                "fits": fits,
-                "ends": [list(end) for end in ends],
-                "gpu": gpu,
-            },
-            data={"cinic": {**tree, **more}},
-        )
-    except Crashed as ended:
-        if "CUDA out of memory" not in ended.feedback.message:
-            raise
-        raise Crashed(
-            ended.feedback.message,
-            "Catch torch.OutOfMemoryError around each step of the search, and go on with a smaller batch. What it comes to, "
-            "and what is trained with afterwards, has to be a batch that fitted.",
-        ) from None
+    return check.run(
+        "search",
+        values={
+            "options": script_options(find_batch_size=True, **options),
+            "fits": fits,
+            "ends": [list(end) for end in ends],
+            "gpu": gpu,
+        },
+        data={"cinic": {**tree, **more}},
+    )
 
 
 def _tried(outcome: Outcome) -> list[tuple[int, bool]]:

@@ -7,7 +7,6 @@ stays in a text.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from graders.answers.measured import FILES, Figure, Kind, Reports, headlines, read_reports
@@ -19,6 +18,7 @@ from lockstep.check import Check
 from lockstep.members import shown, size_text
 from lockstep.result import Review
 from lockstep.submission import misnamed
+from lockstep.text import listed
 from lockstep.verdict import Failed, NotChecked
 
 STATED = (Kind.RATIO, Kind.SHARE, Kind.RATE)
@@ -239,8 +239,3 @@ def tell_what_is_missing(check: Check, given: dict[Question, Section], reports: 
             f" Not valid: {', '.join(map(shown, reports.unreadable[:TOLD]))}." if reports.unreadable else ""
         )
         check.note(f"The numbers of {names} were compared with nothing: no report {files}.{broken}")
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names in a sentence."""
-    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)

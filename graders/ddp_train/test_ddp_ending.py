@@ -14,6 +14,7 @@ from lockstep.check import Check
 from lockstep.compare import integer
 from lockstep.sandbox.limits import Limits
 from lockstep.sandbox.outcome import RankOutcome
+from lockstep.text import listed
 from lockstep.verdict import Hung
 from lockstep.wire import Json
 
@@ -91,10 +92,7 @@ def test_fails_fast(check: Check) -> None:
 
 def _named(ranks: Sequence[int]) -> str:
     """Ranks in a sentence."""
-    numbers = [str(rank) for rank in ranks]
-    if len(numbers) < 2:
-        return f"rank {numbers[0]}" if numbers else "no rank"
-    return f"ranks {', '.join(numbers[:-1])} and {numbers[-1]}"
+    return f"rank{'s' * (len(ranks) > 1)} {listed([str(rank) for rank in ranks])}" if ranks else "no rank"
 
 
 def _is_injected(rank: RankOutcome) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from graders.launch.fault import Fault, Stage
 from graders.launch.starts import Endpoint, Start
+from lockstep.text import listed
 
 
 def meeting_fault(call: str, team: Mapping[int, Start], hosts: Sequence[str]) -> Fault | None:
@@ -119,4 +120,4 @@ def _names(endpoint: Endpoint, hosts: Sequence[str], node: int) -> bool:
 
 def _each(values: Mapping[int, object], verb: str = "meets at ") -> str:
     told = [f"node {node} {verb}{value}" for node, value in values.items()]
-    return f"{', '.join(told[:-1])} and {told[-1]}" if len(told) > 1 else told[0]
+    return listed(told)

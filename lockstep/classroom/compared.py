@@ -17,7 +17,7 @@ from lockstep.classroom.readings import Shared, gravest_first, shared
 from lockstep.classroom.record import Flag, Record
 from lockstep.classroom.traces import Traces
 from lockstep.classroom.wording import same_words
-from lockstep.text import safe_line
+from lockstep.text import listed, safe_line
 
 EQUAL, CODE, FILES, READINGS, ANSWERS = (
     "equal hand-in",
@@ -63,7 +63,7 @@ class People:
         told = [self.name(other) for other in others[:NAMED]]
         if rest > 0:
             return f"{', '.join(told)} and {rest} more"
-        return " and ".join(part for part in (", ".join(told[:-1]), told[-1]) if part)
+        return listed(told)
 
     def flag(self, kind: str, subject: str, detail: str, others: Sequence[int]) -> Flag:
         """A flag with the ids of the others."""

@@ -55,13 +55,15 @@ while True:
         os.kill(os.getpid(), -status)
     os._exit(status)
 """
-# Whoever hands in a notebook may make a program of it.
+# Whoever hands in a notebook may make a program of it: by one of these commands, or by `python -m` and a module.
 NOTEBOOK_TOOLS = ("jupyter", "jupyter-nbconvert", "jupytext")
+NOTEBOOK_MODULES = ("jupyter", "nbconvert", "jupytext")
+CONVERTER = ("-m", "lockstep.sandbox.nbconvert")
 COMMANDS: dict[str, list[str]] = {
     "python": [],
     "python3": [],
     "torchrun": ["-m", "torch.distributed.run"],
-    **{name: ["-m", "lockstep.sandbox.nbconvert", name] for name in NOTEBOOK_TOOLS},
+    **{name: [*CONVERTER, name] for name in NOTEBOOK_TOOLS},
 }
 # Student code may connect here as well, as often as it likes: further ones wait until others have ended.
 MAX_WAITING = 128
@@ -252,8 +254,8 @@ def execute(words: list[str]) -> None:
             print(f"Python {sys.version.split()[0]}")
             return
         isolated = isolated or (not flag.startswith("--") and "I" in flag)
-    if words[:1] == ["-m"] and words[1:] and words[1] in ("jupyter", "nbconvert", "jupytext"):
-        words = ["-m", "lockstep.sandbox.nbconvert", *words[1:]]
+    if words[:1] == ["-m"] and words[1:] and words[1] in NOTEBOOK_MODULES:
+        words = [*CONVERTER, *words[1:]]
     if words and words[0] == "-m":
         sys.argv = words[1:]
         if not isolated:

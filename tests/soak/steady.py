@@ -58,17 +58,20 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=3, help="gradings of each mistake")
     options = parser.parse_args()
 
-    graded_mistakes = found = 0
+    mistakes = [
+        sample
+        for exercise in options.exercise or known
+        for sample in build.all_submissions(exercise)
+        if sample.kind == "mistake"
+    ]
+    found = 0
     with open_box(find_exercises(default_graders()), isolated=True) as box:
-        for exercise in options.exercise or known:
-            for sample in build.all_submissions(exercise):
-                if sample.kind == "mistake":
-                    graded_mistakes += 1
-                    for sentence in unsteady(sample, options.times, box):
-                        found += 1
-                        print(sentence, flush=True)
+        for sample in mistakes:
+            for sentence in unsteady(sample, options.times, box):
+                found += 1
+                print(sentence, flush=True)
     print(
-        f"{graded_mistakes} mistakes, {options.times} gradings of each: {found} checks gave now more, now less"
+        f"{len(mistakes)} mistakes, {options.times} gradings of each: {found} checks gave now more, now less"
     )
     return 1 if found else 0
 

@@ -27,7 +27,6 @@ __all__ = ["ask_script", "azure_script", "carry_out", "record"]
 
 def _bench(student: Student, inputs: Inputs, numbers: list[int] | None = None) -> Bench:
     cluster = cast(dict[str, Any], inputs.values["cluster"])
-    student.write_notebooks()
     tools = tempfile.mkdtemp(prefix="nodes-")
     return Bench(
         Cluster(cluster["hosts"], cluster["gpus"], cluster["slots"]),
@@ -41,6 +40,7 @@ def _bench(student: Student, inputs: Inputs, numbers: list[int] | None = None) -
 def record(student: Student, inputs: Inputs) -> Observation:
     """Run a script in each of several ways, and in each as one node after the other; what it would have started."""
     seen: list[Json] = []
+    student.write_notebooks()
     for way in cast(list[list[dict[str, Any]]], inputs.values["ways"]):
         nodes: list[Json] = []
         for run in way:
@@ -72,6 +72,7 @@ def _first_machine(run: Mapping[str, Any]) -> Iterator[None]:
 
 def carry_out(student: Student, inputs: Inputs) -> Observation:
     """Run a script as all nodes at once, with the real torchrun and a training that adds up numbers."""
+    student.write_notebooks()
     bench = _bench(student, inputs, cast(list[int], inputs.values["numbers"]))
     runs = cast(list[dict[str, Any]], inputs.values["way"])
     with student.calling(f"running `bash {runs[0]['script']}` as {len(runs)} nodes"):
