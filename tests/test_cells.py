@@ -206,6 +206,21 @@ def test_a_shell_makes_a_program_of_the_notebook(lab: Lab, line: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        "jupyter nbconvert --to script --output /opt/made student.ipynb",
+        "echo [] > odd.ipynb && jupyter nbconvert --to script odd.ipynb",
+        "echo '{' > odd.ipynb && jupytext --to py odd.ipynb",
+    ],
+)
+def test_what_cannot_be_converted_is_told_without_a_stack(lab: Lab, line: str) -> None:
+    (rank,) = lab.run(code("x = 1"), call="command", command=["bash", "-c", line]).ranks
+    assert rank.values["status"] == 1
+    assert "cannot be made" in str(rank.values["said"])
+    assert "Traceback" not in str(rank.values["said"])
+
+
+@pytest.mark.parametrize(
     "line", ["jupyter lab", "jupyter nbconvert student.ipynb", "jupytext --to md student.ipynb"]
 )
 def test_what_else_jupyter_does_ends_at_once_and_says_so(lab: Lab, line: str) -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from lockstep import terminal
 from lockstep.result import CheckResult, ExerciseResult, Result
-from lockstep.text import last_lines, safe
+from lockstep.text import last_lines, listed, safe
 from lockstep.verdict import Verdict
 from tests.results import ANSWERED, FAILED, FAULT, NOT_CHECKED, PASSED, a_result
 
@@ -54,6 +54,10 @@ ddp_train.py FAILED
 )
 def test_safe_removes_what_a_terminal_would_obey(text: str, shown: str) -> None:
     assert safe(text) == shown
+
+
+def test_words_in_a_sentence() -> None:
+    assert [listed("abc"[:count]) for count in range(4)] == ["", "a", "a and b", "a, b and c"]
 
 
 def test_a_long_text_is_cut_and_says_by_how_much() -> None:

@@ -43,18 +43,30 @@ def main(words: Sequence[str]) -> int:
         print(f"{' '.join(words)}: nothing done; here only `{_ASKED}` works", file=sys.stderr)
         return 1
     for path in notebooks:
-        with open(path, encoding="utf-8") as file:
-            source = _source(json.load(file))
-        if options.stdout or options.output == "-":
-            print(source)
-            continue
         name = (options.output or os.path.basename(path).removesuffix(".ipynb")).removesuffix(".py") + ".py"
         folder = os.path.dirname(path) if not options.output or tool == "nbconvert" else ""
         target = os.path.join(options.output_dir or folder, name)
-        with open(target, "w", encoding="utf-8") as file:
-            file.write(source)
+        try:
+            _convert(path, None if options.stdout or options.output == "-" else target)
+        except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            # A stack would be one of lockstep's own.
+            print(
+                f"[{tool}] {path} cannot be made {target}: {type(error).__name__}: {error}", file=sys.stderr
+            )
+            return 1
         print(f"[{tool}] Converting {path} to {target}", file=sys.stderr)
     return 0
+
+
+def _convert(path: str, target: str | None) -> None:
+    """Write the program that a notebook becomes; print it where there is no target."""
+    with open(path, encoding="utf-8") as file:
+        source = _source(json.load(file))
+    if target is None:
+        print(source)
+        return
+    with open(target, "w", encoding="utf-8") as file:
+        file.write(source)
 
 
 def _source(notebook: dict[str, list[dict[str, str]]]) -> str:
