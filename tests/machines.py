@@ -29,6 +29,7 @@ GOOD = Machine(
         most_namespaces=96365,
         unprivileged_namespaces=None,
         apparmor_restricts=None,
+        apparmor_profile=None,
         seccomp=Attempt(True),
         landlock=6,
     ),

@@ -16,7 +16,8 @@ import jsonschema
 import pytest
 
 from lockstep import cli
-from lockstep.doctor import capacity, command, look, trial
+from lockstep.doctor import apparmor, capacity, command, look, trial
+from lockstep.doctor.apparmor import Profile
 from lockstep.doctor.finding import Finding, Level
 from lockstep.doctor.machine import Machine
 from lockstep.sandbox import backend, box, bubblewrap, cgroup, seccomp
@@ -243,6 +244,84 @@ def test_apparmor_is_blamed_once_and_only_where_it_is_to_blame() -> None:
     assert {finding.level for finding in lets_bubblewrap.values()} == {Level.OK}
     without = examined(with_sandbox(NO_BWRAP, apparmor_restricts=True))
     assert [name for name, finding in without.items() if finding.level is REFUSED] == ["bubblewrap"]
+
+
+UNPRIVILEGED = "bubblewrap cannot make a sandbox here (unshare: unshare failed: Operation not permitted)"
+HELD = with_sandbox(
+    problem=UNPRIVILEGED, apparmor_profile=Profile("bwrap", Path("/etc/apparmor.d/bwrap-userns-restrict"))
+)
+REMOVING = "apparmor_parser --remove /etc/apparmor.d/bwrap-userns-restrict"
+UNRESTRICTING = "sysctl kernel.apparmor_restrict_unprivileged_userns=0"
+
+
+@pytest.mark.parametrize(
+    ("machine", "mend"),
+    [
+        (HELD, REMOVING),
+        # Without its profile bubblewrap is what everything else is there: one command lifts both.
+        (with_sandbox(HELD, apparmor_restricts=True), f"{REMOVING} && {UNRESTRICTING}"),
+        (
+            with_host(with_sandbox(HELD, apparmor_restricts=True), root=False),
+            f"sudo {REMOVING} && sudo {UNRESTRICTING}",
+        ),
+        (with_sandbox(HELD, apparmor_profile=Profile("snap.bwrap", None)), ""),
+    ],
+)
+def test_a_profile_of_bubblewraps_own_is_named_with_what_takes_it_away(machine: Machine, mend: str) -> None:
+    found = examined(machine)
+    assert [name for name, finding in found.items() if finding.level is REFUSED] == ["apparmor"]
+    profile = machine.sandbox.apparmor_profile
+    assert profile is not None
+    assert f"its profile `{profile.name}`" in found["apparmor"].seen
+    assert UNPRIVILEGED in found["apparmor"].seen
+    assert found["apparmor"].mend == mend
+    assert ("/etc/apparmor.d/disable" in found["apparmor"].follows) == bool(mend)
+
+
+@pytest.mark.parametrize(
+    "machine",
+    [
+        with_sandbox(HELD, problem=None),
+        with_sandbox(NO_FILTER, apparmor_profile=HELD.sandbox.apparmor_profile),
+        with_sandbox(CLOSED, apparmor_profile=HELD.sandbox.apparmor_profile),
+        # Docker's own profile: a container is started otherwise, not mended from within.
+        with_host(HELD, container=True),
+    ],
+)
+def test_a_profile_of_bubblewraps_own_is_not_blamed_for_what_others_refuse(machine: Machine) -> None:
+    assert examined(machine)["apparmor"].level is Level.OK
+
+
+PROFILES = {
+    "abstractions/base": "profile bwrap { }",
+    "bwrap-userns-restrict": "abi <abi/4.0>,\n\nprofile bwrap /usr/bin/bwrap flags=(attach_disconnected) {\n",
+    "other": "# profile bwrap is elsewhere\nprofile bwrap-other /opt/bwrap {\n}\n",
+    "usr.bin.bwrap": "/usr/bin/bwrap {\n}\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("label", "profile", "file"),
+    [
+        ("bwrap (enforce)\n", "bwrap", "bwrap-userns-restrict"),
+        ("bwrap-other (kill)\n", "bwrap-other", "other"),
+        ("/usr/bin/bwrap (enforce)\n", "/usr/bin/bwrap", "usr.bin.bwrap"),
+        ("snap.steam//&bwrap (mixed)\n", "snap.steam//&bwrap", None),
+        ("unconfined\n", None, None),
+        ("bwrap (unconfined)\n", None, None),
+        ("bwrap (complain)\n", None, None),
+        ("", None, None),
+    ],
+)
+def test_profiles_are_known_by_the_label_of_a_process(
+    label: str, profile: str | None, file: str | None, tmp_path: Path
+) -> None:
+    for name, text in PROFILES.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    found = apparmor.profile_named_by(label, tmp_path)
+    assert (found and found.name) == profile
+    assert (found and found.file and found.file.name) == file
 
 
 def test_an_ordinary_user_is_shown_commands_with_sudo() -> None:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
+from lockstep.doctor import apparmor
 from lockstep.doctor.machine import (
     Attempt,
     Gpus,
@@ -83,6 +84,7 @@ def _sandbox() -> Sandbox:
         most_namespaces=setting(settings / "user/max_user_namespaces"),
         unprivileged_namespaces=_switch(settings / "kernel/unprivileged_userns_clone"),
         apparmor_restricts=_switch(settings / "kernel/apparmor_restrict_unprivileged_userns"),
+        apparmor_profile=apparmor.profile_of(program) if program else None,
         seccomp=try_filter(),
         landlock=confine.landlock_version(),
     )

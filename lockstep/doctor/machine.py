@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lockstep.doctor.apparmor import Profile
 from lockstep.sandbox.backend import Description
 
 
@@ -37,7 +38,8 @@ class Sandbox:
 
     `entering` is what root does first, to have mounts of its own and then be another user; `namespaces` are what that
     user makes next, and what an ordinary user begins with. The three settings are the kernel's own, None where it does
-    not have them. `landlock` is its version of that, 0 for none.
+    not have them. `apparmor_profile` is what AppArmor holds bubblewrap to, None where it does not. `landlock` is the
+    kernel's version of that, 0 for none.
     """
 
     bubblewrap: str | None
@@ -48,6 +50,7 @@ class Sandbox:
     most_namespaces: int | None
     unprivileged_namespaces: bool | None
     apparmor_restricts: bool | None
+    apparmor_profile: Profile | None
     seccomp: Attempt
     landlock: int
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from lockstep.doctor.machine import Host
+from lockstep.doctor.machine import Host, Sandbox
 
 CHECKOUT = Path(__file__).resolve().parent.parent.parent
 
@@ -37,6 +37,16 @@ def install(host: Host, what: str) -> str:
 def kernel_setting(host: Host, name: str, value: int) -> str:
     """What changes a setting of the kernel until it is started again."""
     return as_root(host, f"sysctl {name}={value}")
+
+
+def lift_apparmor(host: Host, sandbox: Sandbox) -> str:
+    """What takes back, until the next start, all that AppArmor has against boxes."""
+    profile, commands = sandbox.apparmor_profile, []
+    if profile is not None and profile.file is not None:
+        commands.append(as_root(host, f"apparmor_parser --remove {shlex.quote(str(profile.file))}"))
+    if sandbox.apparmor_restricts:
+        commands.append(kernel_setting(host, "kernel.apparmor_restrict_unprivileged_userns", 0))
+    return " && ".join(commands)
 
 
 def set_up_again() -> str:

@@ -76,21 +76,32 @@ def _namespaces(host: Host, sandbox: Sandbox) -> Finding:
 
 def _apparmor(host: Host, sandbox: Sandbox) -> Finding:
     name, title = "apparmor", "AppArmor"
+    seen = for_good = ""
     if sandbox.problem is not None and sandbox.apparmor_restricts and not sandbox.namespaces.worked:
-        return Finding(
-            name,
-            title,
-            Level.REFUSED,
-            "restricts user namespaces, as Ubuntu has it since 23.10",
-            f"{NOTHING_GRADED} The command lifts this until the next start; a line in /etc/sysctl.d, for good.",
-            mending.kernel_setting(host, "kernel.apparmor_restrict_unprivileged_userns", 0),
-        )
+        seen = "restricts user namespaces, as Ubuntu has it since 23.10"
+        for_good = "a line in /etc/sysctl.d"
+    elif sandbox.apparmor_profile is not None and not host.container and _bubblewrap_alone_fails(sandbox):
+        held = f"holds bubblewrap to its profile `{sandbox.apparmor_profile.name}`, as newer Ubuntu has it"
+        seen = f"{held}: {sandbox.problem}"
+        for_good = "a link to the profile in /etc/apparmor.d/disable"
+    if seen:
+        mend = mending.lift_apparmor(host, sandbox)
+        follows = NOTHING_GRADED
+        if mend:
+            follows += f" The command lifts this until the next start; {for_good}, for good."
+        return Finding(name, title, Level.REFUSED, seen, follows, mend)
     seen = (
         "restricts user namespaces, but not these"
         if sandbox.apparmor_restricts
         else "does not restrict user namespaces"
     )
     return Finding(name, title, Level.OK, seen, "It does not stand in the way of a sandbox.")
+
+
+def _bubblewrap_alone_fails(sandbox: Sandbox) -> bool:
+    """Whether no sandbox can be made although all that it is made of works outside of bubblewrap."""
+    parts = [sandbox.namespaces, sandbox.seccomp, sandbox.entering or sandbox.namespaces]
+    return sandbox.problem is not None and all(part.worked for part in parts)
 
 
 def _user(host: Host, sandbox: Sandbox) -> Finding:
