@@ -5,7 +5,7 @@ JOBS ?= 2
 # How long `make honest` begins gradings.
 MINUTES ?= 60
 
-.PHONY: help setup demo samples test lint format bench soak honest steady fuzz mutants judges slurm postgres template reports rules picture clean
+.PHONY: help setup demo samples test lint format bench soak honest steady fuzz mutants judges slurm postgres machine template reports rules picture clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -59,6 +59,9 @@ slurm: setup ## launch files and a class put to a real Slurm (installs Debian's)
 postgres: setup ## the gradebook in a real PostgreSQL (installs Debian's postgresql)
 	@scripts/postgres.sh
 	@$(PYTHON) -m pytest tests -m postgres
+
+machine: setup ## the doctor and the limits of runs in an emulated Debian with systemd (installs QEMU)
+	@scripts/machine.sh
 
 template: setup ## cut student_template/ out of reference/
 	@$(PYTHON) -m lockstep.template

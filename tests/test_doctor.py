@@ -57,6 +57,12 @@ NO_FILTER = with_sandbox(
     problem="there is no filter of system calls without libseccomp",
     seccomp=replace(GOOD.sandbox.seccomp, worked=False, said="Unable to find libseccomp"),
 )
+UNPRIVILEGED = "bubblewrap cannot make a sandbox here (unshare: unshare failed: Operation not permitted)"
+HELD = with_sandbox(
+    problem=UNPRIVILEGED, apparmor_profile=Profile("bwrap", Path("/etc/apparmor.d/bwrap-userns-restrict"))
+)
+REMOVING = "apparmor_parser --remove /etc/apparmor.d/bwrap-userns-restrict"
+UNRESTRICTING = "sysctl kernel.apparmor_restrict_unprivileged_userns=0"
 ALLOWING = "docker run --cap-add SYS_ADMIN"
 SET_UP = "make setup"
 
@@ -238,20 +244,17 @@ def test_apparmor_is_blamed_once_and_only_where_it_is_to_blame() -> None:
     assert [finding.id for finding in refused] == ["user_namespaces", "apparmor"]
     assert [finding.mend for finding in refused] == [
         "",
-        "sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0",
+        f"sudo {UNRESTRICTING}",
     ]
     lets_bubblewrap = examined(with_sandbox(apparmor_restricts=True))
     assert {finding.level for finding in lets_bubblewrap.values()} == {Level.OK}
+    both = with_sandbox(CLOSED, apparmor_restricts=True, apparmor_profile=HELD.sandbox.apparmor_profile)
+    assert examined(both)["apparmor"].mend == f"{REMOVING} && {UNRESTRICTING}"
+    assert (
+        "/etc/apparmor.d/disable and a line in /etc/sysctl.d, for good" in examined(both)["apparmor"].follows
+    )
     without = examined(with_sandbox(NO_BWRAP, apparmor_restricts=True))
     assert [name for name, finding in without.items() if finding.level is REFUSED] == ["bubblewrap"]
-
-
-UNPRIVILEGED = "bubblewrap cannot make a sandbox here (unshare: unshare failed: Operation not permitted)"
-HELD = with_sandbox(
-    problem=UNPRIVILEGED, apparmor_profile=Profile("bwrap", Path("/etc/apparmor.d/bwrap-userns-restrict"))
-)
-REMOVING = "apparmor_parser --remove /etc/apparmor.d/bwrap-userns-restrict"
-UNRESTRICTING = "sysctl kernel.apparmor_restrict_unprivileged_userns=0"
 
 
 @pytest.mark.parametrize(

@@ -39,14 +39,19 @@ def kernel_setting(host: Host, name: str, value: int) -> str:
     return as_root(host, f"sysctl {name}={value}")
 
 
-def lift_apparmor(host: Host, sandbox: Sandbox) -> str:
-    """What takes back, until the next start, all that AppArmor has against boxes."""
-    profile, commands = sandbox.apparmor_profile, []
+def lift_apparmor(host: Host, sandbox: Sandbox) -> dict[str, str]:
+    """What takes back all that AppArmor has against boxes: commands that do until the next start, what does for good.
+
+    Both, where there are two: without its profile bubblewrap is under the restriction of all other programs.
+    """
+    profile, commands = sandbox.apparmor_profile, {}
     if profile is not None and profile.file is not None:
-        commands.append(as_root(host, f"apparmor_parser --remove {shlex.quote(str(profile.file))}"))
+        remove = as_root(host, f"apparmor_parser --remove {shlex.quote(str(profile.file))}")
+        commands[remove] = "a link to the profile in /etc/apparmor.d/disable"
     if sandbox.apparmor_restricts:
-        commands.append(kernel_setting(host, "kernel.apparmor_restrict_unprivileged_userns", 0))
-    return " && ".join(commands)
+        allow = kernel_setting(host, "kernel.apparmor_restrict_unprivileged_userns", 0)
+        commands[allow] = "a line in /etc/sysctl.d"
+    return commands
 
 
 def set_up_again() -> str:

@@ -13,6 +13,7 @@ from lockstep.doctor.machine import Host, Machine, Sandbox
 from lockstep.sandbox import cgroup1, cgroup2
 from lockstep.sandbox.backend import Description
 from lockstep.sandbox.confine import LANDLOCK_SCOPES
+from lockstep.text import listed
 
 NOTHING_GRADED = "Nothing is graded."
 
@@ -76,26 +77,28 @@ def _namespaces(host: Host, sandbox: Sandbox) -> Finding:
 
 def _apparmor(host: Host, sandbox: Sandbox) -> Finding:
     name, title = "apparmor", "AppArmor"
-    seen = for_good = ""
-    if sandbox.problem is not None and sandbox.apparmor_restricts and not sandbox.namespaces.worked:
-        seen = "restricts user namespaces, as Ubuntu has it since 23.10"
-        for_good = "a line in /etc/sysctl.d"
-    elif sandbox.apparmor_profile is not None and not host.container and _bubblewrap_alone_fails(sandbox):
-        held = f"holds bubblewrap to its profile `{sandbox.apparmor_profile.name}`, as newer Ubuntu has it"
-        seen = f"{held}: {sandbox.problem}"
-        for_good = "a link to the profile in /etc/apparmor.d/disable"
-    if seen:
-        mend = mending.lift_apparmor(host, sandbox)
+    refuses = _what_apparmor_refuses(host, sandbox)
+    if refuses:
+        lifts = mending.lift_apparmor(host, sandbox)
         follows = NOTHING_GRADED
-        if mend:
-            follows += f" The command lifts this until the next start; {for_good}, for good."
-        return Finding(name, title, Level.REFUSED, seen, follows, mend)
+        if lifts:
+            follows += f" The command lifts this until the next start; {listed([*lifts.values()])}, for good."
+        return Finding(name, title, Level.REFUSED, refuses, follows, " && ".join(lifts))
     seen = (
         "restricts user namespaces, but not these"
         if sandbox.apparmor_restricts
         else "does not restrict user namespaces"
     )
     return Finding(name, title, Level.OK, seen, "It does not stand in the way of a sandbox.")
+
+
+def _what_apparmor_refuses(host: Host, sandbox: Sandbox) -> str:
+    if sandbox.problem is not None and sandbox.apparmor_restricts and not sandbox.namespaces.worked:
+        return "restricts user namespaces, as Ubuntu has it since 23.10"
+    if sandbox.apparmor_profile is not None and not host.container and _bubblewrap_alone_fails(sandbox):
+        held = f"holds bubblewrap to its profile `{sandbox.apparmor_profile.name}`, as newer Ubuntu has it"
+        return f"{held}: {sandbox.problem}"
+    return ""
 
 
 def _bubblewrap_alone_fails(sandbox: Sandbox) -> bool:
