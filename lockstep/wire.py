@@ -10,7 +10,7 @@ import json
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,8 @@ import safetensors.numpy
 from lockstep.jsontext import Json as Json
 from lockstep.jsontext import JsonError, parse_json
 
-Array: TypeAlias = npt.NDArray[np.generic]
+# Of any type: NumPy's stubs know no arithmetic for np.generic, and a frame says itself what it holds.
+Array: TypeAlias = npt.NDArray[Any]
 
 MAGIC = b"LKS1"
 PREFIX = struct.Struct("<4sIQ")

@@ -173,7 +173,12 @@ def _is_constant_in_epochs(batches: Sequence[Batch], per_epoch: int) -> bool:
 
 def _thinned(n: int, per_epoch: int, stride: int) -> list[list[int]]:
     """Which batches `if i % stride == 0` logs, with i counted in the epoch or through, from 0 or from 1."""
-    counted = [lambda i: i % per_epoch, lambda i: i % per_epoch + 1, lambda i: i, lambda i: i + 1]
+    counted: list[Callable[[int], int]] = [
+        lambda i: i % per_epoch,
+        lambda i: i % per_epoch + 1,
+        lambda i: i,
+        lambda i: i + 1,
+    ]
     return [[i for i in range(n) if count(i) % stride == 0] for count in counted]
 
 

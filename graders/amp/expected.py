@@ -101,7 +101,7 @@ def train(
 ) -> list[Step]:
     """The scenario's steps in fp32; the one whose gradient overflows leaves everything as it was."""
     model = build_net(dict(shape), dict(weights))
-    parameters = dict(model.named_parameters())
+    parameters: dict[str, torch.Tensor] = dict(model.named_parameters())
     velocity: dict[str, torch.Tensor] = {}
     steps = []
     for number, batch in enumerate(data.batches(scenario.sizes)):

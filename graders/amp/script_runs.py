@@ -59,10 +59,10 @@ def run_script(
         raise
 
 
-def begin_script(check: Check, *, gpu: bool = False, **options: Json) -> RankOutcome:
+def begin_script(check: Check, *, gpu: bool = False, amp: bool = True) -> RankOutcome:
     """Run amp_train.py until it has trained on its first batches, while its layers are watched."""
     told: dict[str, Json] = {"gpu": gpu, "losses": FIRST_BATCHES}
-    return run_script(check, "until_the_loss", train=20, epochs=2, values=told, **options).ranks[0]
+    return run_script(check, "until_the_loss", train=20, epochs=2, values=told, amp=amp).ranks[0]
 
 
 def trained(check: Check, outcome: Outcome, call: str) -> tuple[RankOutcome, list[Batch]]:

@@ -62,10 +62,10 @@ class Section:
     pictures: int = 0
 
     def __add__(self, other: Section) -> Section:
-        return Section(
-            *(f"{one}\n\n{two}".strip("\n") for one, two in zip(self._texts, other._texts, strict=True)),
-            pictures=self.pictures + other.pictures,
+        text, said, told, comments = (
+            f"{one}\n\n{two}".strip("\n") for one, two in zip(self._texts, other._texts, strict=True)
         )
+        return Section(text, said, told, comments, self.pictures + other.pictures)
 
     @property
     def _texts(self) -> tuple[str, str, str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 import numpy as np
 import torch
@@ -35,7 +36,7 @@ def make_weights(rng: np.random.Generator, shape: Shape) -> dict[str, Array]:
 
 def make_batches(rng: np.random.Generator, shape: Shape, sizes: list[int]) -> dict[str, Array]:
     """Batches of so many pictures each, under the names the probe looks for."""
-    side, channels = shape["side"], shape["channels"]
+    side, channels = cast(int, shape["side"]), cast(int, shape["channels"])
     return {
         f"batch/{number}": rng.standard_normal((size, channels, side, side)).astype(np.float32)
         for number, size in enumerate(sizes)

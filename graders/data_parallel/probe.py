@@ -126,7 +126,7 @@ def forward(student: Student, inputs: Inputs) -> Observation:
     return Observation({**values, "kinds": kinds, "parts": parts}, arrays)
 
 
-def _called(wrapped: nn.DataParallel, batch: torch.Tensor) -> Any:
+def _called(wrapped: nn.DataParallel[nn.Module], batch: torch.Tensor) -> Any:
     """The outputs. What is raised in a replica's thread comes with that thread's traceback in its message."""
     try:
         return wrapped(batch)
@@ -271,7 +271,7 @@ def script(student: Student, inputs: Inputs) -> Observation:
     if written is not None:
         with open(written, "rb") as file:
             arrays["report"] = np.frombuffer(file.read(MAX_REPORT), dtype=np.uint8)
-    sizes = Counter(cast(list[int], event)[3] for event in cast(list[Json], calls.events()))
+    sizes = Counter(cast(list[int], event)[3] for event in calls.events())
     used = os.times()
     values: dict[str, Json] = {
         "calls": [[str(size), count] for size, count in sizes.most_common(MAX_CALLS)],

@@ -191,7 +191,7 @@ class Training:
         ]
         mean = {name: torch.stack([one[name] for one in local]).mean(0) for name in local[0]}
         # SGD with momentum by hand: making an optimizer of torch's imports its compiler, a second of nothing.
-        parameters = dict(self.model.named_parameters())
+        parameters: dict[str, torch.Tensor] = dict(self.model.named_parameters())
         with torch.no_grad():
             for name, gradient in mean.items():
                 before = self._velocity.get(name)

@@ -100,7 +100,7 @@ def test_reshuffles(check: Check) -> None:
             "train",
             ranks=world,
             # The second time as main may: make_loader shuffles unless it is told not to.
-            values=options(shape, epochs=epochs, seed=seed + more, lr=0.0, by_default=more > 0),
+            values=options(shape, epochs=[*epochs], seed=seed + more, lr=0.0, by_default=more > 0),
             arrays={**data.arrays(), **weights},
             per_rank=[Inputs(own) for own in rank_seeds(check, world)],
         )

@@ -138,7 +138,9 @@ def _averaged(
     check: Check, outcome: Outcome, epoch: int, step: int, local: Sequence[dict[str, Array]]
 ) -> None:
     world = len(local)
-    mean = {name: np.mean([own[name] for own in local], axis=0, dtype=np.float32) for name in local[0]}
+    mean = {
+        name: np.asarray(np.mean([own[name] for own in local], axis=0, dtype=np.float32)) for name in local[0]
+    }
     wrong = differing(outcome.ranks, f"grad{step}", mean, "the gradient of")
     if wrong is None:
         return

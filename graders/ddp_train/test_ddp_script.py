@@ -245,7 +245,10 @@ def test_lr_scaling(check: Check) -> None:
     scaled, plain = (
         round(float(check.rng.uniform(*bounds)), 5) for bounds in ((0.001, 0.004), (0.005, 0.009))
     )
-    calls = ((more, scaled, ["--scale-lr"], scaled * more), (fewest, plain, [], plain))
+    calls: tuple[tuple[int, float, list[str], float], ...] = (
+        (more, scaled, ["--scale-lr"], scaled * more),
+        (fewest, plain, [], plain),
+    )
     first = [[rates[:1] for rates in _rates(check, *call[:3])] for call in calls]
     parts = [_part(rates, wanted) for rates, (*_, wanted) in zip(first, calls, strict=True)]
     if _may_warm_up(*parts) and _rises(_rates(check, more, scaled, ["--scale-lr"], steps=4)):

@@ -60,8 +60,8 @@ def _passes(own: Calls, data: Data, epochs: int) -> Passes | None:
         expected.cross_entropy(expected.softmax(own.logits), labels),
         expected.uniform_cross_entropy(own.logits),
     )
-    batches = [_by_epoch(np.split(losses, np.cumsum(sizes)[:-1]), n) for losses in of_items]
-    return Passes(*batches, _of_their_own(own, batches[0]))
+    logits, softmax, uniform = (_by_epoch(np.split(losses, np.cumsum(sizes)[:-1]), n) for losses in of_items)
+    return Passes(logits, softmax, uniform, _of_their_own(own, logits))
 
 
 def _of_their_own(own: Calls, logits: Sequence[Epoch]) -> list[float] | None:

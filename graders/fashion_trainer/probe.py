@@ -233,7 +233,9 @@ def _unwrapped(value: object) -> object:
 
 def _is_training(model: nn.Module) -> bool:
     """Whether the layers for which it matters are in training mode; the model itself where it has none."""
-    active = [m for m in model.modules() if isinstance(m, nn.Dropout | nn.modules.batchnorm._BatchNorm)]
+    active: list[nn.Module] = [
+        m for m in model.modules() if isinstance(m, nn.Dropout | nn.modules.batchnorm._BatchNorm)
+    ]
     return any(layer.training for layer in active or [model])
 
 

@@ -61,7 +61,7 @@ def _works_on_gpu(
 ) -> None:
     """train and evaluate with a model that is on the GPU already: it is the script that may have to move it."""
     try:
-        seen = check.run("train_and_evaluate", values=options(shape, **ON_GPU), arrays=arrays).ranks[0]
+        seen = check.run("train_and_evaluate", values={**options(shape), **ON_GPU}, arrays=arrays).ranks[0]
     except CheckEnded as ended:
         raise _with_device_hint(ended, "On a machine with a GPU") from None
     for part, function in (("train", "train"), ("test", "evaluate")):
@@ -110,7 +110,7 @@ def _works_on_cpu(check: Check, values: Mapping[str, Json], arrays: Mapping[str,
 
 def _script_uses_gpu(check: Check, tree: Mapping[str, bytes]) -> None:
     arguments = ["--data", "/data/fashion", "--epochs", "1", "--batch-size", "16", "--device", "auto"]
-    values: dict[str, Json] = {"arguments": arguments, "report": REPORT, "gpus": 1}
+    values: dict[str, Json] = {"arguments": [*arguments], "report": REPORT, "gpus": 1}
     shown_call = " ".join(["fashion_trainer.py", *arguments])
     try:
         seen = check.run("script", values=values, data={"fashion": tree}).ranks[0]

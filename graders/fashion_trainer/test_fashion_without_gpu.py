@@ -51,7 +51,7 @@ def test_no_cuda_needed(check: Check) -> None:
         )
         outcome = check.run(
             "script",
-            values={"arguments": arguments, "report": REPORT, "gpus": 0, "help": True},
+            values={"arguments": [*arguments], "report": REPORT, "gpus": 0, "help": True},
             data={"fashion": tree},
         )
     except CheckEnded as ended:

@@ -148,7 +148,7 @@ def _as_job(call: Mapping[str, Json]) -> Json:
         of = spread.get("of")
         kind = {"type": str(of).removesuffix("Distribution").lower()} if of else {}
         job["distribution"] = {**kind, **(_mapping(spread.get("kwargs")) if of else spread)}
-    resources = {
+    resources: dict[str, Json] = {
         name: given[name] for name in ("instance_count", "instance_type", "shm_size") if name in given
     }
     if resources:

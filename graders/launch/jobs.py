@@ -26,6 +26,7 @@ from graders.launch.scripts import (
 )
 from graders.launch.starts import Endpoint, NodeRun, Start, by_node
 from lockstep.check import Check
+from lockstep.wire import Json
 
 # `train.slurm` and so on; the suffixes that people use besides.
 SUFFIXES = (".slurm", ".sbatch", ".pbs", ".qsub", ".lsf", ".bsub", ".sh")
@@ -130,17 +131,17 @@ def slip(check: Check, path: str, header: Header, runs: Sequence[NodeRun]) -> Fa
 def run_job(check: Check, path: str, header: Header) -> Chosen:
     """Run the job's commands as its first node would, and compare what starts where with the header."""
     if header.nodes > MOST_NODES:
-        fault = Fault(
+        too_many = Fault(
             Stage.NUMBERS,
             f"{path} asks for {header.nodes} nodes.",
             "Two nodes with two GPUs each are enough.",
         )
-        return Chosen([], [], fault)
+        return Chosen([], [], too_many)
     lab = Lab.draw(check.rng, header.nodes)
     environment = batch(lab, header)
     own = path.rpartition("/")[0]
     exported = header.options.get(EXPORTS[header.scheduler.name], "")
-    how = {"job": True, "at_home": _begins_at_home(header), "export": exported}
+    how: dict[str, Json] = {"job": True, "at_home": _begins_at_home(header), "export": exported}
     ways = [[{**single_run(path, "", environment), **how}]]
     if own:
         # Submitted from the folder of the launch files.

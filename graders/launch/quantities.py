@@ -28,7 +28,7 @@ def quantity(value: Json) -> Fraction | None:
         # What is larger still, or smaller, makes no difference.
         return number * Fraction(10) ** max(-400, min(400, int(exponent)))
     if suffix and suffix.endswith("i"):
-        return number * 1024 ** ("KMGTPE".index(suffix[0]) + 1)
+        return number * Fraction(1024) ** ("KMGTPE".index(suffix[0]) + 1)
     return number * Fraction(1000) ** _THOUSANDS[suffix] if suffix else number
 
 

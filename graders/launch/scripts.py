@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import cast
 
 from numpy.random import Generator
 
@@ -52,7 +53,7 @@ class Lab:
     def values(self, ways: Sequence[Way]) -> dict[str, Json]:
         """What the probe is told."""
         cluster: Json = {"hosts": list(self.hosts), "gpus": GPUS, "slots": 1}
-        return {"ways": list(ways), "cluster": cluster, "seconds": SCRIPT_SECONDS}
+        return {"ways": cast(Json, list(ways)), "cluster": cluster, "seconds": SCRIPT_SECONDS}
 
     def node(self, node: int) -> dict[str, str]:
         """The environment that the template says a node has."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -162,7 +162,7 @@ def _shape(shape: Iterable[int]) -> str:
     return "x".join(map(str, shape)) or "scalar"
 
 
-_VARIANTS = {
+_VARIANTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "Red and blue are swapped: that is OpenCV's order. Read with PIL.": lambda t: np.ascontiguousarray(
         t[::-1]
     ),

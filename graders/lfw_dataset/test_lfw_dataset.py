@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from graders.lfw_dataset import faces
 from graders.lfw_dataset.looks import Look, difference, known, looks, number, prints_of, problem_text, text
 from graders.lfw_dataset.robustness import trials
 from graders.lfw_dataset.script_runs import (
+    Complaint,
     empty_complaint,
     help_complaint,
     timing_complaint,
@@ -23,6 +25,9 @@ from lockstep.verdict import CheckEnded, Failed, NotChecked
 FACES = "/data/faces/"
 LAZY_IMAGES = 150  # more than a cache of the usual size keeps
 LAZY_ITEMS = 2000  # LFW has 13,233; a process may open about 1,000 files
+
+# A part of a check: what is wrong with it, None where nothing is.
+Part = Callable[[Check], Complaint | None]
 
 
 def observe(check: Check, call: str, **given: Any) -> RankOutcome:
@@ -231,8 +236,9 @@ def test_lazy(check: Check) -> None:
         require_items([])
     if 2 * readable < LAZY_IMAGES:
         check.fail(f"Of {LAZY_IMAGES} images {readable} could be read.", hint="Mend items_are_images first.")
+    integer = np.dtype(np.int64)
     came = [(None if seen is None else (seen.dtype, seen.shape)) for seen in (colours, opens)]
-    if colours is None or opens is None or came != [(np.int64, (items, 3)), (np.int64, (items,))]:
+    if colours is None or opens is None or came != [(integer, (items, 3)), (integer, (items,))]:
         check.fail("The items did not come back as they were read.", hint="Does the file replace built-ins?")
     shown = {name: faces.read(blob)[8, 8].astype(int) for name, blob in blobs.items()}
     once, later = colours[:readable].astype(int), colours[readable:].astype(int)
@@ -305,8 +311,13 @@ def test_workers(check: Check) -> None:
 
 def test_script(check: Check) -> None:
     """The script shows a batch, times five passes with the workers asked for, minds a missing folder, answers --help."""
-    shares = {visualize_complaint: 0.35, timing_complaint: 0.35, empty_complaint: 0.2, help_complaint: 0.1}
-    complaints = {}
+    shares: dict[Part, float] = {
+        visualize_complaint: 0.35,
+        timing_complaint: 0.35,
+        empty_complaint: 0.2,
+        help_complaint: 0.1,
+    }
+    complaints: dict[Part, Complaint | None] = {}
     for part in shares:
         if part is empty_complaint and timing_complaint in complaints:
             # A script that never times anything does not time nothing either.

@@ -35,7 +35,7 @@ _now = time.perf_counter
 
 # Right scripts ask for windows, which cannot be opened here.
 plt.switch_backend("agg")
-matplotlib.use = plt.switch_backend = lambda *args, **kwargs: None
+matplotlib.use = plt.switch_backend = lambda *args, **kwargs: None  # type: ignore[assignment]
 
 
 def picture(student: Student, inputs: Inputs) -> Observation:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import cast
 
 import numpy as np
 
@@ -406,7 +407,7 @@ def bad_calls(function: str, rng: np.random.Generator) -> list[Call]:
     if function == "karp_flatt":
         calls.append(Call(function, (1.0, 1)))  # 0 / 0
     if function in ("speedup", "efficiency"):
-        t1, tn, *n = usual
+        t1, tn, *n = cast(tuple[Number, ...], usual)
         calls.append(Call(function, (-t1, -tn, *n)))  # whose ratio is in order
     return calls
 

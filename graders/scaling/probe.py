@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import Any, cast
 
 from lockstep.sandbox.probing import Inputs, Observation, Student, plain
+from lockstep.wire import Json
 
 # What the calls of a list may raise: what is legal nothing but a ValueError.
 CAUGHT: dict[str, tuple[type[BaseException], ...]] = {
@@ -23,11 +24,14 @@ KINDS = (ValueError, TypeError, OverflowError)  # what the judge asks of an erro
 
 def calls(student: Student, inputs: Inputs) -> Observation:
     """Call the function with each list of arguments."""
-    name = inputs.values["function"]
+    name = cast(str, inputs.values["function"])
     function = student.get(student.load("scaling"), name)
     return Observation(
         {
-            key: [call(student, function, name, each, caught) for each in inputs.values[key]]
+            key: [
+                call(student, function, name, each, caught)
+                for each in cast(list[dict[str, Any]], inputs.values[key])
+            ]
             for key, caught in CAUGHT.items()
             if key in inputs.values
         }
@@ -40,14 +44,14 @@ def call(
     name: str,
     given: dict[str, Any],
     caught: tuple[type[BaseException], ...],
-) -> dict[str, Any]:
+) -> dict[str, Json]:
     """What one call returned, or which of the `caught` errors it raised; other errors come out."""
     arguments = [unpacked(value) for value in given["arguments"]]
     try:
         with student.calling(given["shown"]):
             returned = function(*arguments, **given["keywords"])
     except caught as error:
-        kinds = [kind.__name__ for kind in KINDS if isinstance(error, kind)]
+        kinds: list[Json] = [kind.__name__ for kind in KINDS if isinstance(error, kind)]
         return {"raised": type(error).__name__[:60], "kinds": kinds}
     return {"returned": plain(as_float(returned))}
 
@@ -59,4 +63,4 @@ def unpacked(value: object) -> object:
 
 def as_float(value: object) -> object:
     """Exact numbers of the standard library as a float; anything else as it is."""
-    return float(value) if type(value) in (Fraction, Decimal) else value
+    return float(cast(Fraction | Decimal, value)) if type(value) in (Fraction, Decimal) else value

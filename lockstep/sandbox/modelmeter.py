@@ -86,7 +86,7 @@ def _figures(model: nn.Module, shape: tuple[int, ...]) -> dict[str, Json]:
     }
 
 
-class MacCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class MacCounter(TorchDispatchMode):
     """Adds up the multiply-accumulates of whatever is computed while it is on."""
 
     def __init__(self) -> None:

@@ -302,7 +302,7 @@ def plain_tensor(value: object) -> Array | None:
         return None
     if tensor.dtype == torch.bfloat16:
         tensor = tensor.float()
-    return cast(Array, tensor.resolve_conj().resolve_neg().contiguous().numpy().copy())
+    return tensor.resolve_conj().resolve_neg().contiguous().numpy().copy()
 
 
 def as_arrays(arrays: Mapping[str, Array | torch.Tensor]) -> dict[str, Array]:

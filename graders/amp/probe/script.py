@@ -213,4 +213,4 @@ def small_resnets() -> None:
         self.avgpool = nn.AdaptiveAvgPool2d((1, 1))
         self.fc = nn.Linear(widths[4], num_classes)
 
-    resnet.ResNet.__init__ = init  # type: ignore[method-assign, assignment]
+    resnet.ResNet.__init__ = init

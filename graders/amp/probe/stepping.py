@@ -155,7 +155,7 @@ def _scenario(
         "scales": scales,
         "events": cast(Json, list(recorder.events)),
         "types": sorted(set(seen["types"])),
-        "parameters": sorted({str(value.dtype) for value in model.parameters()}),
+        "parameters": cast(Json, sorted({str(value.dtype) for value in model.parameters()})),
     }
     return told, kept
 

@@ -67,7 +67,7 @@ class Training(Recorder):
                 made(scheduler)
             self.note("scheduler made")
 
-        torch.optim.lr_scheduler.LRScheduler._initial_step = initial  # type: ignore[method-assign]
+        torch.optim.lr_scheduler.LRScheduler._initial_step = initial  # type: ignore[method-assign, assignment]
 
     def watch_scheduler(self, factor: float) -> None:
         """Note each step of any scheduler, and let it change the rate a little more than it would."""
@@ -137,7 +137,7 @@ class Training(Recorder):
         def watched(original: Any) -> Any:
             def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
                 image = next(iter((*args, *kwargs.values())), None)
-                is_image = isinstance(image, torch.Tensor) and image.dim() == 4 and not torch.jit.is_tracing()
+                is_image = isinstance(image, torch.Tensor) and image.dim() == 4 and not torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
                 if not is_image or recorder.inside("forward"):
                     return original(module, *args, **kwargs)
                 with recorder.within("forward"):
@@ -148,7 +148,7 @@ class Training(Recorder):
 
         nn.Module.__call__ = watched(nn.Module.__call__)  # type: ignore[method-assign]
         # model.forward(images) instead of model(images) would otherwise look like a call of every layer.
-        ResNet.forward = watched(ResNet.forward)  # type: ignore[method-assign]
+        ResNet.forward = watched(ResNet.forward)
 
     def forward(self, module: nn.Module, images: torch.Tensor) -> None:
         """A model is about to be called with a batch of images."""
@@ -295,7 +295,7 @@ def _watch_scalers() -> list[torch.amp.GradScaler]:
             seen.append(scaler)
         return original(scaler, outputs)
 
-    torch.amp.GradScaler.scale = scale  # type: ignore[method-assign]
+    torch.amp.GradScaler.scale = scale  # type: ignore[method-assign, assignment]
     return seen
 
 
@@ -304,9 +304,9 @@ def _watch_answers(layer: type[nn.Module], types: set[torch.dtype]) -> None:
     original = layer.forward
 
     def forward(module: nn.Module, input: torch.Tensor) -> torch.Tensor:
-        output = original(module, input)
+        output: torch.Tensor = original(module, input)
         if torch.is_grad_enabled():
             types.add(output.dtype)
         return output
 
-    layer.forward = forward  # type: ignore[method-assign]
+    layer.forward = forward

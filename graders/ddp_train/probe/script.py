@@ -187,7 +187,8 @@ def _before_each_image(do: Callable[[int], None]) -> None:
     def read(self: datasets.CIFAR10, index: int) -> tuple[Any, Any]:
         if self.train:
             do(int(index))
-        return original(self, index)
+        item: tuple[Any, Any] = original(self, index)
+        return item
 
-    datasets.CIFAR10.__getitem__ = read  # type: ignore[method-assign]
+    datasets.CIFAR10.__getitem__ = read
     read_in_this_process()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -12,6 +12,7 @@ from PIL import Image
 from torchvision.transforms import ToTensor
 
 from lockstep.sandbox.probing import Inputs, Observation, Student, kind, plain
+from lockstep.wire import Json
 
 from .opens import watch_opens
 from .reading import describe, look, open_dataset, read_items, the_class
@@ -22,10 +23,12 @@ def constructs(student: Student, inputs: Inputs) -> Observation:
     the_class(student)
     opened = watch_opens()
     os.chdir(student.data)
-    attempts = []
-    for path in inputs.values["paths"]:
+    attempts: list[Json] = []
+    for path in cast(list[str], inputs.values["paths"]):
         opened.clear()
-        made, first, problem = False, {}, None
+        made = False
+        first: dict[str, Json] = {}
+        problem: dict[str, Json] | None = None
         try:
             dataset = open_dataset(student, path, ToTensor())
             made = True
@@ -34,15 +37,15 @@ def constructs(student: Student, inputs: Inputs) -> Observation:
         except Exception as error:
             problem = describe(student, error)
         root = student.data.removesuffix("/data")
-        names = [name.removeprefix(root) for name in opened[:100]]
+        names: list[Json] = [name.removeprefix(root) for name in opened[:100]]
         attempts.append({"made": made, "opened": names, "first": first, "problem": problem})
     return Observation({"attempts": attempts})
 
 
 def length(student: Student, inputs: Inputs) -> Observation:
     """What `__len__` says for each of the folders."""
-    lengths = []
-    for path in inputs.values["paths"]:
+    lengths: list[Json] = []
+    for path in cast(list[str], inputs.values["paths"]):
         dataset = open_dataset(student, path, ToTensor())
         with student.calling("len(dataset)"):
             lengths.append(plain(type(dataset).__len__(dataset)))
@@ -51,9 +54,10 @@ def length(student: Student, inputs: Inputs) -> Observation:
 
 def items(student: Student, inputs: Inputs) -> Observation:
     """Read the items twice, in the orders that were asked for."""
-    dataset = open_dataset(student, inputs.values["path"], ToTensor())
-    passes = [read_items(student, dataset, order) for order in inputs.values["orders"]]
-    return Observation({"passes": passes})
+    dataset = open_dataset(student, cast(str, inputs.values["path"]), ToTensor())
+    orders = cast(list[list[int]], inputs.values["orders"])
+    passes = [read_items(student, dataset, order) for order in orders]
+    return Observation({"passes": cast(Json, passes)})
 
 
 def transform(student: Student, inputs: Inputs) -> Observation:
@@ -69,30 +73,31 @@ def transform(student: Student, inputs: Inputs) -> Observation:
             return torch.zeros(1)
         return table[torch.from_numpy(np.array(image)).long()]
 
-    dataset = open_dataset(student, inputs.values["path"], by_table)
-    found = read_items(student, dataset, inputs.values["order"])
-    return Observation({"given": given, "items": found})
+    dataset = open_dataset(student, cast(str, inputs.values["path"]), by_table)
+    found = read_items(student, dataset, cast(list[int], inputs.values["order"]))
+    return Observation({"given": cast(Json, given), "items": cast(Json, found)})
 
 
 def robust(student: Student, inputs: Inputs) -> Observation:
     """Read folders as real ones are; every trial stands for itself."""
     the_class(student)
-    for folder in inputs.values["empty_folders"]:
+    for folder in cast(list[str], inputs.values["empty_folders"]):
         os.makedirs(folder)
-    trials = {}
-    for name, (path, count) in inputs.values["trials"].items():
+    trials: dict[str, Json] = {}
+    for name, trial in cast(dict[str, list[Json]], inputs.values["trials"]).items():
+        path, count = cast(str, trial[0]), cast(int, trial[1])
         given = Path(path) if name == "pathlib" else path
         try:
             dataset = open_dataset(student, given, ToTensor())
-            trials[name] = {"items": read_until_end(student, dataset, count), "problem": None}
+            trials[name] = {"items": cast(Json, read_until_end(student, dataset, count)), "problem": None}
         except Exception as error:
             trials[name] = {"items": [], "problem": describe(student, error)}
     return Observation({"trials": trials})
 
 
-def read_until_end(student: Student, dataset: Any, count: int) -> list[dict[str, Any]]:
+def read_until_end(student: Student, dataset: Any, count: int) -> list[dict[str, Json]]:
     """A look at every item up to the first IndexError, and a few more where there should be no more."""
-    found: list[dict[str, Any]] = []
+    found: list[dict[str, Json]] = []
     for index in range(count + 8):
         with student.calling(f"dataset[{index}]"):
             try:

@@ -42,8 +42,9 @@ class Figures:
             self.draw_open()
             close(*args, **kwargs)
 
-        Figure.savefig, plt.show, plt.close = saving, showing, closing
-        Image.Image.show = lambda image, *args, **kwargs: self.add(image)
+        Figure.savefig = saving  # type: ignore[method-assign, assignment]
+        plt.show, plt.close = showing, closing
+        Image.Image.show = lambda image, *args, **kwargs: self.add(image)  # type: ignore[method-assign]
 
     def draw_open(self) -> None:
         """Draw the figures that changed since they were last drawn or saved."""

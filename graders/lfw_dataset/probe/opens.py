@@ -12,11 +12,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from lockstep.sandbox.probing import Inputs, Observation, Student
+from lockstep.wire import Json
 
 from .reading import centre_colour, colour_of, open_dataset
 
@@ -29,7 +30,7 @@ COUNT_EVERY = 50  # items between two counts of the open files
 def lazy(student: Student, inputs: Inputs) -> Observation:
     """Read items while the files under them are replaced, and count what is opened and left open."""
     folder = Path("faces_lazy").absolute()
-    names = inputs.values["names"]
+    names = cast(list[str], inputs.values["names"])
     write_all(folder, names, inputs.arrays["before"])
     opened = watch_opens()
     with opens_by_any_means(folder, names) as opened_by_any, few_handles() as count_handles:
@@ -44,7 +45,7 @@ def lazy(student: Student, inputs: Inputs) -> Observation:
             opened_in_init = max(opened_in_init, opened_by_any())
             handles.append(count_handles())
             indices = list(range(len(names)))
-            for blob, rounds in (("after", 1), ("later", inputs.values["rounds"])):
+            for blob, rounds in (("after", 1), ("later", cast(int, inputs.values["rounds"]))):
                 write_all(folder, names, inputs.arrays[blob])
                 place = "an item"
                 with student.calling("reading item after item"):
@@ -64,7 +65,7 @@ def lazy(student: Student, inputs: Inputs) -> Observation:
                 raise
             return Observation({"out_of_handles": place, "items_read": len(opens)})
     return Observation(
-        {"opened_in_init": opened_in_init, "handles": handles, "readable": len(indices)},
+        {"opened_in_init": opened_in_init, "handles": cast(Json, handles), "readable": len(indices)},
         {"colours": np.array(colours, np.int64).reshape(-1, 3), "opens": np.array(opens, np.int64)},
     )
 
@@ -120,7 +121,8 @@ def opens_by_any_means(folder: Path, names: list[str]) -> Iterator[Callable[[], 
 
 def is_image_file(path: object) -> bool:
     """Whether what is opened is an image by its name; a handle's number is not."""
-    return type(path) in (str, bytes) and os.fsdecode(path).lower().endswith((".jpg", ".jpeg"))
+    name = os.fsdecode(cast("str | bytes", path)) if type(path) in (str, bytes) else ""
+    return name.lower().endswith((".jpg", ".jpeg"))
 
 
 def slow_opens(seconds: float) -> None:

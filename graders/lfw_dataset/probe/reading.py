@@ -6,7 +6,7 @@ import hashlib
 import os
 import sys
 from pathlib import PurePath
-from typing import Any
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 import torch
@@ -14,6 +14,7 @@ from PIL import Image
 from torchvision.transforms import ToTensor
 
 from lockstep.sandbox.probing import Student, kind, plain_tensor
+from lockstep.wire import Json
 
 
 def the_class(student: Student) -> Any:
@@ -30,9 +31,9 @@ def open_dataset(student: Student, path: str | PurePath, given_transform: object
         return cls(path, given_transform)
 
 
-def read_items(student: Student, dataset: Any, order: list[int]) -> list[dict[str, Any]]:
+def read_items(student: Student, dataset: Any, order: list[int]) -> list[dict[str, Json]]:
     """A look at each item; an index that the data set refuses is an item of kind IndexError."""
-    found = []
+    found: list[dict[str, Json]] = []
     for index in order:
         with student.calling(f"dataset[{index}]"):
             try:
@@ -42,11 +43,10 @@ def read_items(student: Student, dataset: Any, order: list[int]) -> list[dict[st
     return found
 
 
-def look(item: object) -> dict[str, Any]:
+def look(item: object) -> dict[str, Json]:
     """What an item is; of (image, label) the image."""
-    labelled = type(item) in (tuple, list) and len(item) > 0
-    image = item[0] if labelled else item
-    seen: dict[str, Any] = {"kind": kind(image), "labelled": labelled}
+    image = item[0] if is_labelled(item) else item
+    seen: dict[str, Json] = {"kind": kind(image), "labelled": is_labelled(item)}
     array = plain_tensor(image)
     if array is not None:
         seen |= {"dtype": str(array.dtype), "shape": list(array.shape), "digest": fingerprint(array)}
@@ -56,6 +56,11 @@ def look(item: object) -> dict[str, Any]:
     return seen
 
 
+def is_labelled(item: object) -> TypeGuard[tuple[object, ...] | list[object]]:
+    """Whether an item is a pair such as (image, label), or another tuple or list with something in it."""
+    return type(item) in (tuple, list) and len(cast("tuple[object, ...] | list[object]", item)) > 0
+
+
 def fingerprint(array: np.ndarray) -> str:
     """Equal for arrays of equal dtype, shape and values."""
     digest = hashlib.blake2b(f"{array.dtype} {array.shape} ".encode(), digest_size=16)
@@ -63,7 +68,7 @@ def fingerprint(array: np.ndarray) -> str:
     return digest.hexdigest()
 
 
-def describe(student: Student, error: BaseException) -> dict[str, Any]:
+def describe(student: Student, error: BaseException) -> dict[str, Json]:
     """An exception in words, with the place in the student's files."""
     text = str(error)
     if text.startswith("Caught ") and "DataLoader worker" in text:
@@ -88,12 +93,12 @@ def centre_colour(image: Any) -> torch.Tensor:
 
 def colour_of(item: object) -> list[int]:
     """The colour an item shows, whether or not the transform was applied; -1 where it shows none."""
-    image = item[0] if type(item) in (tuple, list) and len(item) > 0 else item
+    image = item[0] if is_labelled(item) else item
     if isinstance(image, Image.Image):
-        return centre_colour(image).tolist()
+        return cast(list[int], centre_colour(image).tolist())
     array = plain_tensor(image)
     if array is not None and array.shape == (3,) and array.dtype.kind in "iu":
-        return array.tolist()
+        return cast(list[int], array.tolist())
     if array is not None and array.ndim == 3 and array.shape[0] == 3 and array.size:
         middle = array[:, array.shape[1] // 2, array.shape[2] // 2]
         return [int(value) for value in np.clip(np.nan_to_num(np.rint(middle * 255)), 0, 255)]

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import matplotlib
 import numpy as np
@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from lockstep.sandbox.probing import Inputs, Observation, Student, plain
+from lockstep.wire import Json
 
 from .figures import Figures
 from .opens import slow_opens
@@ -22,25 +23,25 @@ from .reading import describe
 
 # There is no screen here: a back end with windows, which right solutions ask for, would only raise.
 plt.switch_backend("agg")
-matplotlib.use = plt.switch_backend = lambda *args, **kwargs: None
+matplotlib.use = plt.switch_backend = lambda *args, **kwargs: None  # type: ignore[assignment]
 
 
 def script(student: Student, inputs: Inputs) -> Observation:
     """Run the script; note its figures, its data loaders, and how it ended."""
-    slow_opens(inputs.values["seconds_per_image"])
+    slow_opens(cast(float, inputs.values["seconds_per_image"]))
     figures = Figures()
-    loaders = watch_loaders(inputs.values["seconds_per_batch"])
+    loaders = watch_loaders(cast(list[float], inputs.values["seconds_per_batch"]))
     bars = watch_error_bars()
     status, problem = None, None
     try:
-        arguments = inputs.values["arguments"]
+        arguments = cast(list[str], inputs.values["arguments"])
         status = student.run_script("lfw_dataset.py", arguments)
     except Exception as error:
         problem = describe(student, error)
     with student.calling("drawing the figures"):
         pictures = figures.finish()
     return Observation(
-        {"status": status, "problem": problem, "loaders": loaders, "bars": bars},
+        {"status": status, "problem": problem, "loaders": cast(Json, loaders), "bars": cast(Json, bars)},
         {f"picture{number}": picture for number, picture in enumerate(pictures)},
     )
 
@@ -78,7 +79,7 @@ def watch_loaders(seconds: Sequence[float]) -> list[dict[str, Any]]:
 
     def iterating(self: Any) -> Any:
         began = now()
-        iterator = iterate(self)
+        iterator: Any = iterate(self)
         if hasattr(self, "_seen"):
             # Persistent workers have one iterator for all passes.
             iterator._seen, iterator._pass, iterator._delay = (
@@ -99,8 +100,9 @@ def watch_loaders(seconds: Sequence[float]) -> list[dict[str, Any]]:
             self._seen["seconds"][self._pass] = now() - self._began
         return batch
 
-    DataLoader.__init__, DataLoader.__iter__ = making, iterating
-    _BaseDataLoaderIter.__next__ = stepping
+    DataLoader.__init__ = making  # type: ignore[method-assign]
+    DataLoader.__iter__ = iterating  # type: ignore[method-assign]
+    _BaseDataLoaderIter.__next__ = stepping  # type: ignore[method-assign]
     return loaders
 
 
@@ -116,5 +118,5 @@ def watch_error_bars() -> list[dict[str, Any]]:
                 bars.append({"y": heights[:20].tolist(), "yerr": errors[:20].tolist()})
         return draw(self, x, y, yerr, *args, **kwargs)
 
-    matplotlib.axes.Axes.errorbar = drawing
+    matplotlib.axes.Axes.errorbar = drawing  # type: ignore[method-assign]
     return bars

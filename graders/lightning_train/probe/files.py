@@ -57,7 +57,7 @@ class Files:
             if not self.is_open and event == "open" and "-ubyte" in str(arguments[0]):
                 opened()
 
-        datasets.FashionMNIST.__init__ = noted  # type: ignore[method-assign]
+        datasets.FashionMNIST.__init__ = noted
         sys.addaudithook(hook)
 
     def _note_items(self) -> None:
@@ -69,9 +69,10 @@ class Files:
                 stage = "train" if trainer.training else "val"
                 if len(self.items[stage]) < MAX_ROWS:
                     self.items[stage].append(["train" if dataset.train else "test", int(index)])
-            return original(dataset, index)
+            item: tuple[Any, Any] = original(dataset, index)
+            return item
 
-        datasets.FashionMNIST.__getitem__ = noted  # type: ignore[method-assign]
+        datasets.FashionMNIST.__getitem__ = noted
 
     def _note_downloads(self) -> None:
         original = datasets.FashionMNIST.download
@@ -80,7 +81,7 @@ class Files:
             self.downloads += not _holds_a_lock()
             original(dataset)
 
-        datasets.FashionMNIST.download = noted  # type: ignore[method-assign]
+        datasets.FashionMNIST.download = noted
 
 
 def _holds_a_lock() -> bool:
@@ -101,7 +102,7 @@ def _offer(offered: str) -> None:
         there = os.path.isdir(os.path.join(os.fspath(root), "FashionMNIST", "raw"))
         original(self, root if there else offered, *args, **kwargs)
 
-    datasets.FashionMNIST.__init__ = init  # type: ignore[method-assign]
+    datasets.FashionMNIST.__init__ = init
 
 
 def small_loaders() -> None:

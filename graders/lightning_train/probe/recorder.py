@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import numpy as np
 import pytorch_lightning as pl
@@ -156,7 +156,7 @@ class Recorder:
             self.arrays[f"train{number}/seen{index}"] = tensor
         if self.stop_after is not None and len(self.steps) >= self.stop_after:
             if not seen.gradients and isinstance(loss, torch.Tensor) and loss.grad_fn is not None:
-                loss.sum().backward()  # type: ignore[no-untyped-call]
+                loss.sum().backward()
             for index, gradient in seen.gradients.items():
                 self.arrays[f"train{number}/gradient{index}"] = gradient
             if self.model is not None:
@@ -187,7 +187,7 @@ class Recorder:
                 recorder.logged.append([str(stage), name[:100], bool(kwargs.get("sync_dist")), is_metric])
             original(module, name, value, *args, **kwargs)
 
-        pl.LightningModule.log = log  # type: ignore[method-assign]
+        pl.LightningModule.log = log  # type: ignore[method-assign, assignment]
 
     # What a loop written by hand does
 
@@ -198,8 +198,8 @@ class Recorder:
         """
         for owner in (torch.optim.Optimizer, torch.nn.Module):
             self._note_call(owner, "zero_grad", "zero_grad()")
-        for owner in (torch.Tensor, torch.autograd):
-            self._note_call(owner, "backward", "loss.backward()")
+        self._note_call(torch.Tensor, "backward", "loss.backward()")
+        self._note_call(torch.autograd, "backward", "loss.backward()")
         self._note_call(pl.LightningModule, "manual_backward", "self.manual_backward(loss)")
         self._note_call(LightningOptimizer, "step", "optimizer.step()")
 
@@ -277,7 +277,7 @@ def _hash(row: Array) -> int:
     return int.from_bytes(hashlib.blake2b(row.tobytes(), digest_size=6).digest(), "big")
 
 
-def _is_half(value: object) -> bool:
+def _is_half(value: object) -> TypeGuard[torch.Tensor]:
     return type(value) is torch.Tensor and value.dtype in (torch.bfloat16, torch.float16)
 
 

@@ -104,8 +104,8 @@ def tolerate_gpu_calls(student: Student) -> list[str]:
         return self
 
     for owner in (torch.Tensor, torch.nn.Module):
-        owner.cuda = cuda  # type: ignore[assignment]
-        owner.to = without(owner.to, '.to("cuda")')  # type: ignore[method-assign,assignment]
+        owner.cuda = cuda  # type: ignore[method-assign]
+        owner.to = without(owner.to, '.to("cuda")')  # type: ignore[method-assign]
     for base in pl.LightningModule.__mro__:
         # Lightning's own versions of both stand before those of nn.Module.
         if "cuda" in vars(base) and base is not torch.nn.Module:

@@ -66,7 +66,7 @@ def flags(student: Student, inputs: Inputs) -> Observation:
     with suppress(Exception):
         trainer = build(callbacks=[_Given()])
         if isinstance(trainer, pl.Trainer):
-            values["callbacks"] = any(isinstance(callback, _Given) for callback in trainer.callbacks)
+            values["callbacks"] = any(isinstance(callback, _Given) for callback in trainer.callbacks)  # type: ignore[attr-defined]
     return Observation(values)
 
 

@@ -83,7 +83,7 @@ class Autocast:
     def _install(self) -> None:
         if self._library is not None:
             return
-        self._library = torch.library.Library("aten", "IMPL", _KEY)  # type: ignore[no-untyped-call]
+        self._library = torch.library.Library("aten", "IMPL", _KEY)
         for name in (*_HALF, *_SINGLE, *_SINGLE_BY_DTYPE, *_WIDEST):
             packet, _, overload = name.partition(".")
             op = getattr(getattr(torch.ops.aten, packet), overload or "default")

@@ -216,7 +216,7 @@ class _ToCopy(torch.autograd.Function):
         return ctx.machine.move(grads[0], ctx.source, blocking=False), None, None, None
 
 
-class DeviceMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class DeviceMode(TorchDispatchMode):
     """Sees every operation below autograd: refuses mixed devices, says where results are."""
 
     def __init__(self, machine: Machine) -> None:
