@@ -260,6 +260,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("*", "record values.ways.#.#.records.#.facts.local_addr", "*", "counts where a launch file says it in so many words"),
         Row("single_node|multi_node|multi_node_runs", "record values.ways.#.#.records.#.late|record values.ways.#.#.records.#.left", "*", "asked of jobs, whose file starts all nodes"),
         Row("single_node", "record values.ways.#.#.records.#.facts.id|record values.ways.#.#.records.#.facts.standalone", "*", "one node needs no id, and may say so in several ways"),
+        Row("single_node", "record values.ways.#.#.records.#.facts.script|record values.ways.#.#.records.#.facts.module", "other text|flipped", "a script that is there may have any name: the launch script may have made it"),
         Row("consistent", "record values.*", "*", "how many processes there are is all it asks; the rest is for the other checks"),
         Row("multi_node_runs", "carry_out values.scripts*", "*", "the sum that four workers agree on counts; the scripts are for the message"),
         Row("multi_node_runs", "carry_out values.workers", ORDER, "workers report in any order"),

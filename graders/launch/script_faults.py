@@ -28,14 +28,14 @@ GROUP = re.compile(
 def script_fault(call: str, start: Start, files: Mapping[str, bytes]) -> Fault | None:
     """Whether what torchrun starts is a training script that lies where torchrun looks for it."""
     known = {file.rpartition("/")[2] for file in files if file.endswith(".py")} | {TRAINING}
+    if not start.script.strip() or start.script.strip().startswith(("-", "#", "\\")):
+        return Fault(
+            Stage.SCRIPT,
+            f"{call} breaks off before the script: torchrun takes `{start.script}` for one.",
+            CONTINUATION,
+        )
     # What a script has made itself, a copy or a program out of a notebook, was not handed in and is there.
     if start.script_name not in known and not start.there:
-        if not start.script.strip() or start.script.strip().startswith(("-", "#", "\\")):
-            return Fault(
-                Stage.SCRIPT,
-                f"{call} breaks off before the script: torchrun takes `{start.script}` for one.",
-                CONTINUATION,
-            )
         return Fault(
             Stage.SCRIPT,
             f"{call} starts {start.script} with torchrun, and no such file was handed in.",
