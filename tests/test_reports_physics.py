@@ -205,6 +205,7 @@ BEYOND: list[tuple[str, str, Judgement, Raw]] = [
     ("P02", "fp32", IMPOSSIBLE, with_peak(0.949 * least(8, 64))),
     ("P02", "AMP", IMPOSSIBLE, with_peak(0.949 * least(8, 64, 50, 50_000_000), {"precision": "fp16-amp"})),
     ("P02", "Adam", IMPOSSIBLE, with_peak(0.949 * least(12, 64), workload={"optimizer": "adamw"})),
+    ("P02", "Adam, as torch calls it", IMPOSSIBLE, with_peak(0.949 * least(12, 64), workload={"optimizer": "AdamW"})),
     ("P02", "checkpointing", UNUSUAL, with_peak(0.9 * least(8, 64), {"activation_checkpointing": True})),
     ("P02", "compiled", UNUSUAL, with_peak(0.9 * least(8, 64), {"compiled": True})),
     ("P02", "in-place norms", UNUSUAL, with_peak(0.9 * least(8, 64), declared=["inplace_norm"])),

@@ -28,7 +28,7 @@ KEPT = 0.95
 MEMORY_SLACK = 0.01
 LARGER_CARD = 1.05
 STATES = {"sgd-momentum": 1, "adam": 2, "adamw": 2}
-"""Copies of the weights that an optimizer keeps; none for the others."""
+"""Copies of the weights that an optimizer keeps; at least none, for the others."""
 AMP_PEAK = 0.45
 AMP_BATCH = 2.2
 LINEAR = 0.15
@@ -157,7 +157,7 @@ def _states(report: Report, group: Group) -> int:
     steps = min(run.steps for run in group.runs)
     stepped = steps >= 2 * count(report.setting(group.config, "grad_accum"))
     alone = devices(report, group) == 1
-    return STATES.get(str(report.workload.get("optimizer")), 0) if stepped and alone else 0
+    return STATES.get(str(report.workload.get("optimizer")).lower(), 0) if stepped and alone else 0
 
 
 def _peak(group: Group) -> int | None:
