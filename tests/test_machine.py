@@ -90,6 +90,12 @@ def test_an_ordinary_user_gets_control_groups_by_the_command_that_is_named() -> 
     assert doctor("student", said.mends["user"]).levels["user"] == "ok"
 
 
+def test_in_a_desktops_terminal_an_ordinary_user_has_control_groups() -> None:
+    # A terminal window is a scope in a slice of its user's, to whom systemd gave the slice.
+    said = doctor("student", f"systemd-run --quiet --user --scope {LOCKSTEP} doctor")
+    assert (said.status, said.levels["control_groups"]) == (0, "ok")
+
+
 @pytest.mark.parametrize("user", ["root", "student"])
 @pytest.mark.parametrize(
     ("name", "value"), [("user.max_user_namespaces", "0"), ("kernel.unprivileged_userns_clone", "0")]
