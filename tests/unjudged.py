@@ -102,6 +102,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("report", "script values.by_children", "flipped", "what processes of the script's own call is not seen"),
         Row("report", "script/2 ended|script/2 ranks", "*", "a script that fails on emulated GPUs otherwise than by devices is no evidence"),
         Row("report", "script/2 values.status|script/2 arrays.report|script/2 arrays.report:.report|script/2 arrays.report:.schema", "*", "nor is one that fails there by itself or leaves no report"),
+        Row("report", "script/2 values.calls*", "*", "that any model was called is enough, and a script that never calls one there is no evidence"),
         Row("report", "script/2 values.by_children", "flipped", "processes of the script's own know of no emulated GPUs"),
         Row("report", "script/2 values.places*", f"one twice|{ORDER}|emptied|other text", "whatever the GPUs are called, there are several"),
         Row("report", "script/2 values.largest_part", "missing|as text|one more", "a larger part than the batch is another batch's, and without any there was no call to see"),

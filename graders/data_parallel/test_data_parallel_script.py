@@ -24,6 +24,7 @@ OTHER_REPORT = "reports/two_gpus.json"
 MANY = (21, 26)
 # On two GPUs.
 BATCH = 4
+MISSING = 3
 ON_ANOTHER_DEVICE = "must have its parameters and buffers on device"
 
 
@@ -90,17 +91,20 @@ def _uses_gpus(check: Check, n_reps: int, readings: set[int]) -> None:
 
     `readings` are how many there were of each batch size with `n_reps`.
     """
-    asked = f"--batch-sizes {BATCH} --n-reps 1 --devices 2 1 --report {OTHER_REPORT}"
-    call = f"`python data_parallel.py {asked}` on a machine with 2 GPUs"
     begun = time.time()
-    values: dict[str, Json] = {
-        "arguments": list(asked.split()),
-        "report": OTHER_REPORT,
-        "gpus": 2,
-        "delay": 0.0,
-    }
-    outcome = check.run("script", values=values, expect=False)
-    seen, error = outcome.ranks[0], outcome.ranks[0].error
+    # A number that the machine does not have comes first.
+    call, seen = _on_two_gpus(check, f"{MISSING} 2 1")
+    asked_for_missing = _called(seen)
+    if not asked_for_missing:
+        failed, (call, seen) = call, _on_two_gpus(check, "2 1")
+        check.expect(
+            not _called(seen),
+            f"{failed} called no model. With --devices 2 1 it does.",
+            f"Where there are no {MISSING} GPUs there may be 2: note what is missing in not_available and go on with the "
+            "next number (`continue`); `break`, `return` and an exception end everything.",
+            points=check.points / 2,
+        )
+    error = seen.error
     # Whatever else may be wrong there is not asked: GPUs are emulated, and the checks above try the functions on them.
     check.expect(
         error is None or ON_ANOTHER_DEVICE not in error.message,
@@ -134,6 +138,14 @@ def _uses_gpus(check: Check, n_reps: int, readings: set[int]) -> None:
     # Processes of the script's own know of no emulated GPUs.
     if seen.values.get("by_children") is not False:
         return
+    missing = [entry for entry in entries(report.get("not_available")) if isinstance(entry, dict)]
+    check.expect(
+        not asked_for_missing or any(_config(entry, "n_devices") == MISSING for entry in [*runs, *missing]),
+        f"{call}: the report says nothing of n_devices {MISSING}, neither in `runs` nor in not_available.",
+        "Hand --devices on: `for n_devices in args.devices`. Each number that the machine does not have goes into "
+        "not_available, on a machine with GPUs as well.",
+        points=check.points / 2,
+    )
     inference.waits_as_time_inference_does(check, call, seen)
     largest = integer(seen.values.get("largest_part"))
     check.expect(
@@ -161,6 +173,24 @@ def _uses_gpus(check: Check, n_reps: int, readings: set[int]) -> None:
             "Ask torch.cuda.device_count() how many GPUs there are. A number that is written out fits one machine only.",
             points=check.points / 2,
         )
+
+
+def _on_two_gpus(check: Check, devices: str) -> tuple[str, RankOutcome]:
+    """The script on a machine with two GPUs: how it was called, for a message, and what was seen."""
+    asked = f"--batch-sizes {BATCH} --n-reps 1 --devices {devices} --report {OTHER_REPORT}"
+    values: dict[str, Json] = {
+        "arguments": list(asked.split()),
+        "report": OTHER_REPORT,
+        "gpus": 2,
+        "delay": 0.0,
+    }
+    seen = check.run("script", values=values, expect=False).ranks[0]
+    return f"`python data_parallel.py {asked}` on a machine with 2 GPUs", seen
+
+
+def _called(seen: RankOutcome) -> bool:
+    """Whether a model was called, or may have been where it is not seen."""
+    return bool(entries(seen.values.get("calls"))) or seen.values.get("by_children") is True
 
 
 def _calls_were_made(check: Check, call: str, seen: RankOutcome, sizes: list[int], n_reps: int) -> None:
