@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from lockstep.sandbox.probing import Inputs, Observation, Student, plain_tensor
+from lockstep.sandbox.probing import Inputs, Observation, Student, plain, plain_tensor
 from lockstep.wire import Array, Json
 
 from .recorder import MAX_EVENTS, Recorder, SeenEnough, at_home, scalar
@@ -65,7 +65,7 @@ class Training(Recorder):
         def initial(scheduler: Any) -> None:
             with self.within("making a scheduler"):
                 made(scheduler)
-            self.note("scheduler made")
+            self.note("scheduler made", plain(_planned_steps(scheduler)))
 
         torch.optim.lr_scheduler.LRScheduler._initial_step = initial  # type: ignore[method-assign, assignment]
 
@@ -183,6 +183,11 @@ class Training(Recorder):
             },
             arrays,
         )
+
+
+def _planned_steps(scheduler: Any) -> object:
+    """How many steps a scheduler was made for, where it is told."""
+    return getattr(scheduler, "T_max", getattr(scheduler, "total_steps", None))
 
 
 def train(student: Student, inputs: Inputs) -> Observation:
