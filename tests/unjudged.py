@@ -194,6 +194,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("autocast_on", "until_the_loss *", "*", "a script that fails is for others to judge, and one without AMP on a CPU is run on an emulated GPU as well"),
         Row("autocast_on", "steps/2 *", "*", "a train_step without a default has every call say what it wants"),
         Row("scaler_order", "until_the_loss *", "*", "a script that fails is for others to judge, and what is not fp16 need not be scaled"),
+        Row("clip_is_unscaled", "until_the_loss *", "*", "a script that fails is for others to judge, and nothing is said but of one that takes a limit and keeps none"),
         Row("off_is_fp32", "until_the_loss values.answers*|until_the_loss values.events*", "*", "no low type may be there, of batches that a backward followed"),
         Row("params_fp32", "built* values.parameters", MORE, "it is asked whether two networks have equally many"),
         Row("params_fp32", "built/2 ended", "*", "which other networks there are is not asked"),

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from graders.amp import curves
 from graders.amp.batches import Batch
 from graders.amp.curves import Series
-from graders.amp.record import run_events, strings
+from graders.amp.record import named, run_events, strings
 from graders.amp.script_runs import run_script, trained
 from lockstep.check import Check
+from lockstep.compare import integer
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.text import safe
+from lockstep.wire import Json
 
 
 def test_tensorboard(check: Check) -> None:
@@ -121,6 +125,32 @@ def test_lr_logged(check: Check) -> None:
     found = curves.rates(series, batches)
     if found is not None:
         check.fail(f"{call} in the TensorBoard log: {found.message}.", found.hint)
+    _goes_as_planned(check, call, run_events(seen), batches)
+
+
+def _goes_as_planned(check: Check, call: str, events: list[list[Json]], batches: list[Batch]) -> None:
+    """A scheduler that was made for as many steps as there are batches steps after each, one for the epochs does not.
+
+    A rate that falls all the same was told where it is, as by scheduler.step(epoch + part).
+    """
+    plans = {integer(event[1]) for event in events if event[0] == "scheduler made" and len(event) > 1}
+    made, n, epochs = len(named(events, "scheduler")), len(batches), 2
+    check.expect(
+        plans != {n} or not 0 < made <= epochs,
+        f"{call} the scheduler was made for {n} steps, one for each batch, and its step() was called {made} times. "
+        "The learning rate hardly leaves where it began.",
+        "Call scheduler.step() within the loop over the batches, right after the step is logged. One step for each epoch "
+        "is right for a scheduler that is made for args.epochs steps.",
+        points=check.points / 2,
+    )
+    rates = [batch.lr for batch in batches if batch.lr is not None]
+    check.expect(
+        plans != {epochs} or made < n - 1 or all(later <= earlier for earlier, later in pairwise(rates)),
+        f"{call} the scheduler was made for {epochs} steps, one for each epoch, and its step() was called {made} times. "
+        "The learning rate fell to its end within the first batches, and rose again.",
+        "One step for each batch is right for a scheduler that is made for args.epochs * len(train_loader) steps.",
+        points=check.points / 2,
+    )
 
 
 def _log_files(seen: RankOutcome, kind: str) -> dict[str, bytes]:

@@ -11,7 +11,7 @@ from graders.amp import expected
 from graders.amp.batches import first_steps
 from graders.amp.expected import Scenario
 from graders.amp.record import calls, named, strings, told
-from graders.amp.script_runs import begin_script
+from graders.amp.script_runs import begin_script, run_script
 from graders.amp.steps import LOW, Case, distance
 from lockstep.check import Check
 from lockstep.compare import close, integer, number, shown
@@ -22,6 +22,8 @@ from lockstep.wire import Array, Json
 CPU, GPU = "on a CPU", "on a GPU"
 # What a loss that is not scaled is multiplied by at the most: less, where a mean is taken over several batches.
 UNSCALED = 1.5
+# Far below what any gradient of the script's first batches is.
+SCRIPT_CLIP = "1e-6"
 # So many steps, each with a scaler of its own, are no accident.
 ENOUGH = 4
 
@@ -153,6 +155,27 @@ def test_clip_is_unscaled(check: Check) -> None:
     seen = case.run(*ways)
     for which, way in enumerate(ways):
         _clipped(check, case, seen, which, way, gradient)
+    _script_clips(check)
+
+
+def _script_clips(check: Check) -> None:
+    """End the check where the script takes --grad-clip and trains as if it had not been given."""
+    told: dict[str, Json] = {"clip": SCRIPT_CLIP, "losses": 4}
+    try:
+        values = run_script(check, "until_the_loss", values=told, train=20).ranks[0].values
+    except CheckEnded:
+        # That the script does not run is for the checks that run it to its end.
+        return
+    found = values.get("gradients")
+    largest = [number(one) for one in found] if isinstance(found, list) else []
+    sizes = [one for one in largest if one is not None]
+    check.expect(
+        not sizes or min(sizes) < 1000 * float(SCRIPT_CLIP),
+        f"amp_train.py --grad-clip {SCRIPT_CLIP}: the gradients that its first {len(sizes)} steps used held values up to "
+        f"{min(sizes, default=0):.2g} and more. Expected none above that limit. train_step does clip where it is given one.",
+        "Hand --grad-clip on: train_step(model, batch, criterion, optimizer, scaler, device, args.amp, args.grad_clip).",
+        points=check.points / 2,
+    )
 
 
 def _clipped(

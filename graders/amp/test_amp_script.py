@@ -19,7 +19,7 @@ from lockstep.check import Check
 from lockstep.compare import integer, number, shown
 from lockstep.reports import format as perf_report
 from lockstep.sandbox.outcome import RankOutcome
-from lockstep.wire import Json
+from lockstep.wire import Array, Json
 
 # A `break` that was left in after debugging comes after ten batches, twenty, fifty. Neither of the two numbers divides
 # what batch sizes are by default.
@@ -190,6 +190,7 @@ def test_notebook(check: Check) -> None:
         "batch again and again is a try-out.",
         points=check.points / 2,
     )
+    _is_shuffled(check, call, labels)
     if seen.values.get("tagged") is False:
         check.note("No cell has the tag `parameters`; the one that holds the constants was taken for it.")
     report = seen.values.get("report")
@@ -213,6 +214,19 @@ def test_notebook(check: Check) -> None:
         "Take the time with time.perf_counter() around each epoch, in this very run.",
     )
     _tells_of_this_run(check, call, report)
+
+
+def _is_shuffled(check: Check, call: str, labels: Array | None) -> None:
+    """The images do not come class by class, as they lie in their folders."""
+    changes = 0 if labels is None else int(np.count_nonzero(np.diff(labels.astype(np.int64))))
+    # Shuffled, every second image or so is followed by one of another class.
+    check.expect(
+        changes >= 2 * EPOCHS * len(CLASSES),
+        f"{call} trained on one class after the other, as the images lie in their folders: in {EPOCHS} epochs the label "
+        f"changed {changes} times from one image to the next. A network learns each class then, and forgets the last.",
+        'shuffle=True for the training data: make_loader(args.training_data, "train", batch_size, shuffle=True).',
+        points=check.points / 2,
+    )
 
 
 def _tells_of_this_run(check: Check, call: str, report: Json) -> None:

@@ -224,6 +224,14 @@ def _goes_to_the_end(check: Check, patterns: Patterns, shape: Shape, weights: Ma
         "Every epoch is one pass over the whole loader. Was a `break` left in?",
         points=points,
     )
+    asleep = [i for i, call in enumerate(calls) if call.trained and not call.training]
+    check.expect(
+        not asleep,
+        f"train on {n} pictures in {MANY_BATCHES} batches: {len(asleep)} batches were trained on in evaluation mode, "
+        f"beginning with call {asleep[0] + 1 if asleep else 0} of the model. Dropout is off then, and batch norm learns nothing more.",
+        "evaluate() calls model.eval(): after a look at the accuracy within an epoch, call model.train() again.",
+        points=points,
+    )
     trained = _finite(check, seen, weights, f"train on {n} pictures")
     least, most = expected.right_answers(expected.logits_of(shape, trained, test.images), test.labels)
     value = number(seen.values.get("accuracy"))

@@ -25,10 +25,20 @@ MODEL_WORDS = (
 
 def can_choose_gpu(student: Student, inputs: Inputs) -> bool:
     """Whether this is a script on a machine with a GPU, and one that can be told which to use."""
-    if inputs.values.get("gpu") is not True or student.is_notebook(MODULE):
+    return inputs.values.get("gpu") is True and _has_flag(student, "--gpu")
+
+
+def can_clip(student: Student, inputs: Inputs) -> bool:
+    """Whether this is a script that is to clip, and one that can be told so."""
+    return inputs.values.get("clip") is not None and _has_flag(student, "--grad-clip")
+
+
+def _has_flag(student: Student, flag: str) -> bool:
+    """Whether this is a script, and one with that flag."""
+    if student.is_notebook(MODULE):
         return False
     with open(os.path.join(student.work, f"{MODULE}.py"), encoding="utf-8", errors="replace") as file:
-        return re.search(r"""["']--gpu["']""", file.read()) is not None
+        return re.search(rf"""["']{flag}["']""", file.read()) is not None
 
 
 def run_script(student: Student, inputs: Inputs) -> tuple[int, dict[str, Json]]:
@@ -75,6 +85,8 @@ def run_script(student: Student, inputs: Inputs) -> tuple[int, dict[str, Json]]:
         words += [flag[1], str(accumulation)]
     if can_choose_gpu(student, inputs):
         words += ["--gpu", "0"]
+    if can_clip(student, inputs):
+        words += ["--grad-clip", str(inputs.values["clip"])]
     return student.run_script(f"{MODULE}.py", words), {"notebook": False, "accumulates": flag is not None}
 
 

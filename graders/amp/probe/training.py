@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import glob
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -12,12 +13,13 @@ from typing import Any, cast
 import numpy as np
 import torch
 from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from lockstep.sandbox.probing import Inputs, Observation, Student, plain_tensor
+from lockstep.sandbox.probing import Inputs, Observation, Student, plain, plain_tensor
 from lockstep.wire import Array, Json
 
 from .recorder import MAX_EVENTS, Recorder, SeenEnough, at_home, scalar
-from .script import MODULE, can_choose_gpu, run_script
+from .script import MODULE, can_choose_gpu, can_clip, run_script
 from .stepping import chosen_device, filters_of
 
 MAX_LOG_BYTES = 4 << 20
@@ -65,7 +67,7 @@ class Training(Recorder):
         def initial(scheduler: Any) -> None:
             with self.within("making a scheduler"):
                 made(scheduler)
-            self.note("scheduler made")
+            self.note("scheduler made", plain(_planned_steps(scheduler)))
 
         torch.optim.lr_scheduler.LRScheduler._initial_step = initial  # type: ignore[method-assign, assignment]
 
@@ -185,6 +187,11 @@ class Training(Recorder):
         )
 
 
+def _planned_steps(scheduler: Any) -> object:
+    """How many steps a scheduler was made for, where it is told."""
+    return getattr(scheduler, "T_max", getattr(scheduler, "total_steps", None))
+
+
 def train(student: Student, inputs: Inputs) -> Observation:
     """Run the script or notebook to its end; the batches, the events and the log files it leaves."""
     training = Training()
@@ -229,8 +236,8 @@ def until_the_loss(student: Student, inputs: Inputs) -> Observation:
     """Run the script until its first training loss, or the one of that number.
 
     What is seen: the types that reached the losses, those of the parameters, and those that layers answered in; how
-    many filters the model has; how many scalers scaled a loss; and where, told which GPU to use, images and weights
-    were.
+    many filters the model has; how many scalers scaled a loss; how large the gradients of the steps were, told to clip;
+    and where, told which GPU to use, images and weights were.
     """
     training = Training()
     training.install()
@@ -238,9 +245,10 @@ def until_the_loss(student: Student, inputs: Inputs) -> Observation:
     filters: list[int] = []
     places: set[str] = set()
     scalers = _watch_scalers()
+    gradients = _watch_gradients() if inputs.values.get("clip") is not None else []
 
     def forget() -> None:
-        for kept in (types, filters, places, scalers):
+        for kept in (types, filters, places, scalers, gradients):
             kept.clear()
 
     training.begin_with(student.data, forget)
@@ -280,6 +288,7 @@ def until_the_loss(student: Student, inputs: Inputs) -> Observation:
         answers=answers,
         filters=filters[0] if filters else None,
         scalers=len(scalers),
+        gradients=cast(Json, gradients if can_clip(student, inputs) else []),
         places=cast(Json, sorted(places) if can_choose_gpu(student, inputs) else []),
         notebook=student.is_notebook(MODULE),
     )
@@ -296,6 +305,21 @@ def _watch_scalers() -> list[torch.amp.GradScaler]:
         return original(scaler, outputs)
 
     torch.amp.GradScaler.scale = scale  # type: ignore[method-assign, assignment]
+    return seen
+
+
+def _watch_gradients() -> list[float]:
+    """Grows with every step of an optimizer from now on, by the largest value of the gradient that it was made with."""
+    seen: list[float] = []
+
+    def stepped(optimizer: torch.optim.Optimizer, *_: object) -> None:
+        weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+        sizes = [float(w.grad.abs().max()) for w in weights if w.grad is not None and w.grad.numel()]
+        if sizes and math.isfinite(max(sizes)):
+            seen.append(max(sizes))
+
+    # After the step: a hook of the student's own may clip right before it.
+    register_optimizer_step_post_hook(cast(Callable[..., None], stepped))
     return seen
 
 
