@@ -17,12 +17,14 @@ from lockstep.sandbox.outcome import RankOutcome
 from lockstep.text import safe
 from lockstep.wire import Json
 
+EPOCHS = 2
+
 
 def test_tensorboard(check: Check) -> None:
     """TensorBoard's event file has loss, acc1, acc5 and lr of every training batch, at steps that rise."""
     call = "amp_train.py, two epochs of seven batches,"
     folder = f"curves{check.rng.integers(100, 1000)}"
-    outcome = run_script(check, "train", train=26, epochs=2, logdir=folder)
+    outcome = run_script(check, "train", train=26, epochs=EPOCHS, logdir=folder)
     seen, batches = trained(check, outcome, call)
     files = _log_files(seen, "event")
     check.expect(
@@ -54,7 +56,7 @@ def test_tensorboard(check: Check) -> None:
 
 def _curves(check: Check, call: str, log: str, series: list[Series], batches: list[Batch]) -> None:
     for name in curves.METRICS:
-        found = curves.problem(name, series, batches, epochs=2)
+        found = curves.problem(name, series, batches, epochs=EPOCHS)
         if found is not None:
             check.fail(f"{call} in the {log} log: {found.message}.", found.hint)
     if curves.is_thinned("loss", series, batches):
@@ -64,7 +66,7 @@ def _curves(check: Check, call: str, log: str, series: list[Series], batches: li
 def test_wandb(check: Check) -> None:
     """An offline W&B run has the same curves."""
     call = "amp_train.py --wandb offline, two epochs of seven batches,"
-    outcome = run_script(check, "train", train=26, epochs=2, wandb="offline")
+    outcome = run_script(check, "train", train=26, epochs=EPOCHS, wandb="offline")
     seen, batches = trained(check, outcome, call)
     files = _log_files(seen, "wandb")
     check.expect(
@@ -104,7 +106,7 @@ def test_lr_logged(check: Check) -> None:
     """The logged learning rate is the one each step was made with, and the scheduler steps after the optimizer."""
     call = "amp_train.py, two epochs of seven batches,"
     factor = float(check.rng.uniform(0.9, 0.96))
-    outcome = run_script(check, "train", train=26, epochs=2, values={"factor": factor})
+    outcome = run_script(check, "train", train=26, epochs=EPOCHS, values={"factor": factor})
     seen, batches = trained(check, outcome, call)
     names = [str(event[0]) for event in run_events(seen)]
     if "scheduler" not in names:
@@ -134,9 +136,9 @@ def _goes_as_planned(check: Check, call: str, events: list[list[Json]], batches:
     A rate that falls all the same was told where it is, as by scheduler.step(epoch + part).
     """
     plans = {integer(event[1]) for event in events if event[0] == "scheduler made" and len(event) > 1}
-    made, n, epochs = len(named(events, "scheduler")), len(batches), 2
+    made, n = len(named(events, "scheduler")), len(batches)
     check.expect(
-        plans != {n} or not 0 < made <= epochs,
+        plans != {n} or not 0 < made <= EPOCHS,
         f"{call} the scheduler was made for {n} steps, one for each batch, and its step() was called {made} times. "
         "The learning rate hardly leaves where it began.",
         "Call scheduler.step() within the loop over the batches, right after the step is logged. One step for each epoch "
@@ -145,8 +147,8 @@ def _goes_as_planned(check: Check, call: str, events: list[list[Json]], batches:
     )
     rates = [batch.lr for batch in batches if batch.lr is not None]
     check.expect(
-        plans != {epochs} or made < n - 1 or all(later <= earlier for earlier, later in pairwise(rates)),
-        f"{call} the scheduler was made for {epochs} steps, one for each epoch, and its step() was called {made} times. "
+        plans != {EPOCHS} or made < n - 1 or all(later <= earlier for earlier, later in pairwise(rates)),
+        f"{call} the scheduler was made for {EPOCHS} steps, one for each epoch, and its step() was called {made} times. "
         "The learning rate fell to its end within the first batches, and rose again.",
         "One step for each batch is right for a scheduler that is made for args.epochs * len(train_loader) steps.",
         points=check.points / 2,

@@ -28,9 +28,9 @@ def can_choose_gpu(student: Student, inputs: Inputs) -> bool:
     return inputs.values.get("gpu") is True and _has_flag(student, "--gpu")
 
 
-def can_clip(student: Student, inputs: Inputs) -> bool:
-    """Whether this is a script that is to clip, and one that can be told so."""
-    return inputs.values.get("clip") is not None and _has_flag(student, "--grad-clip")
+def can_clip(student: Student) -> bool:
+    """Whether this is a script, and one that can be told to clip."""
+    return _has_flag(student, "--grad-clip")
 
 
 def _has_flag(student: Student, flag: str) -> bool:
@@ -85,7 +85,7 @@ def run_script(student: Student, inputs: Inputs) -> tuple[int, dict[str, Json]]:
         words += [flag[1], str(accumulation)]
     if can_choose_gpu(student, inputs):
         words += ["--gpu", "0"]
-    if can_clip(student, inputs):
+    if inputs.values.get("clip") is not None:
         words += ["--grad-clip", str(inputs.values["clip"])]
     return student.run_script(f"{MODULE}.py", words), {"notebook": False, "accumulates": flag is not None}
 

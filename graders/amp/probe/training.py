@@ -237,15 +237,18 @@ def until_the_loss(student: Student, inputs: Inputs) -> Observation:
 
     What is seen: the types that reached the losses, those of the parameters, and those that layers answered in; how
     many filters the model has; how many scalers scaled a loss; how large the gradients of the steps were, told to clip;
-    and where, told which GPU to use, images and weights were.
+    and where, told which GPU to use, images and weights were. One that is to clip and cannot be told so is not run.
     """
+    is_to_clip = inputs.values.get("clip") is not None
+    if is_to_clip and not can_clip(student):
+        return Observation({"gradients": []})
     training = Training()
     training.install()
     types: list[str] = []
     filters: list[int] = []
     places: set[str] = set()
     scalers = _watch_scalers()
-    gradients = _watch_gradients() if inputs.values.get("clip") is not None else []
+    gradients = _watch_gradients() if is_to_clip else []
 
     def forget() -> None:
         for kept in (types, filters, places, scalers, gradients):
@@ -288,7 +291,7 @@ def until_the_loss(student: Student, inputs: Inputs) -> Observation:
         answers=answers,
         filters=filters[0] if filters else None,
         scalers=len(scalers),
-        gradients=cast(Json, gradients if can_clip(student, inputs) else []),
+        gradients=cast(Json, gradients),
         places=cast(Json, sorted(places) if can_choose_gpu(student, inputs) else []),
         notebook=student.is_notebook(MODULE),
     )
