@@ -50,7 +50,7 @@ fuzz: setup ## 10,000 odd inputs to each of the readers of what students send; a
 	@$(PYTHON) -m pytest tests/fuzz --hypothesis-profile=fuzz -n $(JOBS) --dist worksteal --durations=0
 
 judges: setup ## change what the judges see of the reference, one thing at a time: no check may pass
-	@$(PYTHON) -m pytest tests/test_judges.py tests/test_judges_files.py -m "slow or not slow" -n $(JOBS)
+	@$(PYTHON) -m pytest tests/test_judges.py tests/test_judges_files.py -n $(JOBS)
 
 slurm: setup ## launch files and a class put to a real Slurm (installs Debian's)
 	@scripts/slurm.sh

@@ -26,8 +26,6 @@ from tests.unjudged import UNJUDGED, UNREAD, Tally
 
 EXERCISES = {exercise.id: exercise for exercise in find_exercises(ROOT / "graders")}
 REFERENCE = build.ROOT / "reference"
-# Recorded and judged within seconds.
-QUICK = ("scaling",)
 # Read for every check, of every run.
 OF_THE_ENGINE = (" ended", " ranks")
 # Counted for every run, whoever asks for it.
@@ -43,9 +41,7 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize(
-    "exercise", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in EXERCISES]
-)
+@pytest.mark.parametrize("exercise", EXERCISES)
 def test_what_a_judge_reads_it_judges(exercise: str, box: Box) -> None:
     tally = Tally(UNJUDGED.get(exercise, ()))
     unread, read = set(), set()

@@ -37,7 +37,6 @@ Recording = dict[str, list[Run]]
 """The runs of each check of an exercise."""
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", [wanted.name for wanted in WANTED])
 def test_what_a_report_says_is_judged(name: str, box: Box) -> None:
     submission, path = open_submission(REFERENCE), f"{FOLDER}/{name}"
