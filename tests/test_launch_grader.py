@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.sandbox.spec import RunSpec
 from lockstep.submission import Submission, open_submission
 from lockstep.verdict import CheckEnded, Verdict
+from tests.observed import Judge
 from tests.samples import graded
 
 EXERCISE = "launch"
@@ -528,6 +530,34 @@ def four(change: Callable[[int], Mapping[str, Any]] = lambda rank: {}) -> list[A
 def test_what_four_processes_must_say(said: Any, words: str | None) -> None:
     fault = workers.together_fault("go.sh", [], workers.read_workers(said), 10)
     assert (fault is None) if words is None else (fault is not None and words in fault.message), fault
+
+
+def test_what_a_node_that_ended_printed_is_told_before_what_one_that_waits_printed() -> None:
+    waits, ended = starts.NodeRun(0, None, "I wait", ()), starts.NodeRun(1, 1, "no such host", ())
+    fault = workers.together_fault("go.sh", [waits, ended], [], 10)
+    assert fault is not None
+    assert "went on waiting for one another. Its last lines: no such host" in fault.message
+    alone = workers.together_fault(
+        "go.sh", [starts.NodeRun(0, 0, "done", ()), replace(waits, node=1)], [], 10
+    )
+    assert alone is not None
+    assert "I wait" in alone.message
+
+
+def test_nodes_that_do_not_meet_get_a_second_chance(box: Box) -> None:
+    judge = Judge(
+        load_exercise(build.ROOT / "graders" / EXERCISE),
+        "multi_node_runs",
+        open_submission(build.ROOT / "reference"),
+    )
+    *before, met = judge.record(box)
+    assert met.call == "carry_out"
+    apart = replace(
+        met,
+        outcome=Outcome((RankOutcome(complete=True, values={"workers": [], "scripts": []}),), elapsed=20.0),
+    )
+    assert judge.verdict([*before, apart, met]) == ""
+    assert "0 of 4 processes came to train" in judge.verdict([*before, apart, apart, met])
 
 
 def test_a_lab_is_drawn_anew_for_every_seed() -> None:

@@ -103,21 +103,27 @@ def test_multi_node_runs(check: Check) -> None:
     # One that starts the other node as well runs on the first alone.
     from_one = len({start.node for start in first.starts}) > 1
     way = chosen.way[:1] if from_one else chosen.way
-    seen = check.run(
-        "carry_out",
-        values={
-            **lab.values([]),
-            "way": [dict(run) for run in way],
-            "numbers": list(numbers),
-            "seconds": MEETING_SECONDS,
-        },
-        data=lab.data(),
-        files=scripts.missing_files(check),
-        seconds=LONGEST * MEETING_SECONDS + 10.0,
-    )
-    values = seen.ranks[0].values
-    workers = read_workers(values.get("workers"))
-    fault = together_fault(path, _nodes(values.get("scripts")), workers, sum(numbers))
+    values: dict[str, Json] = {
+        **lab.values([]),
+        "way": [dict(run) for run in way],
+        "numbers": list(numbers),
+        "seconds": MEETING_SECONDS,
+    }
+    # On paper they would meet. That they do not must be seen twice: half a dozen processes that look for one another
+    # within a second were once, in some thousand gradings of right scripts, not there in time.
+    for _ in range(2):
+        seen = check.run(
+            "carry_out",
+            values=values,
+            data=lab.data(),
+            files=scripts.missing_files(check),
+            seconds=LONGEST * MEETING_SECONDS + 10.0,
+        )
+        told = seen.ranks[0].values
+        workers = read_workers(told.get("workers"))
+        fault = together_fault(path, _nodes(told.get("scripts")), workers, sum(numbers))
+        if fault is None:
+            break
     if fault:
         scripts.end(fault)
     _leave_half(check, _elsewhere_fault(check, path, chosen))

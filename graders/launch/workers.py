@@ -64,7 +64,9 @@ def together_fault(
     call = f"`bash {path}` on two nodes at once"
     began = [worker for worker in workers if worker.total is None]
     added = [worker for worker in workers if worker.total is not None]
-    output = next((run for run in nodes if run.status != 0), NodeRun(0, 0, "", ()))
+    # Where one ended in an error and the other waits for it, the error says more.
+    unlike = sorted((run for run in nodes if run.status != 0), key=lambda run: run.status is None)
+    output = unlike[0] if unlike else NodeRun(0, 0, "", ())
     if len(began) != WORLD:
         waits = any(run.status is None for run in nodes)
         return Fault(
