@@ -128,6 +128,28 @@ def test_the_ranks_that_a_command_started_say_where_they_stand(box: Box) -> None
     assert started == {0: "student.py, line 6", 1: "student.py, line 4"}
 
 
+def test_a_rank_whose_time_is_up_before_it_could_begin_is_not_ended_by_being_asked(box: Box) -> None:
+    box.wait_ready()
+    for seconds in (0.0, 0.005, 0.01, 0.02):
+        outcome = run(
+            box, "import time\ndef main(): time.sleep(600)", ranks=4, limits=Limits(seconds=seconds)
+        )
+        assert outcome.timed_out
+        assert {rank.status for rank in outcome.ranks} == {None}
+
+
+def test_student_code_finds_no_signal_blocked(box: Box) -> None:
+    blocked = "import signal\ndef main(): return len(signal.pthread_sigmask(signal.SIG_BLOCK, []))\n"
+    (rank,) = run(box, blocked).ranks
+    assert rank.values == {"seen": 0}
+    for command in (
+        ["python", "student.py"],
+        ["sh", "-c", "grep SigBlk /proc/self/status | grep -c [1-9]; true"],
+    ):
+        (rank,) = run(box, blocked + "print(main())\n", call="command", values=[{"command": command}]).ranks
+        assert str(rank.values["said"]).strip() == "0"
+
+
 def test_there_is_an_end_to_waiting_for_one_that_never_says_it(
     box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lockstep.sandbox import probing, starvation
+from lockstep.sandbox import probing, starvation, stopwatch
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.limits import Limits
 from lockstep.sandbox.starvation import LONGEST, Limit, kept_waiting
@@ -103,7 +103,7 @@ def test_what_others_have_of_all_processors_makes_a_limit_longer(
     others: float, reached_at: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 0.0
-    monkeypatch.setattr(starvation.time, "monotonic", lambda: now)
+    monkeypatch.setattr(stopwatch.time, "monotonic", lambda: now)
     monkeypatch.setattr(starvation, "_seconds_of_others", lambda own: others * now * (os.cpu_count() or 1))
     limit = Limit(10.0, os.getpid())
     reached = []

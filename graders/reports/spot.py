@@ -159,7 +159,7 @@ def run_again(check: Check, handed_in: HandedIn) -> Rerun:
         holdups=tuple(_holdups(seen.values.get("events"), session.seconds)),
         unseen=_unseen(seen, session.hold_up),
         asked=session.asked,
-        busy=_busy(),
+        busy=_busy(outcome.stood_still),
         source=seen_in_source,
     )
 
@@ -199,9 +199,11 @@ def _unseen(seen: RankOutcome, hold_up: str) -> str:
     return ""
 
 
-def _busy() -> str:
+def _busy(stood_still: float) -> str:
+    if stood_still > 0:
+        return f"this grading was stopped for {stood_still:.0f} s meanwhile"
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
-    return f"the machine is busy (load {load:.1f} on {cores} cores)" if load > cores else ""
+    return f"starting takes long on a busy machine (load {load:.1f} on {cores} cores)" if load > cores else ""
 
 
 def _source(check: Check, script: str) -> Source:

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
@@ -19,6 +18,7 @@ from lockstep.classroom.scratch import Scratch
 from lockstep.classroom.task import STOP, Began, Ended, Event, Lost, Task
 from lockstep.grading import CouldNotGrade
 from lockstep.sandbox import forgotten
+from lockstep.sandbox.stopwatch import Stopwatch
 from lockstep.text import safe_line
 
 WORKER_TASKS = 100
@@ -26,6 +26,9 @@ WORKER_TASKS = 100
 
 LOOK_SECONDS = 0.5
 """How often deadlines, and whether to stop, are looked at while nothing is heard."""
+
+MOST_SECONDS = 10.0
+"""What counts of the time from one look to the next, in which pages may be written; longer, and it was Ctrl-Z."""
 
 END_SECONDS = 15.0
 """How long a worker may take to put its sandbox away before it is killed."""
@@ -185,7 +188,7 @@ class _Worker:
         self.task: Task | None = None
         self.tasks = 0
         self.heard = False
-        self._deadline = 0.0
+        self._seconds, self._stopwatch = 0.0, Stopwatch(MOST_SECONDS)
         self._told_to_stop = False
         self._said = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the process has ended
         self.connection, theirs = Pipe()
@@ -216,11 +219,11 @@ class _Worker:
 
     def give(self, seconds: float) -> None:
         """Let it have so much time from now on."""
-        self._deadline = time.monotonic() + seconds
+        self._seconds, self._stopwatch = seconds, Stopwatch(MOST_SECONDS)
 
     def is_late(self) -> bool:
         """Whether it has taken longer than it may."""
-        return time.monotonic() > self._deadline
+        return self._stopwatch.seconds() > self._seconds
 
     def stop(self) -> None:
         """Ask it to begin no further check."""
@@ -243,7 +246,7 @@ class _Worker:
     def wait_gone(self) -> None:
         """Wait until it has ended."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(max(0.0, self._deadline - time.monotonic()))
+            self._process.wait(max(0.0, self._seconds - self._stopwatch.seconds()))
         self._process.kill()
         self._process.wait()
 

@@ -75,5 +75,5 @@ class Rerun:
     """Why not all that was done could be held up and counted; empty where it could."""
     asked: Asked = Asked()
     busy: str = ""
-    """In words, how busy the machine was; empty where it was not."""
+    """In words, what made the whole script take longer here than its work does; empty where nothing did."""
     source: Source = Source()

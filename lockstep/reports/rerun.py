@@ -66,7 +66,7 @@ def _x02(report: Report, facts: Facts) -> Iterator[Finding]:
             )
         elif total < rerun.elapsed * LEAST_OF_ELAPSED:
             if rerun.busy:
-                yield not_verified(f"{told} That is little, but {rerun.busy}: starting takes long then.")
+                yield not_verified(f"{told} That is little, but {rerun.busy}.")
             else:
                 yield unusual(
                     f"{told} Much work beside what is timed explains that; nearly all of the time was in what the "

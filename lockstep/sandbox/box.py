@@ -33,7 +33,7 @@ INSIDE_FILES = (
     "sandbox/device/__init__.py sandbox/device/amp.py sandbox/device/cuda.py sandbox/device/machine.py "
     "sandbox/device/marks.py sandbox/device/mixing.py sandbox/device/parallel.py sandbox/device/streams.py "
     "sandbox/device/tensors.py sandbox/device/compiler.py sandbox/gpus.py "
-    "sandbox/nbconvert.py sandbox/starvation.py sandbox/dataloaders.py"
+    "sandbox/nbconvert.py sandbox/starvation.py sandbox/stopwatch.py sandbox/dataloaders.py"
 ).split()
 INSIDE = "/opt/lockstep"
 PROBES = "/opt/probes"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import json
+import math
 import os
 import signal
 import sys
@@ -23,6 +24,7 @@ from typing import Any, TextIO, cast
 from lockstep.cellheader import HEADER
 from lockstep.sandbox import awaiting
 from lockstep.sandbox.starvation import Limit
+from lockstep.sandbox.stopwatch import Stopwatch
 from lockstep.wire import Json
 
 # How often it is asked again whether the time of a cell is up, once it would be on a machine that is idle otherwise.
@@ -217,7 +219,8 @@ def _alarm(seconds: float | None, number: int) -> Iterator[None]:
         yield
         return
 
-    limit = Limit(seconds, os.getppid())
+    # Asked for the first time when the time is up.
+    limit = Limit(seconds, os.getppid(), Stopwatch(most=math.inf))
 
     def ring(_: int, __: FrameType | None) -> None:
         if limit.is_reached():

@@ -66,6 +66,8 @@ class RankOutcome:
 class Outcome:
     """One run. `elapsed` in seconds by the trusted clock; `limit` names the limit that ended it.
 
+    In `stood_still` seconds of these whoever watched was stopped, by Ctrl-Z for example, and the run perhaps, too.
+
     `loopback_bytes` and `left_running` are counted by the run's own namespaces, where there are any. `cpu_seconds`
     include what it took to take the run before this one apart.
     """
@@ -78,3 +80,4 @@ class Outcome:
     left_running: int | None = None
     peak_memory: int | None = None
     cpu_seconds: float | None = None
+    stood_still: float = 0.0

@@ -77,6 +77,7 @@ def run_rank(job: RankJob, pipes: RankPipes) -> NoReturn:
         os.setsid()  # so that a signal to "my process group" stays with this rank
         become_fresh(job.environment, job.work, job.python, pipes.output)
         faulthandler.register(signal.SIGUSR1, file=pipes.stacks, all_threads=False)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
         frame = wire.unpack(memoryfile.read(pipes.input))
         probe = probefiles.load(job.probe)
         # Held here because student code may replace what these modules export.

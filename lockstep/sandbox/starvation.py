@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from pathlib import Path
 
 from lockstep.sandbox.processes import members
+from lockstep.sandbox.stopwatch import Stopwatch
 
 # Times its limit that something may take on a machine that is busy with others; beyond that nothing gets done there.
 LONGEST = 4
@@ -46,16 +46,19 @@ class Limit:
     So the clock runs slower by the share of all processors that others have, but LONGEST times slower at most.
     """
 
-    def __init__(self, seconds: float, own: int) -> None:
-        """The clock starts. `own` is the process below which all that works is not others: a run's supervisor."""
+    def __init__(self, seconds: float, own: int, stopwatch: Stopwatch | None = None) -> None:
+        """The clock starts. `own` is the process below which all that works is not others: a run's supervisor.
+
+        Who does not ask several times a second needs a `stopwatch` for that.
+        """
         self.seconds = seconds
         self._own = own
-        self._begun = time.monotonic()
+        self._stopwatch = stopwatch or Stopwatch()
         self._before = _seconds_of_others(own)
 
     def is_reached(self) -> bool:
         """Whether the time is up."""
-        elapsed = time.monotonic() - self._begun
+        elapsed = self._stopwatch.seconds()
         if elapsed < self.seconds:
             return False
         share = (_seconds_of_others(self._own) - self._before) / (elapsed * (os.cpu_count() or 1))

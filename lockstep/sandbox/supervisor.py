@@ -57,6 +57,8 @@ def _run(job: Job, place: Place) -> None:
     wake_read, wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    # A process that cannot say yet where it stands would be ended by the question; now it waits until it can.
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
     listener = warm.listen(place.run)
     pids = {}
     for number, pipes in job.ranks.items():

@@ -204,6 +204,7 @@ def become_python(path: str, fds: list[int], work: str, stacks: int) -> NoReturn
     with contextlib.suppress(Exception):
         faulthandler.enable(file=2)
         faulthandler.register(signal.SIGUSR1, file=elsewhere, all_threads=False)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
     status = _run([str(word) for word in request["words"]])
     with contextlib.suppress(BaseException):
         threading._shutdown()  # type: ignore[attr-defined]

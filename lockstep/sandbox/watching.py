@@ -6,7 +6,6 @@ import contextlib
 import os
 import selectors
 import signal
-import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
@@ -17,6 +16,7 @@ from lockstep.sandbox.limits import Usage
 from lockstep.sandbox.outcome import Outcome
 from lockstep.sandbox.prepared import Prepared
 from lockstep.sandbox.spec import RunSpec
+from lockstep.sandbox.stopwatch import Stopwatch
 from lockstep.verdict import GraderFault
 from lockstep.wire import Json
 
@@ -85,8 +85,8 @@ class Watching:
         self._exited: dict[int, int] = {}
         self._limit: str | None = None
         self._timed_out = False
-        self._started = 0.0
-        self._elapsed = 0.0
+        self._stopwatch = Stopwatch()
+        self._elapsed = self._stood_still = 0.0
         self._usage = Usage(None, None, None)
         self._loopback: int | None = None
 
@@ -133,13 +133,13 @@ class Watching:
     def watch(self, following: Prepared) -> None:
         """Read until every rank has ended, the time is up or a limit is hit; meanwhile attend to the next run."""
         self._selector.register(following.status, selectors.EVENT_READ, following)
-        self._started = time.monotonic()
-        deadline = self._started + self._spec.limits.seconds
-        next_look = self._started + LOOK_SECONDS
+        self._stopwatch = Stopwatch()
+        deadline = self._spec.limits.seconds
+        next_look = LOOK_SECONDS
         while not self._finished() and self._limit is None:
-            now = time.monotonic()
+            now = self._stopwatch.seconds()
             if now >= deadline:
-                deadline = self._deadline(now - self._started)
+                deadline = self._deadline(now)
             if now >= deadline:
                 self._timed_out = True
                 self._ask_for_stacks()
@@ -148,7 +148,9 @@ class Watching:
                 self._look_at_limits()
                 next_look = now + LOOK_SECONDS
             self._read(min(deadline, next_look) - now)
-        self._elapsed = time.monotonic() - self._started
+        awake, self._stood_still = self._stopwatch.seconds(), self._stopwatch.stood_still
+        # All of it, since a student's own clock may have gone on.
+        self._elapsed = awake + self._stood_still
         if self._isolated and self._prepared.supervisor:
             self._loopback = _loopback_bytes(self._prepared.supervisor)
         self._look_at_limits()
@@ -161,7 +163,7 @@ class Watching:
     def _deadline(self, elapsed: float) -> float:
         """When the time is up: while others had the processors the clock stands still, up to a bound."""
         seconds = self._spec.limits.seconds
-        return self._started + min(seconds + self._waited(elapsed), starvation.LONGEST * seconds)
+        return min(seconds + self._waited(elapsed), starvation.LONGEST * seconds)
 
     def _waited(self, elapsed: float) -> float:
         return (
@@ -179,7 +181,7 @@ class Watching:
         """Hear what is left running; what has yet to end on a busy machine is given more time for it."""
         self._hear_report(0.0 if self._timed_out else PATIENCE_SECONDS)
         if not self._timed_out and (self._report or {}).get("left"):
-            elapsed = time.monotonic() - self._started
+            elapsed = self._stopwatch.seconds()
             had = max(elapsed - self._waited(elapsed), elapsed / starvation.LONGEST)
             self._hear_report(PATIENCE_SECONDS * (elapsed / had - 1))
 
@@ -187,9 +189,9 @@ class Watching:
         before, self._report = self._report, None
         with contextlib.suppress(OSError):
             channel.send(self._prepared.status, {"op": "report", "patience": patience})
-        until = time.monotonic() + patience + END_SECONDS
-        while self._report is None and self._limit is None and time.monotonic() < until:
-            self._read(max(0.0, until - time.monotonic()))
+        waiting = Stopwatch()
+        while self._report is None and self._limit is None and waiting.seconds() < patience + END_SECONDS:
+            self._read(LOOK_SECONDS)
         self._report = self._report or before
 
     def _read(self, seconds: float) -> None:
@@ -249,9 +251,9 @@ class Watching:
         """Read until every rank has written where it stands; those that do not are waited for for a time."""
         with contextlib.suppress(OSError):
             channel.send(self._prepared.status, {"op": "stacks", "patience": STACK_SECONDS})
-        until = time.monotonic() + starvation.LONGEST * STACK_SECONDS + END_SECONDS
-        while self._states is None and self._limit is None and time.monotonic() < until:
-            self._read(max(0.0, until - time.monotonic()))
+        waiting, most = Stopwatch(), starvation.LONGEST * STACK_SECONDS + END_SECONDS
+        while self._states is None and self._limit is None and waiting.seconds() < most:
+            self._read(LOOK_SECONDS)
 
     def _drain(self) -> None:
         """Take what ended ranks left in their pipes; a rank that ended has closed its ends."""
@@ -294,6 +296,7 @@ class Watching:
             left_running=cast("int | None", report.get("left")),
             peak_memory=self._usage.peak_memory,
             cpu_seconds=self._usage.cpu_seconds,
+            stood_still=self._stood_still,
         )
 
 

@@ -1,4 +1,7 @@
-"""The machine as a grading may find it: left alone, busy, or short of memory. None of it harms whoever else is on it."""
+"""The machine as a grading may find it: left alone, busy, short of memory, or suspended now and then.
+
+None of it harms whoever else is on it.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from lockstep.sandbox.cgroup import own_hierarchies
 from lockstep.sandbox.limits import MIB
+from tests.sandboxed import ROOT
 
 BUSY = "while True: pass"
 WRITES = """
@@ -23,6 +27,28 @@ while True:
         file.write(block)
     os.fsync(file)
 """
+SUSPENDS = """
+import os, random, select, signal, sys, time
+from lockstep.sandbox.processes import members
+grades = int(sys.argv[1])
+def below():
+    return {pid for pid in members(grades) if pid != os.getpid()}
+def tell(pids, number):
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+while not select.select([0], [], [], random.uniform(1, 4))[0]:
+    stopped = set()
+    while new := below() - stopped:
+        tell(sorted(new), signal.SIGSTOP)
+        stopped |= new
+    time.sleep(float(sys.argv[2]))
+    tell(stopped, signal.SIGCONT)
+"""
+SUSPENDED = 12.0
+"""Seconds at a time, more than most checks give a run."""
 TIGHT = 1280 * MIB
 """Bytes for the process that grades, a warm sandbox and all that runs in it: where there are enough, at most 1170 MiB
 were counted of honest work."""
@@ -50,6 +76,20 @@ def loaded() -> Iterator[None]:
             stack.callback(burner.wait)
             stack.callback(burner.kill)
         yield
+
+
+@contextmanager
+def suspended() -> Iterator[None]:
+    """Every few seconds this process and all that it started are stopped, as by a scheduler that suspends a job."""
+    words = [sys.executable, "-c", SUSPENDS, str(os.getpid()), str(SUSPENDED)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, cwd=ROOT) as suspends:
+        try:
+            yield
+        finally:
+            # It ends between two pauses, and so leaves nothing stopped.
+            assert suspends.stdin is not None
+            suspends.stdin.close()
+            suspends.wait()
 
 
 @contextmanager
@@ -81,4 +121,5 @@ MACHINES: Mapping[str, Callable[[], AbstractContextManager[None]]] = {
     "idle": idle,
     "loaded": loaded,
     "memory-tight": tight,
+    "suspended": suspended,
 }
