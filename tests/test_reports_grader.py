@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from graders.reports import handed_in, picture, spot
 from graders.reports import test_reports as judge
 from lockstep.check import Check, Setting
 from lockstep.exercise import load_exercise
+from lockstep.reports.finding import not_verified
 from lockstep.reports.verify import RULES
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.outcome import RankOutcome
@@ -128,6 +131,28 @@ def test_a_notebook_leaves_the_hash_open(tmp_path: Path) -> None:
     ddp, amp = (item for item in handed_in.read(read) if item.name in ("ddp.json", "amp.json"))
     assert handed_in.facts(ddp, read).code_sha256 is not None
     assert handed_in.facts(amp, read).code_sha256 is None
+
+
+def test_what_could_not_be_verified_is_told_in_words_and_once() -> None:
+    told: list[str] = []
+    findings = [
+        ("amp.json", replace(not_verified(message), rule=rule))
+        for rule, message in (
+            ("S04", "The runs lack a GPU."),
+            ("S05", "Nobody said which nonce."),
+            ("P01", "No peak is known."),
+            ("P02", "No width is known."),
+            ("X03", "Its workers are not forked."),
+            ("X03", "And these are not."),
+            ("R01", "There is no reference."),
+        )
+    ]
+    judge.note(cast(Check, SimpleNamespace(note=told.append)), findings)
+    assert told == [
+        "Not verified: amp.json: Its workers are not forked.",
+        "Not verified: amp.json: No peak is known.",
+        "2 more could not be looked into; `lockstep verify-report` says which, and why.",
+    ]
 
 
 @pytest.mark.parametrize("place", ["loader.json", "Reports/Loader.json", "hand-in/reports/loader.json"])

@@ -24,6 +24,8 @@ from lockstep.verdict import Failed
 TOLD = 3
 """Findings that are told: who mends three comes back for the rest."""
 NOTED = 2
+# That no nonce was issued, no hash is that of a notebook, no reference is there to compare with: nothing of a student's.
+OF_THE_GRADER = ("S05", "S06", "R01")
 COMPLETE = ("S03", "S04")
 PICTURED = ("C12",)
 
@@ -99,7 +101,7 @@ def told_once(name: str, findings: Sequence[Finding]) -> list[Told]:
 
 
 def note(check: Check, findings: Sequence[tuple[str, Finding]]) -> None:
-    """Say what costs nothing: what is unusual, some advice, and in a word what could not be verified."""
+    """Say what costs nothing: what is unusual, some advice, and what could not be verified, each rule once."""
     for judgement, word in (
         (Judgement.UNUSUAL, ASIDE),
         (Judgement.CONSISTENT, "Advice"),
@@ -109,14 +111,19 @@ def note(check: Check, findings: Sequence[tuple[str, Finding]]) -> None:
             check.note(f"{word}: {name}: {finding.message}")
         if len(told) > NOTED:
             check.note(f"And {len(told) - NOTED} more like that.")
-    unknown = [(name, finding) for name, finding in findings if finding.judgement is Judgement.NOT_VERIFIED]
-    for name, finding in unknown:
-        if finding.rule.startswith("X"):
-            check.note(f"Not verified: {name}: {finding.message}")
-    # That no nonce was issued is the grader's own doing.
-    rules = {finding.rule for _, finding in unknown if not finding.rule.startswith("X")} - {"S05"}
-    if rules:
-        check.note(f"Not verified: {', '.join(sorted(rules))}; `lockstep verify-report` says why.")
+    unverified = {
+        finding.rule: f"Not verified: {name}: {finding.message}"
+        for name, finding in reversed(findings)
+        if finding.judgement is Judgement.NOT_VERIFIED and finding.rule not in OF_THE_GRADER
+    }
+    # What the rerun came to is not to be found out in any other way.
+    rules = sorted(unverified, key=lambda rule: (not rule.startswith("X"), rule))
+    for rule in rules[:NOTED]:
+        check.note(unverified[rule])
+    if len(rules) > NOTED:
+        check.note(
+            f"{len(rules) - NOTED} more could not be looked into; `lockstep verify-report` says which, and why."
+        )
 
 
 def end(check: Check, found: Sequence[Told], share: float, hint: str) -> None:
