@@ -7,10 +7,8 @@ ends becomes a CheckResult that travels with the test's report, also between xdi
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import secrets
-import sys
 import time
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
@@ -19,11 +17,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from lockstep.exercise import FILE, CheckSpec, Exercise, ExerciseError, find_exercises, load_exercise
+from lockstep import judged, selection
+from lockstep.exercise import Exercise
 from lockstep.jsonfile import write_json
-from lockstep.result import CheckResult, ExerciseResult, Result, Review
+from lockstep.result import CheckResult, ExerciseResult, Result
 from lockstep.stopping import like_ctrl_c
-from lockstep.text import safe, safe_line
+from lockstep.text import safe
 from lockstep.verdict import CheckEnded, GraderFault, NotChecked, Verdict
 
 if TYPE_CHECKING:
@@ -33,12 +32,6 @@ if TYPE_CHECKING:
 
 PROPERTY = "lockstep"
 EVENTS = "lockstep-events"
-FAULT_MESSAGE = (
-    "lockstep itself failed at this check. It says nothing about your work and is not held against it."
-)
-FAULT_HINT = "Tell your instructor the name of this check."
-ANSWER_CHARACTERS = 20_000
-"""Kept of an answer that a person marks: several times what anybody wants to read."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -82,23 +75,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Without a submission the graders have nothing to look at."""
-    if not config.getoption("submission") and any(_exercise_folder(item) for item in items):
+    if not config.getoption("submission") and any(selection.exercise_folder(item) for item in items):
         raise pytest.UsageError("grading needs something to grade: pytest graders/ --submission PATH")
-
-
-def _exercise_folder(item: pytest.Item) -> Path | None:
-    folder = item.path.parent
-    return folder if (folder / FILE).exists() else None
-
-
-def _world_sizes(text: str) -> tuple[int, ...]:
-    try:
-        sizes = tuple(int(word) for word in text.split(","))
-    except ValueError:
-        sizes = ()
-    if not sizes or any(not 2 <= size <= 8 for size in sizes):
-        raise pytest.UsageError(f"--world-sizes takes numbers from 2 to 8 with commas between, not {text!r}")
-    return sizes
 
 
 class _Grading:
@@ -110,7 +88,7 @@ class _Grading:
         self._config = config
         self._worker = cast("dict[str, Any] | None", getattr(config, "workerinput", None))
         self._coordinates = self._worker is None and bool(config.getoption("numprocesses", None))
-        self.world_sizes = _world_sizes(config.getoption("world_sizes"))
+        self.world_sizes = selection.world_sizes(config.getoption("world_sizes"))
         try:
             self.submission: Submission = open_submission(path)
         except SubmissionError as error:
@@ -167,7 +145,7 @@ class _Grading:
                 "--device cuda, but this machine has no NVIDIA GPU that a process can open (no /dev/nvidia0); without "
                 "the option every check runs, on emulated GPUs where it needs one"
             )
-        exercises = self._chosen(self._graders())
+        exercises = tuple(selection.exercises_asked(self._config).values())
         box = self._lent or self._own_box(exercises, isolated, real_gpus)
         # Imported while the sandbox warms up; it brings in NumPy.
         from lockstep.check import Setting
@@ -200,37 +178,6 @@ class _Grading:
     def _self_check(self) -> bool:
         return bool(getattr(self._events, "self_check", False))
 
-    def _graders(self) -> tuple[Exercise, ...]:
-        """The exercises among what pytest was asked to collect."""
-        found: dict[str, Exercise] = {}
-        for argument in self._config.args:
-            place = Path(self._config.invocation_params.dir, argument.split("::")[0]).resolve()
-            place = place.parent if place.is_file() else place
-            try:
-                own = (load_exercise(place),) if (place / FILE).exists() else ()
-                exercises = own or find_exercises(place) or find_exercises(place / "graders")
-            except ExerciseError as error:
-                raise pytest.UsageError(str(error)) from None
-            found.update({exercise.id: exercise for exercise in exercises})
-        if not found:
-            raise pytest.UsageError("no exercise here: name the folder of graders, as in `pytest graders/`")
-        for exercise in found.values():
-            # Judges import their own package and the fixtures' generators from beside `graders`.
-            root = str(exercise.folder.resolve().parent.parent)
-            if root not in sys.path:
-                sys.path.insert(0, root)
-        return tuple(found.values())
-
-    def _chosen(self, exercises: tuple[Exercise, ...]) -> tuple[Exercise, ...]:
-        asked = [name for words in self._config.getoption("exercise") for name in words.split(",") if name]
-        known = {exercise.id for exercise in exercises}
-        for name in asked:
-            if name not in known:
-                raise pytest.UsageError(
-                    f"there is no exercise {name!r}; there are {', '.join(sorted(known))}"
-                )
-        return tuple(exercise for exercise in exercises if not asked or exercise.id in asked)
-
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
         """Give an xdist worker the seed, so that all draw from one."""
@@ -251,27 +198,15 @@ class _Grading:
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Keep the chosen exercises' checks, in the order of their exercise.toml."""
-        self._exercises = {exercise.id: exercise for exercise in self._chosen(self._graders())}
-        kept: list[tuple[tuple[int, str, int], pytest.Item]] = []
-        for item in items:
-            exercise = self._exercises.get(item.path.parent.name)
-            if exercise is None:
-                continue
-            position = exercise.checks.index(_spec(item, exercise))
-            # Exercises that need not wait for all imports come first.
-            kept.append(((exercise.server, exercise.id, position), item))
-        self._insist_on_one_judge(items)
-        self._insist_on_all(kept, config)
-        if checks := set(config.getoption("check")):
-            self._insist_on_known(checks)
-            kept = [entry for entry in kept if _check_id(entry[1]) in checks]
+        self._exercises = selection.exercises_asked(config)
+        asked = selection.checks_asked(config, items, self._exercises)
         self._take_over(getattr(self._events, "done", ()))
         kept = [
-            entry for entry in kept if (entry[1].path.parent.name, _check_id(entry[1])) not in self._results
+            item for item in asked if (item.path.parent.name, selection.check_id(item)) not in self._results
         ]
-        chosen = {id(item) for _, item in kept}
+        chosen = {id(item) for item in kept}
         config.hook.pytest_deselected(items=[item for item in items if id(item) not in chosen])
-        items[:] = [item for _, item in sorted(kept, key=lambda entry: entry[0])]
+        items[:] = kept
         if self._worker is None and not self._coordinates:
             self._announce(len(items))
 
@@ -292,41 +227,6 @@ class _Grading:
         if result.spoils:
             self._spoiled[exercise] = result.id
 
-    def _insist_on_one_judge(self, items: Sequence[pytest.Item]) -> None:
-        """A check in two judges would be made twice, and the one that ends later would count."""
-        judges: dict[tuple[str, str], set[str]] = {}
-        for item in items:
-            if (folder := item.path.parent.name) in self._exercises:
-                judges.setdefault((folder, _check_id(item)), set()).add(item.path.name)
-        for (folder, check), files in judges.items():
-            if len(files) > 1:
-                raise pytest.UsageError(f"{folder}: {' and '.join(sorted(files))} both have a test_{check}")
-
-    def _insist_on_all(
-        self, kept: list[tuple[tuple[int, str, int], pytest.Item]], config: pytest.Config
-    ) -> None:
-        """A check of the exercise.toml that no test makes would silently lower what can be earned."""
-        if (
-            any("::" in argument for argument in config.args)
-            or config.option.keyword
-            or config.option.markexpr
-        ):
-            return
-        there = {key[1:] for key, _ in kept}
-        for exercise in self._exercises.values():
-            if not any(name == exercise.id for name, _ in there):
-                continue  # its judge cannot be read, or holds nothing at all: pytest says that itself
-            for position, spec in enumerate(exercise.checks):
-                if (exercise.id, position) not in there:
-                    raise pytest.UsageError(
-                        f"{exercise.folder / FILE} lists {spec.id}, but there is no test_{spec.id}"
-                    )
-
-    def _insist_on_known(self, checks: set[str]) -> None:
-        known = {spec.id for exercise in self._exercises.values() for spec in exercise.checks}
-        for name in sorted(checks - known):
-            raise pytest.UsageError(f"there is no check {name!r}; there are {', '.join(sorted(known))}")
-
     def _announce(self, total: int) -> None:
         if not self._started and self._events is not None:
             self._events.started(total, self.submission)
@@ -340,7 +240,7 @@ class _Grading:
             item = self._by_node.get(nodeid)
             if item is not None:
                 title = (item.function.__doc__ or "").strip().splitlines() or [""]
-                self._events.check_started(item.path.parent.name, _check_id(item), title[0])
+                self._events.check_started(item.path.parent.name, selection.check_id(item), title[0])
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Remember the checks by the name their reports carry."""
@@ -353,7 +253,7 @@ class _Grading:
 
         exercise = self._exercises[request.path.parent.name]
         assert self._setting is not None
-        check = Check(self._setting, exercise, _spec(request.node, exercise))
+        check = Check(self._setting, exercise, selection.spec_of(request.node, exercise))
         request.node.stash[_CHECK] = check
         return check
 
@@ -396,15 +296,15 @@ class _Grading:
         error = call.excinfo.value if call.excinfo is not None else None
         check = item.stash.get(_CHECK, None)
         notes = [*check.notes, *self._new_remarks(exercise, check)] if check is not None else []
-        result = _judged(_spec(item, exercise), error, " ".join(notes), call.duration)
+        result = judged.result_of(selection.spec_of(item, exercise), error, " ".join(notes), call.duration)
         if check is not None:
             result = replace(
                 result,
-                reviews=tuple(_harmless(review) for review in check.reviews),
+                reviews=tuple(judged.harmless(review) for review in check.reviews),
                 cpu_seconds=check.cpu_seconds,
             )
         self._note_end(exercise.id, result)
-        report.user_properties.append((PROPERTY, json.dumps({"exercise": exercise.id, **_as_json(result)})))
+        report.user_properties.append((PROPERTY, judged.to_text(exercise.id, result)))
         if isinstance(error, CheckEnded):
             text = f"{result.verdict}: {result.message}\n{result.hint}".rstrip()
             report.longrepr = text
@@ -435,9 +335,7 @@ class _Grading:
             return
         for name, value in report.user_properties:
             if name == PROPERTY and report.when in ("setup", "call"):
-                fields = json.loads(str(value))
-                exercise = fields.pop("exercise")
-                result = _from_json(fields)
+                exercise, result = judged.from_text(str(value))
                 self._results[exercise, result.id] = result
                 if self._events is not None:
                     self._events.check_done(exercise, result)
@@ -447,7 +345,7 @@ class _Grading:
         """Put the result together and write it."""
         if self._worker is not None or not self._results:
             return
-        order = {exercise.id: exercise for exercise in self._chosen(self._graders())}
+        order = selection.exercises_asked(self._config)
         self._result = Result(
             submission=self.submission.name,
             seed=self.seed,
@@ -480,50 +378,3 @@ class _Grading:
 
 
 _CHECK: pytest.StashKey[Any] = pytest.StashKey()
-
-
-def _check_id(item: pytest.Item) -> str:
-    return item.name.removeprefix("test_").partition("[")[0].partition("@")[0]
-
-
-def _spec(item: pytest.Item, exercise: Exercise) -> CheckSpec:
-    try:
-        return exercise.check(_check_id(item))
-    except ExerciseError as error:
-        raise pytest.UsageError(f"{item.nodeid}: {error}") from None
-
-
-def _judged(spec: CheckSpec, error: BaseException | None, notes: str, seconds: float) -> CheckResult:
-    if error is None:
-        return CheckResult(spec.id, Verdict.PASSED, spec.points, spec.points, safe(notes), "", seconds)
-    if not isinstance(error, CheckEnded):
-        return CheckResult(spec.id, Verdict.FAULT, 0.0, spec.points, FAULT_MESSAGE, FAULT_HINT, seconds)
-    points = min(max(0.0, error.points), spec.points)  # in this order NaN becomes 0
-    # What a student's code had a hand in is made harmless here, before it reaches a file or a terminal.
-    message, hint = safe(f"{error.feedback.message} {notes}".strip()), safe(error.feedback.hint)
-    return CheckResult(
-        spec.id, error.verdict, points, spec.points, message, hint, seconds, spoils=error.spoils
-    )
-
-
-def _harmless(review: Review) -> Review:
-    """A review whose texts can go to a file and onto a page, as a message can."""
-    return replace(
-        review,
-        answer=safe(review.answer, ANSWER_CHARACTERS),
-        numbers=tuple(safe_line(number) for number in review.numbers),
-        duplicate=None if review.duplicate is None else safe_line(review.duplicate),
-    )
-
-
-def _as_json(result: CheckResult) -> dict[str, object]:
-    return {
-        **vars(result),
-        "verdict": str(result.verdict),
-        "reviews": [vars(review) for review in result.reviews],
-    }
-
-
-def _from_json(fields: dict[str, Any]) -> CheckResult:
-    reviews = (Review(**{**review, "numbers": tuple(review["numbers"])}) for review in fields["reviews"])
-    return CheckResult(**{**fields, "verdict": Verdict(fields["verdict"]), "reviews": tuple(reviews)})

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from fixtures import build, expect
-from lockstep import plugin
+from lockstep import selection
 from lockstep.exercise import Exercise, load_exercise
 from lockstep.grading import Options, Silent, grade
 from lockstep.result import Result
@@ -84,7 +84,7 @@ def impatient_checks(seconds: float = 5.0) -> Iterator[None]:
         return replace(exercise, checks=checks)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plugin, "load_exercise", impatient)
+        patch.setattr(selection, "load_exercise", impatient)
         yield
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lockstep.grading import CouldNotGrade, Options, Silent, grade
-from lockstep.plugin import FAULT_MESSAGE
+from lockstep.judged import FAULT_MESSAGE
 from lockstep.result import CheckResult, Result
 from lockstep.submission import Submission
 from lockstep.verdict import Verdict

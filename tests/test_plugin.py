@@ -14,7 +14,7 @@ import pytest
 
 from lockstep.exercise import find_exercises
 from lockstep.grading import CouldNotGrade, Options, Silent, grade
-from lockstep.plugin import ANSWER_CHARACTERS
+from lockstep.judged import ANSWER_CHARACTERS
 from lockstep.result import CheckResult
 from lockstep.sandbox.box import Box, open_box
 from lockstep.text import safe
