@@ -11,18 +11,19 @@ import pytest
 
 from fixtures.reports import honest
 from fixtures.reports.sample import settings, single_steps
+from lockstep.reports import accounting, clocks, equipment
 from lockstep.reports import format as report_format
-from lockstep.reports.accounting import RULES
 from lockstep.reports.document import document
 from lockstep.reports.finding import Finding
 from lockstep.reports.rule import Facts
 from lockstep.reports.verify import verify
 
+RULES = (*clocks.RULES, *accounting.RULES, *equipment.RULES)
 Change = Callable[[dict[str, Any]], None]
 
 
 def found(report: dict[str, Any], facts: Facts | None = None) -> tuple[Finding, ...]:
-    """What the accounting rules say; a report of the wrong form is a slip of the test."""
+    """What these rules say; a report of the wrong form is a slip of the test."""
     assert report_format.schema_problems(report) == []
     return verify(document(report), facts or Facts(), RULES).findings
 

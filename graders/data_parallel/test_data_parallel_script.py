@@ -12,7 +12,7 @@ from graders.data_parallel.noted import entries, totals
 from lockstep.check import Check
 from lockstep.compare import integer, number, shown
 from lockstep.reports import format as perf_report
-from lockstep.reports.accounting import longer_than_its_span
+from lockstep.reports.clocks import longer_than_its_span
 from lockstep.reports.document import document
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.text import last_lines

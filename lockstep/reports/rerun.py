@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 
-from lockstep.reports import accounting, claims
+from lockstep.reports import accounting, claims, clocks, equipment
 from lockstep.reports.document import Report, Run
 from lockstep.reports.evidence import Holdup, Rerun
 from lockstep.reports.finding import Finding, advice, impossible, inconsistent, not_verified, unusual
@@ -41,7 +41,7 @@ def _x01(report: Report, facts: Facts) -> Iterator[Finding]:
     elif rerun.report.kind != report.kind:
         yield inconsistent(f'{rerun.command} wrote a report of the kind "{rerun.report.kind}".')
     else:
-        for rule in (*claims.RULES, *accounting.RULES):
+        for rule in (*claims.RULES, *clocks.RULES, *accounting.RULES, *equipment.RULES):
             if rule.kinds is not None and report.kind not in rule.kinds:
                 continue
             for finding in rule.examine(rerun.report, Facts()):
@@ -298,7 +298,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="X01",
         demands="The script that a report comes from runs, and writes a report that does not contradict itself.",
-        threshold="Ends with status 0; the file is a perf-report/1 of the same kind; the rules on claims and accounting.",
+        threshold="Ends with status 0; the file is a perf-report/1 of the same kind; the rules on claims, clocks, accounting and equipment.",
         why="A report is the output of code that was handed in with it; without that, its numbers are only told.",
         honest="A script that was changed after measuring, or that needs what only its author has.",
         examine=_x01,

@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from lockstep.reports import accounting, answers, claims, fabrication, logs, physics, provenance, reference
+from lockstep.reports import (
+    accounting,
+    answers,
+    claims,
+    clocks,
+    equipment,
+    fabrication,
+    logs,
+    physics,
+    provenance,
+    reference,
+)
 from lockstep.reports.document import Report
 from lockstep.reports.finding import GRAVITY, Finding, Judgement
 from lockstep.reports.rule import Facts, Rule
@@ -13,7 +24,9 @@ from lockstep.reports.rule import Facts, Rule
 RULES: tuple[Rule, ...] = (
     *provenance.RULES,
     *claims.RULES,
+    *clocks.RULES,
     *accounting.RULES,
+    *equipment.RULES,
     *answers.RULES,
     *logs.RULES,
     *physics.RULES,

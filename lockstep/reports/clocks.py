@@ -1,0 +1,147 @@
+"""Rules on what the clocks of a run must add up to: its span, its steps, and the runs beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lockstep.reports.counts import gpus_needed, machine_count, number, of_run, process_count
+from lockstep.reports.document import Report, Run
+from lockstep.reports.finding import Finding, few, inconsistent
+from lockstep.reports.resolution import resolution
+from lockstep.reports.rule import Facts, Rule
+
+CLOCK_SLACK_S, CLOCK_SLACK = 0.05, 0.01
+"""What the wall clock and the monotonic clock may differ by: a fixed part, and a part of the duration."""
+STEPS_SLACK = 0.05
+"""Steps may be read by another clock than the run: by CUDA events, for instance."""
+FILE_SLACK_S = 1.0
+"""created_utc may be given in whole seconds."""
+
+
+def _shown(seconds: float) -> str:
+    return f"{seconds:.6g} s"
+
+
+def _clocks(report: Report, facts: Facts) -> Iterator[Finding]:
+    yield from few(longer_than_its_span(report))
+    yield from few(_steps_longer_than_their_run(report))
+    yield from few(_overlaps(report))
+    last = max(report.runs, key=lambda run: run.t_end)
+    if last.t_end > report.created + FILE_SLACK_S:
+        late = last.t_end - report.created
+        yield inconsistent(
+            f"{of_run(report, last)} ended {_shown(late)} after created_utc, when the file that reports it was written. "
+            "Usual causes: created_utc is local time with a Z behind it, or an old file was filled with new runs. The "
+            "writer notes the time in UTC when it writes.",
+            t_end=last.t_end,
+            created=report.created,
+        )
+    if facts.deadline is not None and last.t_end > facts.deadline + FILE_SLACK_S:
+        yield inconsistent(
+            f"{of_run(report, last)} ended {_shown(last.t_end - facts.deadline)} after the deadline. Was the clock of "
+            "that machine right?",
+            t_end=last.t_end,
+            deadline=facts.deadline,
+        )
+
+
+def longer_than_its_span(report: Report) -> Iterator[Finding]:
+    """Each run that is said to have taken longer than the time between its start and its end."""
+    for run in report.runs:
+        span = run.t_end - run.t_start
+        if span > 0 and not run.seconds <= span + CLOCK_SLACK_S + CLOCK_SLACK * span:
+            yield inconsistent(
+                f"{of_run(report, run)}: wall_s is {_shown(run.seconds)}, but from t_start to t_end there are only "
+                f"{_shown(span)}. If the system clock was set during the run, measure it again; otherwise take "
+                "time.time() just before and just after the timed region.",
+                wall_s=run.seconds,
+                span_s=span,
+            )
+
+
+def _steps_longer_than_their_run(report: Report) -> Iterator[Finding]:
+    """Each run whose single steps are more, or together took longer, than the run itself.
+
+    Fewer are fine: some were read, or the run has pauses. Processes and loader workers may each have told theirs.
+    """
+    warmup = number(report.method.get("warmup_steps", 0))
+    for run in report.runs:
+        if not run.step_seconds:
+            continue
+        told, side_by_side = len(run.step_seconds), _side_by_side(report, run)
+        if told > (run.steps + warmup) * side_by_side:
+            yield inconsistent(
+                f"{of_run(report, run)}: step_s has {told} entries, and the run {run.steps} steps. step_s holds the "
+                "seconds of the single steps of this run: was the list not emptied between two runs?",
+                told=told,
+                steps=run.steps,
+            )
+            continue
+        together = sum(step.value for step in run.step_seconds)
+        slack = STEPS_SLACK * run.seconds + told * resolution(run.step_seconds)
+        if told <= run.steps * side_by_side and together > (run.seconds + slack) * side_by_side:
+            yield inconsistent(
+                f"{of_run(report, run)}: the entries of step_s add up to {_shown(together)}, and wall_s is "
+                f"{_shown(run.seconds)}. wall_s is the sum of the steps, or more where something else was timed as well: "
+                "are both in seconds, and of the same run?",
+                steps_s=together,
+                wall_s=run.seconds,
+            )
+
+
+def _side_by_side(report: Report, run: Run) -> int:
+    """How many may have done steps of a run at the same time, each with seconds of its own."""
+    if report.kind == "dataloader":
+        return 1 + number(run.config.get("num_workers", 0))
+    return max(process_count(report, run), len(report.gpus))
+
+
+def _overlaps(report: Report) -> Iterator[Finding]:
+    ordered = sorted((run for run in report.runs if run.t_end > run.t_start), key=lambda run: run.t_start)
+    latest: Run | None = None
+    for run in ordered:
+        if (
+            latest is not None
+            and latest.t_end - run.t_start > CLOCK_SLACK_S
+            and _share_devices(report, latest, run)
+        ):
+            together = min(latest.t_end, run.t_end) - run.t_start
+            if together > CLOCK_SLACK_S:
+                yield inconsistent(
+                    f"{of_run(report, latest)} and {of_run(report, run)} ran at the same time for {_shown(together)}, on "
+                    "the same machine: one of them had to wait for the other. Were two scripts started at once? Measure "
+                    "one after the other.",
+                    overlap_s=together,
+                    runs=[latest.index, run.index],
+                )
+        if latest is None or run.t_end > latest.t_end:
+            latest = run
+
+
+def _share_devices(report: Report, a: Run, b: Run) -> bool:
+    """Whether two runs must have met on a device: on GPUs they need not, where there are enough for both."""
+    ids_a, ids_b = a.config.get("device_ids"), b.config.get("device_ids")
+    if isinstance(ids_a, list) and isinstance(ids_b, list):
+        return any(one in ids_b for one in ids_a)
+    if not report.gpus or report.kind == "dataloader":
+        return True
+    used = [gpus_needed(report, run.config) for run in (a, b)]
+    nodes = max(machine_count(run.config) for run in (a, b))
+    return sum(count or 1 for count in used) > len(report.gpus) * nodes
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        id="C06",
+        demands="A run takes no longer than the time between its start and its end, and its single steps together no "
+        "longer than the run; runs on the same devices follow one another, and all of them come before the file that "
+        "reports them.",
+        threshold=f"wall_s <= (t_end - t_start) + {CLOCK_SLACK_S} s + {CLOCK_SLACK:.0%}; no more entries in step_s than "
+        f"steps, warm-up included, with a sum <= wall_s + {STEPS_SLACK:.0%} + a tick each, both times the processes, GPUs "
+        f"or loader workers; overlaps up to {CLOCK_SLACK_S} s; "
+        f"created_utc and the deadline with {FILE_SLACK_S:g} s",
+        why="wall_s comes from a monotonic clock, t_start and t_end from the system clock, which time servers correct.",
+        honest="Only when the system clock is set during a run: rare, and the message asks for the run again.",
+        examine=_clocks,
+    ),
+)

@@ -1,0 +1,50 @@
+"""What a configuration comes to, in processes, images of a step, GPUs and machines; and what a run is called."""
+
+from __future__ import annotations
+
+from lockstep.jsontext import Json
+from lockstep.reports.document import Config, Group, Report, Run
+
+
+def process_count(report: Report, run: Run) -> int:
+    """Processes that a run trains in."""
+    if report.kind == "ddp_scaling":
+        return number(run.config.get("world_size"))
+    if report.kind == "lightning":
+        return number(run.config.get("devices", 1))
+    # Nothing in the configuration says that a training with AMP was distributed; its runs do.
+    return max(1, len(run.rank_samples)) if report.kind == "amp" else 1
+
+
+def images_per_step(report: Report, run: Run) -> int | None:
+    """Images that all processes together see in one step."""
+    batch = run.config.get("batch_per_rank" if report.kind == "ddp_scaling" else "batch_size")
+    return number(batch) * process_count(report, run) if isinstance(batch, int | float) else None
+
+
+def gpus_needed(report: Report, config: Config) -> int | None:
+    """GPUs that a configuration needs; None where it runs on the CPU, or need not have a GPU for itself."""
+    if report.kind == "dp_inference":
+        count = number(config.get("n_devices"))
+        return count if report.gpus or count > 1 else None
+    if report.kind == "ddp_scaling":
+        return number(config.get("world_size")) if config.get("backend") == "nccl" else None
+    if report.kind == "lightning":
+        on_gpu = config.get("accelerator") in ("cuda", "gpu")
+        return number(config.get("devices", 1)) if on_gpu else None
+    return None
+
+
+def machine_count(config: Config) -> int:
+    """Machines that a configuration uses."""
+    return number(config.get("nnodes", 1))
+
+
+def number(value: Json) -> int:
+    """A number of a configuration as a count; 1 for what is none."""
+    return int(value) if isinstance(value, int | float) else 1
+
+
+def of_run(report: Report, run: Run) -> str:
+    """A run as findings call it: where it stands in the file, and what it is."""
+    return f"runs[{run.index}] ({Group(run.config, (run,)).name}, rep {run.rep})"
