@@ -1,10 +1,12 @@
-"""How torch says that tensors of two devices met: what a run on a GPU, emulated or not, ended with."""
+"""How torch says that a tensor was not where it is needed: what a run on a GPU, emulated or not, ended with."""
 
 from __future__ import annotations
 
 import re
 
 _WORDS = re.compile(r"same device|should be the same|can't convert cuda|either on cpu or on the same")
+NO_BACKEND = "No backend type associated with device type cpu"
+"""What a collective says whose group is NCCL's, and whose tensor is on the CPU."""
 
 
 def is_device_fault(message: str) -> bool:

@@ -1258,6 +1258,48 @@ def test_ranks_train_on_a_gpu_each(backend: str, box: Box) -> None:
     ]
 
 
+SUMS = """
+    import torch, torch.distributed as dist
+
+    def main():
+        from lockstep.sandbox.device import emulated_gpus
+        with emulated_gpus(2):
+            dist.init_process_group({backend})
+            {more}
+            told = []
+            objects = [None, None]
+            dist.all_gather_object(objects, dist.get_rank())
+            dist.barrier()
+            for device in ("cuda", "cpu"):
+                total = torch.ones(1, device=device)
+                try:
+                    dist.all_reduce(total)
+                    told.append(total.item())
+                except RuntimeError as error:
+                    told.append(str(error))
+            dist.destroy_process_group()
+            return [objects, told]
+"""
+REFUSED = "No backend type associated with device type cpu"
+
+
+@pytest.mark.parametrize(
+    ("backend", "more", "of_the_cpu"),
+    [
+        pytest.param('"nccl"', "", REFUSED, id="nccl"),
+        pytest.param('"NCCL"', "dist.new_group()", REFUSED, id="a group of the same kind"),
+        pytest.param('"nccl"', 'dist.new_group(backend="gloo")', 2.0, id="a second group for the cpu"),
+        pytest.param('"cpu:gloo,cuda:nccl"', "", 2.0, id="for each kind of device"),
+        pytest.param('"gloo"', "", 2.0, id="gloo"),
+        pytest.param("", "", 2.0, id="left to torch"),
+    ],
+)
+def test_nccl_takes_no_tensor_of_the_cpu(backend: str, more: str, of_the_cpu: str | float, box: Box) -> None:
+    source = SUMS.replace("{backend}", backend).replace("{more}", more)
+    outcome = run(box, source, ranks=2)
+    assert [rank.values.get("seen") for rank in outcome.ranks] == [[[0, 1], [2.0, of_the_cpu]]] * 2
+
+
 def test_it_works_in_the_sandbox(box: Box) -> None:
     device, gradient, total = seen(box, STUDENT.format(move=".to(data.device)"))  # type: ignore[misc, call-overload]
     assert (device, gradient) == ("cuda:1", "cuda:1")

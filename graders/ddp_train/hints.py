@@ -6,6 +6,10 @@ TO_THE_DEVICE = (
     "Move the model, the images and the labels to the device that your function is given, and make tensors of your own "
     "there."
 )
+SUMS_TO_THE_DEVICE = (
+    "Between GPUs it is nccl that adds up, and it takes no tensor of the CPU: make the sums that the ranks exchange "
+    "on the device, as in torch.tensor([right, items], device=device)."
+)
 WRAP_HINT = (
     "wrap_model has to return DistributedDataParallel(model), and train_one_epoch has to call that wrapped "
     "model, not model.module: only its forward prepares the averaging that backward() does."

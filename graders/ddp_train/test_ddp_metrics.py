@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -10,11 +10,11 @@ import numpy as np
 from graders.ddp_train import accuracies, expected
 from graders.ddp_train.batches import fed, items_by_epoch
 from graders.ddp_train.expected import BATCH_SIZE, Training
-from graders.ddp_train.hints import TO_THE_DEVICE
+from graders.ddp_train.hints import SUMS_TO_THE_DEVICE, TO_THE_DEVICE
 from graders.ddp_train.runs import options, rank_seeds
 from lockstep.check import Check, Inputs
 from lockstep.compare import close, number, shown
-from lockstep.devicefault import is_device_fault
+from lockstep.devicefault import NO_BACKEND, is_device_fault
 from lockstep.sandbox.outcome import Outcome
 from lockstep.verdict import CheckEnded, Crashed
 from lockstep.wire import Array, Json
@@ -22,19 +22,23 @@ from lockstep.wire import Array, Json
 
 def test_global_metrics(check: Check) -> None:
     """train_one_epoch returns the mean loss over all ranks' items, the same on every rank."""
+    faults = []
     for world in check.world_sizes[:2]:
         shape = expected.make_shape(check.rng)
         weights = expected.make_weights(check.rng, shape)
         data = expected.make_data(check.rng, world * 9)  # batches of 4, 4 and 1
         # With lr 0 the loss of an item does not depend on what was trained before it; for the second epoch the check
         # itself changes the weights.
-        outcome = check.run(
+        train = partial(
+            check.run,
             "train",
             ranks=world,
-            values=options(shape, lr=0.0, epochs=[0, 1], halving=True),
             arrays={**data.arrays(), **expected.as_inputs(weights)},
             per_rank=[Inputs(own) for own in rank_seeds(check, world)],
         )
+        values = options(shape, lr=0.0, epochs=[0, 1], halving=True)
+        gpus = _gpus(check, world)
+        outcome, fault = _on_gpus(train, values, gpus)
         items = [items_by_epoch(fed(check, rank, data, r), rank) for r, rank in enumerate(outcome.ranks)]
         check.expect(
             all(len(own) == 2 and all(own) for own in items),
@@ -44,6 +48,8 @@ def test_global_metrics(check: Check) -> None:
         for epoch, held in enumerate((weights, expected.halved(shape, weights))):
             training = Training(shape, held, lr=0, momentum=0)
             _mean_loss(check, outcome, epoch, [training.losses(data, tuple(own[epoch])) for own in items])
+        faults.append(fault)
+    _insist_on_sums_on_the_device(check, faults)
 
 
 def _mean_loss(check: Check, outcome: Outcome, epoch: int, own: Sequence[Array]) -> None:
@@ -80,6 +86,7 @@ def _loss_hint(value: Json, local: float, wanted: float, world: int) -> str:
 
 def test_shuffle_false_for_eval(check: Check) -> None:
     """evaluate() returns the accuracy over the whole set, exactly, on every rank."""
+    faults = []
     for world in check.world_sizes:
         shape = expected.make_shape(check.rng, dropout=0.6)
         weights = expected.make_weights(check.rng, shape)
@@ -94,9 +101,10 @@ def test_shuffle_false_for_eval(check: Check) -> None:
         again = (answers[:even] + ~kept) % 10
         right_again = int(kept.sum())
         arrays = {**data.arrays(), "again": again, **expected.as_inputs(weights)}
-        # One GPU for each of the first ranks: what is computed there is the same, to the bit.
-        gpus = world if world == check.world_sizes[0] else None
-        outcome = _evaluated(check, world, options(shape, gpus=gpus), arrays)
+        evaluate = partial(check.run, "accuracy", ranks=world, arrays=arrays)
+        outcome, fault = _on_gpus(evaluate, options(shape), _gpus(check, world))
+        if is_device_fault(fault):
+            raise Crashed(f"On a machine with {world} GPUs: {fault}", TO_THE_DEVICE)
         for rank, seen in enumerate(outcome.ranks):
             value = seen.values.get("accuracy")
             if close(value, right / n, rtol=0, atol=1e-5):
@@ -123,25 +131,39 @@ def test_shuffle_false_for_eval(check: Check) -> None:
                 f"make_loader(..., shuffle=False) on rank {rank} of {world}: the order of the items depends on the seed.",
                 "Hand shuffle on to the sampler: DistributedSampler(dataset, shuffle=shuffle, ...) shuffles by default.",
             )
+        faults.append(fault)
+    _insist_on_sums_on_the_device(check, faults)
 
 
 def _coins(rng: np.random.Generator, n: int) -> Array:
     return rng.random(n) < 0.5
 
 
-def _evaluated(check: Check, world: int, values: dict[str, Json], arrays: dict[str, Array]) -> Outcome:
+def _gpus(check: Check, world: int) -> int | None:
+    """One GPU for each of the ranks of the first run, none in the others: what is computed is the same, to the bit."""
+    return world if world == check.world_sizes[0] else None
+
+
+def _on_gpus(run: Callable[..., Outcome], values: dict[str, Json], gpus: int | None) -> tuple[Outcome, str]:
+    """A run on so many emulated GPUs; where that ends early one without them, and how the other ended."""
+    if gpus is None:
+        return run(values=values), ""
     try:
-        return check.run("accuracy", ranks=world, values=values, arrays=arrays)
+        return run(values={**values, "gpus": gpus}), ""
     except CheckEnded as ended:
-        if values["gpus"] is None:
-            raise
-        if is_device_fault(ended.feedback.message):
-            raise Crashed(
-                f"On a machine with {world} GPUs: {ended.feedback.message}",
-                TO_THE_DEVICE,
-            ) from None
-    # What else may go wrong on emulated GPUs is judged without them.
-    return check.run("accuracy", ranks=world, values={**values, "gpus": None}, arrays=arrays)
+        # Not everything that may go wrong on emulated GPUs is the fault of the code that runs there.
+        return run(values=values), ended.feedback.message
+
+
+def _insist_on_sums_on_the_device(check: Check, faults: Sequence[str]) -> None:
+    """What else may not be where it is needed does not depend on the number of ranks: single_process tells it."""
+    for world, fault in zip(check.world_sizes, faults, strict=False):
+        check.expect(
+            NO_BACKEND not in fault,
+            f"On a machine with {world} GPUs: {fault}",
+            SUMS_TO_THE_DEVICE,
+            points=check.points / 2,
+        )
 
 
 def _accuracy_hint(

@@ -30,9 +30,9 @@ INSIDE_FILES = (
     "sandbox/places.py sandbox/probefiles.py sandbox/processes.py sandbox/ranks.py sandbox/probing.py "
     "sandbox/loading.py sandbox/warm.py sandbox/watch.py sandbox/shims.py sandbox/slowed.py sandbox/modelmeter.py "
     "sandbox/awaiting.py sandbox/cells.py sandbox/jupyter.py sandbox/lightning_names.py sandbox/lightning_spellings.py "
-    "sandbox/device/__init__.py sandbox/device/amp.py sandbox/device/cuda.py sandbox/device/machine.py "
-    "sandbox/device/marks.py sandbox/device/mixing.py sandbox/device/parallel.py sandbox/device/streams.py "
-    "sandbox/device/tensors.py sandbox/device/compiler.py sandbox/gpus.py "
+    "sandbox/device/__init__.py sandbox/device/amp.py sandbox/device/cuda.py sandbox/device/groups.py "
+    "sandbox/device/machine.py sandbox/device/marks.py sandbox/device/mixing.py sandbox/device/parallel.py "
+    "sandbox/device/streams.py sandbox/device/tensors.py sandbox/device/compiler.py sandbox/gpus.py "
     "sandbox/nbconvert.py sandbox/starvation.py sandbox/stopwatch.py sandbox/dataloaders.py"
 ).split()
 INSIDE = "/opt/lockstep"

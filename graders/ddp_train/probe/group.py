@@ -10,7 +10,7 @@ from typing import cast
 import torch
 import torch.distributed as dist
 
-from lockstep.sandbox.device import Machine
+from lockstep.sandbox.device import Machine, home
 from lockstep.sandbox.gpus import gpus
 from lockstep.sandbox.probing import Inputs, Observation, Student, kind
 from lockstep.wire import Json
@@ -43,18 +43,19 @@ def _join(student: Student, inputs: Inputs, machine: Machine | None) -> Observat
     device = lab.call("setup", shown=shown, **chosen)
     values: dict[str, Json] = {"device": _device(device), "initialized": dist.is_initialized()}
     if dist.is_initialized():
+        # gloo stands in for nccl on emulated GPUs.
+        backend = "nccl" if machine is not None and machine.nccl_asked_for else _backend()
         total = inputs.tensor("number")
-        if _backend() == "nccl":
+        if backend == "nccl":
             total = total.cuda()
         with student.calling("adding up one number of each rank after setup()"):
             dist.all_reduce(total)
         values |= {
             "rank": dist.get_rank(),
             "world_size": dist.get_world_size(),
-            # gloo stands in for nccl on emulated GPUs.
-            "backend": "nccl" if machine is not None and machine.nccl_asked_for else _backend(),
+            "backend": backend,
         }
-        return Observation(values, {"total": total.cpu()})
+        return Observation(values, {"total": home(total)})
     return Observation(values)
 
 

@@ -8,9 +8,11 @@ import numpy as np
 import torch
 from torch import nn
 
+from lockstep.sandbox.device import home
 from lockstep.sandbox.probing import Inputs, Observation, Student, StudentMistake, kind, plain, plain_tensor
 from lockstep.wire import Array, Json
 
+from .group import emulated_machine
 from .lab import Lab, clean_up, new_optimizer, training_loader
 from .nets import InjectedFault, new_model, new_rows, state_of
 from .recorder import FIRST_STEPS, Recorder
@@ -29,6 +31,11 @@ def start(student: Student, inputs: Inputs) -> Observation:
 
 def train(student: Student, inputs: Inputs) -> Observation:
     """Whole epochs of train_one_epoch on this rank's data set."""
+    with emulated_machine(inputs):
+        return _train(student, inputs)
+
+
+def _train(student: Student, inputs: Inputs) -> Observation:
     torch.manual_seed(cast(int, inputs.values["rank_seed"]))
     lab = Lab(student)
     lab.setup()
@@ -80,7 +87,7 @@ def train_once(
         if _is_of_an_injected(error):
             lab.student.watch.note("met")
         raise
-    return plain(loss)
+    return plain(home(loss))
 
 
 def _is_of_an_injected(error: BaseException) -> bool:

@@ -3,7 +3,7 @@
 Inside `with emulated_gpus(2):` this process has two GPUs as far as torch's Python side can tell. Tensors stay
 plain `torch.Tensor` and `nn.Parameter`; a mark on their storage says where they are (marks), a dispatch
 mode watches every operation, in backward too (machine, mixing), and what would start CUDA inside
-C++ is replaced for the time being (tensors, cuda, parallel, amp). Results are those
+C++ is replaced for the time being (tensors, cuda, parallel, groups, amp). Results are those
 of the CPU, bit by bit. Random numbers come from the CPU's generator, whatever the device.
 """
 
@@ -18,6 +18,7 @@ import torch
 from lockstep.sandbox.device.amp import Autocast
 from lockstep.sandbox.device.compiler import patch_torch
 from lockstep.sandbox.device.cuda import patch_cuda
+from lockstep.sandbox.device.groups import patch_groups
 from lockstep.sandbox.device.machine import DeviceMode, Machine
 from lockstep.sandbox.device.parallel import patch_parallel, slow_forwards
 from lockstep.sandbox.device.tensors import patch_tensors
@@ -45,6 +46,7 @@ def emulated_gpus(
         patch_tensors(machine)
         patch_cuda(machine)
         patch_parallel(machine)
+        patch_groups(machine)
         patch_torch(machine)
         autocast = Autocast(machine)
         stack.callback(autocast.remove)

@@ -95,6 +95,7 @@ class Machine:
         self.pid = os.getpid()
         self.used = False
         self.nccl_asked_for = False
+        self.only_nccl = False  # the groups take no tensor of the CPU
         self._local = threading.local()
 
     @property

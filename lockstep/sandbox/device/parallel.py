@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import sys
 import threading
 import types
@@ -10,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import distributed, nn
+from torch import nn
 from torch.cuda import comm as cuda_comm
 from torch.nn.parallel import comm
 
@@ -22,7 +21,6 @@ def patch_parallel(machine: Machine) -> None:
     """Replace the copies that `nn.DataParallel` makes, and let threads see the emulated GPUs."""
     _patch_copies(machine)
     _patch_threads(machine)
-    _patch_groups(machine)
 
 
 def _patch_copies(machine: Machine) -> None:
@@ -116,34 +114,6 @@ def _patch_threads(machine: Machine) -> None:
     machine.patches.set(threading.Thread, "_bootstrap_inner", bootstrap)
     replicas = types.SimpleNamespace(Thread=_InTurn, Lock=threading.Lock)
     machine.patches.set(sys.modules["torch.nn.parallel.parallel_apply"], "threading", replicas)
-
-
-def _patch_groups(machine: Machine) -> None:
-    """Process groups with gloo in place of NCCL, which needs real GPUs."""
-    for name in ("init_process_group", "new_group"):
-        real: Any = getattr(distributed, name)
-
-        def through(*args: Any, real: Any = real, joins: bool = name != "new_group", **kwargs: Any) -> Any:
-            if joins and (args[0] if args else kwargs.get("backend")) is None:
-                # That is what torch takes by itself where there are GPUs.
-                args = ("nccl", *args[1:])
-                kwargs.pop("backend", None)
-            words = [*args, *kwargs.values()]
-            machine.nccl_asked_for = machine.nccl_asked_for or any(map(_is_nccl, words))
-            changed = [_without_nccl(arg) for arg in args]
-            if isinstance(kwargs.get("device_id"), torch.device):
-                del kwargs["device_id"]
-            return real(*changed, **{key: _without_nccl(value) for key, value in kwargs.items()})
-
-        machine.patches.set(distributed, name, functools.wraps(real)(through))
-
-
-def _is_nccl(word: Any) -> bool:
-    return isinstance(word, str) and "nccl" in word.lower() and "://" not in word
-
-
-def _without_nccl(word: Any) -> Any:
-    return "gloo" if _is_nccl(word) else word
 
 
 def slow_forwards(machine: Machine, lag: float) -> Callable[[], None]:
