@@ -21,7 +21,7 @@ from lockstep.sandbox.limits import Limits
 from lockstep.sandbox.outcome import Outcome
 from lockstep.sandbox.spec import Pack, RankInputs, RunSpec, laid_over
 from lockstep.submission import Submission
-from lockstep.verdict import Failed
+from lockstep.verdict import Failed, GraderFault
 from lockstep.wire import Array, Json
 
 MASTER_PORT = 29500
@@ -195,6 +195,15 @@ class Check:
         """
         self._insist_on_part(points)
         raise Failed(message, hint, points)
+
+    def left_running(self, outcome: Outcome) -> int:
+        """How many processes a run left behind; 0 without a sandbox, where nobody can tell.
+
+        Raises GraderFault where nobody said: student code may have seen to that.
+        """
+        if outcome.left_running is None and self._setting.box.isolated:
+            raise GraderFault("the first process of a run did not say what was left running")
+        return outcome.left_running or 0
 
     def note(self, text: str) -> None:
         """Tell the student something that costs nothing."""

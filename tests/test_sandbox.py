@@ -354,6 +354,8 @@ CALLS: dict[str, tuple[int, ...]] = {
     "socket(AF_BLUETOOTH)": (41, 31, 3, 0),
     "ioctl(TIOCSTI)": (16, 0, 0x5412, 0),
     "ioctl(TIOCSTI), upper half set": (16, 0, 0x5412 | 1 << 32, 0),
+    "prctl(PR_SET_MM)": (157, 35, 14, 0, 0, 0),
+    "prctl(PR_SET_MM), upper half set": (157, 35 | 1 << 32, 14, 0, 0, 0),
     "prlimit(1)": (302, 1, 7, 0, 0),
     "sched_setscheduler(1)": (144, 1, 5, 0),
     "setpriority(PRIO_PROCESS, 1)": (141, 0, 1, 19),
@@ -848,6 +850,43 @@ def test_a_run_leaves_nothing_running(box: Box) -> None:
     before = traces(box)
     assert run(box, DAEMON).left_running == 1
     assert traces(box) == before
+
+
+LINGERS = """
+    import array, os, socket, struct, threading, time
+    kept = []
+    def connection():
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(1)
+        near = socket.socket()
+        near.connect(listener.getsockname())
+        kept.append((listener, listener.accept()))
+        near.setblocking(False)
+        try:
+            while True:
+                near.send(bytes(65536))
+        except BlockingIOError:
+            near.setblocking(True)
+        near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 30000))
+        return near
+    def main():
+        if os.fork() == 0:
+            time.sleep(1000)
+        for _ in range(4):
+            end = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            end.connect("/run/warm")
+            near = connection()
+            end.sendmsg([b"\\xff"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [near.fileno()]))])
+            threading.Thread(target=near.close, daemon=True).start()
+            kept.append(end)
+            time.sleep(0.05)
+"""
+
+
+def test_no_connection_that_lingers_keeps_the_supervisor_from_telling(box: Box) -> None:
+    assert run(box, LINGERS).left_running == 1
 
 
 def test_what_is_about_to_end_is_not_left_running(box: Box) -> None:

@@ -38,9 +38,10 @@ def test_cleans_up(check: Check) -> None:
             f"After cleanup() rank {rank} is still in its process group.",
             "cleanup has to call torch.distributed.destroy_process_group().",
         )
+    left = check.left_running(outcome)
     check.expect(
-        not outcome.left_running,
-        f"After cleanup() {outcome.left_running} processes that your code started are still running.",
+        left == 0,
+        f"After cleanup() {left} processes that your code started are still running.",
         "End what was started: join processes, and let DataLoader workers end with their loader.",
     )
     seen = check.run(

@@ -10,9 +10,9 @@ from lockstep.jsontext import JsonError, parse_json
 from lockstep.sandbox.outcome import CodeFrame, RankOutcome, StudentError
 from lockstep.wire import Json
 
-MAX_LINES = 50_000
-"""Event lines that are read, the last ones, where a rank stood. Honest runs have hundreds; of `{}`, which is a line
-as well, four megabytes would take us a quarter of a minute."""
+FIRST_LINES, LAST_LINES = 1_000, 49_000
+"""Event lines that are read: the first, which say that student code began, and the last, where it stood. Honest runs
+have hundreds; of `{}`, which is a line as well, four megabytes would take us a quarter of a minute."""
 
 
 def read(result: bytes, events: bytes, output: bytes, status: int | None) -> RankOutcome:
@@ -38,7 +38,10 @@ def read(result: bytes, events: bytes, output: bytes, status: int | None) -> Ran
 
 def _events(data: bytes) -> tuple[Mapping[str, Json], ...]:
     events: list[Mapping[str, Json]] = []
-    for line in data.split(b"\n")[-MAX_LINES:]:
+    lines = data.split(b"\n")
+    if len(lines) > FIRST_LINES + LAST_LINES:
+        del lines[FIRST_LINES:-LAST_LINES]
+    for line in lines:
         try:
             event = parse_json(line) if line.startswith(b"{") else None
         except JsonError:

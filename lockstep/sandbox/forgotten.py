@@ -17,6 +17,8 @@ from lockstep.sandbox.cgroup import END_SECONDS
 from lockstep.sandbox.handle import end, handle
 
 OWNER, BOX = "LOCKSTEP_OWNER", "LOCKSTEP_BOX"
+MOST_BYTES = 256 << 10
+"""Read of an environment. A process may say that gigabytes of nothing are its own, and any of a student's may be it."""
 
 
 def mark(box: str) -> dict[str, str]:
@@ -48,7 +50,7 @@ def _marks_of(pid: int) -> dict[str, str]:
     """The marks of a process, as a rule none. Raises OSError when it is gone, or somebody else's."""
     found: dict[str, str] = {}
     with open(f"/proc/{pid}/environ", "rb") as file:
-        for entry in file.read().split(b"\0"):
+        for entry in file.read(MOST_BYTES).split(b"\0"):
             name, _, value = entry.partition(b"=")
             if name in (OWNER.encode(), BOX.encode()):
                 found[name.decode()] = value.decode("ascii", "replace")

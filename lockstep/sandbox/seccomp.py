@@ -20,6 +20,7 @@ DENIED = (
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 NETLINK_ROUTE = 0
 TIOCSTI, TIOCLINUX = 0x5412, 0x541C
+PR_SET_MM = 35  # where a process's arguments and environment lie, for those who read them from outside
 # Calls with the number of the argument that names a process. Others of the run have the same user, the
 # first one among them, whose death or starvation would look like a fault of lockstep's own.
 OF_ONE_SELF = {
@@ -55,6 +56,7 @@ def filter_program() -> bytes:
     program.add_rule(deny, "socket", seccomp.Arg(0, seccomp.MASKED_EQ, INT, AF_NETLINK), other)
     for request in (TIOCSTI, TIOCLINUX):
         program.add_rule(deny, "ioctl", seccomp.Arg(1, seccomp.MASKED_EQ, INT, request))
+    program.add_rule(deny, "prctl", seccomp.Arg(0, seccomp.MASKED_EQ, INT, PR_SET_MM))
     for call, argument in OF_ONE_SELF.items():
         program.add_rule(deny, call, seccomp.Arg(argument, seccomp.NE, 0))
     # One's own process, but not its group or all of the user's.

@@ -14,13 +14,15 @@ import os
 import runpy
 import signal
 import socket
+import stat
+import struct
 import sys
 import threading
 import traceback
 from collections.abc import Sequence
 from typing import NoReturn, cast
 
-from lockstep.sandbox import channel, confine, ranks, shims
+from lockstep.sandbox import confine, ranks, shims
 
 STAND_IN = r"""#!{python} -IS
 import array, json, os, signal, socket, sys
@@ -67,6 +69,9 @@ COMMANDS: dict[str, list[str]] = {
 }
 # Student code may connect here as well, as often as it likes: further ones wait until others have ended.
 MAX_WAITING = 128
+MAX_SENT_FDS = (
+    253  # the kernel's own limit for one message: what we had no room for, it would close in our name
+)
 # Flags of python that change nothing here, and those that take a word of their own.
 IGNORED_FLAGS, FLAGS_WITH_WORD = set("IsSEBOuqbdPRv"), ("-X", "-W", "--check-hash-based-pycs")
 
@@ -133,7 +138,7 @@ class Workers:
                 self._drop(end)
 
     def _serve_one(self, end: socket.socket) -> None:
-        data, fds, _, _ = socket.recv_fds(end, 4096, channel.MAX_FDS)
+        data, fds, _, _ = socket.recv_fds(end, 4096, MAX_SENT_FDS)
         pid = self._waiting[end]
         try:
             if not data:
@@ -146,11 +151,11 @@ class Workers:
                 self._ranks[pid] = rank[:9]
         finally:
             for fd in fds:
-                os.close(fd)
+                _close_at_once(fd)
 
     def _drop(self, end: socket.socket) -> None:
         pid = self._waiting.pop(end, None)
-        end.close()
+        _forget(end)
         if pid is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -178,7 +183,31 @@ class Workers:
                 with contextlib.suppress(OSError):
                     end.send(str(status).encode())
                 del self._waiting[end]
-                end.close()
+                _forget(end)
+
+
+def _forget(end: socket.socket) -> None:
+    """Close a socket after what is still in it: descriptors that the kernel closed for us might hold us up."""
+    with contextlib.suppress(OSError):
+        end.setblocking(False)
+        end.shutdown(socket.SHUT_RD)
+        while True:
+            data, fds, _, _ = socket.recv_fds(end, 4096, MAX_SENT_FDS)
+            for fd in fds:
+                _close_at_once(fd)
+            if not data and not fds:
+                break
+    end.close()
+
+
+def _close_at_once(fd: int) -> None:
+    """Close a descriptor that a student sent: not even a connection that is to linger until all is read holds us up."""
+    if stat.S_ISSOCK(os.fstat(fd).st_mode):
+        end = socket.socket(fileno=os.dup(fd))
+        with contextlib.suppress(OSError):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 0, 0))
+        end.close()
+    os.close(fd)
 
 
 def become_python(path: str, fds: list[int], work: str, stacks: int) -> NoReturn:
