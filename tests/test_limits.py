@@ -151,16 +151,21 @@ def test_groups_of_a_killed_lockstep_are_removed_by_the_next() -> None:
     ended.wait()
     parent = next(iter(PARENTS.values()))
     folder = parent.pids if isinstance(parent, cgroup1.Parent) else parent.folder
-    dead, busy, own = (
-        folder / f"lockstep-{pid}-{n}" for pid, n in ((ended.pid, 0), (ended.pid, 1), (os.getpid(), "x"))
-    )
-    for group in (dead, busy, own):
+    here = cgroup.numbering()
+    groups = dead, busy, own, elsewhere = tuple(
+        folder / f"lockstep-{pid}-{numbering}-{n}"
+        for pid, numbering, n in (
+            (ended.pid, here, 0), (ended.pid, here, 1), (os.getpid(), here, "x"), (ended.pid, "1", 0)
+        )
+    )  # fmt: skip
+    for group in groups:
         group.mkdir()
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as survivor:
         (busy / "cgroup.procs").write_text(str(survivor.pid))
         backend.remove_forgotten_groups()
-        left = [group.exists() for group in (dead, busy, own)]
+        left = [group.exists() for group in groups]
         survivor.kill()
-    for group in (busy, own):
+    for group in (busy, own, elsewhere):
         group.rmdir()
-    assert left == [False, True, True]
+    assert not dead.exists()
+    assert left == [False, True, True, True]

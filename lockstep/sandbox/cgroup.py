@@ -128,8 +128,13 @@ def field(path: Path, name: str) -> int | None:
 
 
 def new_name() -> str:
-    """A name for a group of this process's; the number in it tells others when it can be removed."""
-    return f"lockstep-{os.getpid()}-{secrets.token_hex(4)}"
+    """A name for a group of this process's; the numbers in it tell others when it can be removed."""
+    return f"lockstep-{os.getpid()}-{numbering()}-{secrets.token_hex(4)}"
+
+
+def numbering() -> str:
+    """Which pid namespace this process is in: in another one the same number is another process."""
+    return str(os.stat("/proc/self/ns/pid").st_ino)
 
 
 def try_out(parent: Path, needed: tuple[str, ...]) -> None:
@@ -161,7 +166,7 @@ def end_all(folder: Path) -> None:
 
 def remove_forgotten(parent: Path) -> None:
     """Remove the groups of processes that are gone: of a lockstep that was killed before it could do so itself."""
-    for folder in parent.glob("lockstep-*-*"):
+    for folder in parent.glob(f"lockstep-*-{numbering()}-*"):
         owner = folder.name.split("-")[1]
         if owner.isdigit() and not Path(f"/proc/{owner}").exists():
             # The kernel refuses it while a process is left in the group.
