@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from lockstep.causes import advice, is_peer_lost
+from lockstep.remarks import on_missing_name
 from lockstep.sandbox.limits import GIB, MIB, Limits
 from lockstep.sandbox.outcome import CodeFrame, Outcome, RankOutcome, Standing, StudentError
 from lockstep.submission import Submission, misnamed
@@ -255,7 +256,8 @@ def _error(
         text += f" ({safe(str(place), 120)}, in {safe(place.function, 60)})"
     after = not error.phase and _student_ran(ranks[number])
     when = "after your functions had come back" if after else _while(error.phase)
-    ended = Crashed(f"{text}, {when}.", advice(error, submission))
+    why = on_missing_name(ranks[number], submission)
+    ended = Crashed(" ".join(filter(None, (f"{text}, {when}.", why))), advice(error, submission))
     ended.spoils = importing
     return ended
 

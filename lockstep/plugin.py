@@ -296,6 +296,8 @@ class _Grading:
         error = call.excinfo.value if call.excinfo is not None else None
         check = item.stash.get(_CHECK, None)
         notes = [*check.notes, *self._new_remarks(exercise, check)] if check is not None else []
+        if isinstance(error, CheckEnded):  # it may have said so itself
+            notes = [note for note in notes if note not in error.feedback.message]
         result = judged.result_of(selection.spec_of(item, exercise), error, " ".join(notes), call.duration)
         if check is not None:
             result = replace(

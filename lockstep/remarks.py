@@ -5,14 +5,18 @@ The events come from the student's process and may be forged; a remark never cou
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from lockstep.sandbox.lightning_spellings import EXPLAINED
-from lockstep.sandbox.outcome import Outcome
+from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.submission import Submission
+from lockstep.text import safe_line
 from lockstep.wire import Json
 
 MAX_REMARKS = 16
+# How Python words it where a function asks for what was left out.
+_MISSING_NAME = re.compile(r"\bname '(\w+)' is not defined")
 _NCCL = (
     "There is no GPU here, so gloo stood in for nccl: choose the backend by torch.cuda.is_available(), and the "
     "same file runs on any machine."
@@ -31,6 +35,20 @@ def remarks(outcome: Outcome, submission: Submission) -> tuple[str, ...]:
     return tuple(filter(None, told))[:MAX_REMARKS]
 
 
+def on_missing_name(rank: RankOutcome, submission: Submission) -> str:
+    """Why a name is not defined of which a rank's error says so, where importing left it out; else empty."""
+    if rank.error is None or rank.error.type != "NameError":
+        return ""
+    missing = _MISSING_NAME.search(rank.error.message)
+    if missing is None:
+        return ""
+    for event in rank.events:
+        names = event.get("names")
+        if event.get("kind") == "definitions_only" and isinstance(names, list) and missing[1] in names:
+            return _left_out(event, submission)
+    return ""
+
+
 def _stood_in(event: Mapping[str, Json]) -> str:
     if event.get("name") == "nccl":
         # Where a probe has emulated a GPU, nccl is what should be asked for.
@@ -47,6 +65,11 @@ def _left_out(event: Mapping[str, Json], submission: Submission) -> str:
     notebook = submission.notebooks.get(file)
     place = notebook.place(first) if notebook else f"line {first}"
     where = f"from {place} on" if len(lines) > 1 else place
+    raised = event.get("raised")
+    if isinstance(raised, str) and raised:
+        return _failed(
+            file if notebook is None else f"{file.removesuffix('.py')}.ipynb", place, raised, len(lines)
+        )
     if notebook is not None:
         name = f"{file.removesuffix('.py')}.ipynb"
         return (
@@ -56,4 +79,12 @@ def _left_out(event: Mapping[str, Json], submission: Submission) -> str:
     return (
         f"Importing {file} would run it as a script ({where}), so only its imports, definitions and constants "
         'were taken: put the rest below `if __name__ == "__main__":`.'
+    )
+
+
+def _failed(file: str, place: str, raised: str, count: int) -> str:
+    more = f", as were {count - 1} more that failed" if count > 1 else ""
+    return (
+        f"When {file} was imported, {place} raised {safe_line(raised).rstrip('.')}, and was left out{more}: put what "
+        'needs data or options below `if __name__ == "__main__":`, and hand it to your functions as an argument.'
     )

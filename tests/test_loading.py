@@ -22,10 +22,15 @@ def _unchanged() -> Iterator[None]:
             del sys.modules[name]
 
 
-def load(folder: Path, source: str | bytes) -> tuple[ModuleType, list[int]]:
+def loaded(folder: Path, source: str | bytes) -> loading.Loaded:
     path = folder / "handed_in.py"
     path.write_bytes(source.encode() if isinstance(source, str) else source)
     return loading.load("handed_in", str(path))
+
+
+def load(folder: Path, source: str | bytes) -> tuple[ModuleType, list[int]]:
+    found = loaded(folder, source)
+    return found.module, [one.line for one in found.skipped]
 
 
 @pytest.mark.parametrize(
@@ -44,8 +49,8 @@ def load(folder: Path, source: str | bytes) -> tuple[ModuleType, list[int]]:
         ("async def f(): await g()\nx = await f()\nasync with f():\n    pass\nY = 2", "f Y", [2, 3]),
         (
             "import argparse\nargs = argparse.ArgumentParser().parse_args()\nN = args.n\ndef f(): pass",
-            "f",
-            [2, 3],
+            "args f",
+            [3],
         ),
         (
             "import argparse\nparser = argparse.ArgumentParser()\nargs = parser.parse_args([])\n"
@@ -56,8 +61,8 @@ def load(folder: Path, source: str | bytes) -> tuple[ModuleType, list[int]]:
         (
             "import argparse, sys\nparser = argparse.ArgumentParser()\nargs = parser.parse_args(sys.argv[1:])\n"
             "def get(argv): return parser.parse_args(argv)\nmore = get(None)\nrest = parser.parse_args(None)",
-            "get",
-            [3, 5, 6],
+            "args get more rest",
+            [],
         ),
         (
             "import torch.distributed as dist\ndef setup(): dist.init_process_group()\nd = setup()",
@@ -114,6 +119,117 @@ def test_what_is_executed(tmp_path: Path, source: str, there: str, skipped: list
     assert left_out == skipped
     for name in there.split():
         assert hasattr(module, name)
+
+
+PARSER = """import argparse, sys
+parser = argparse.ArgumentParser()
+parser.add_argument("--n", type=int, default=3)
+def parse_args(argv=None):
+    return parser.parse_args(argv)
+"""
+
+
+@pytest.mark.parametrize(
+    "parsing",
+    [
+        "args = parser.parse_args()",
+        "args, _ = parser.parse_known_args()",
+        "args = parse_args()\nargs.lr = 0.1 * args.n",
+        "args = parse_args() if __name__ == '__main__' else parse_args([])",
+        "try:\n    args = parser.parse_args()\nexcept SystemExit:\n    args = parser.parse_args([])",
+        "if 'ipykernel' in sys.modules:\n    args = parser.parse_args([])\nelse:\n    args = parser.parse_args()",
+    ],
+)
+@pytest.mark.parametrize("rest", ["", "for i in range(args.n): f()"])
+def test_functions_may_use_what_the_command_line_says(tmp_path: Path, parsing: str, rest: str) -> None:
+    sys.argv = ["pytest", "--no-such-option"]
+    found = loaded(tmp_path, f"{PARSER}{parsing}\ndef f(): return args.n\n{rest}")
+    assert found.module.f() == 3
+    assert found.is_script == bool(rest)
+    assert len(found.skipped) == bool(rest)
+
+
+@pytest.mark.parametrize(
+    ("parsing", "skipped"),
+    [
+        ("parser.add_argument('--data', required=True)\nargs = parser.parse_args()\nN = args.n", [7, 8]),
+        ("args = parser.parse_args()\nif args.n == 3:\n    sys.exit('which?')", []),
+        ("args = parser.parse_args()\nif args.n == 3: args = parser.parse_args(['--m'])", [7]),
+    ],
+)
+def test_options_that_are_not_there_are_no_crash(tmp_path: Path, parsing: str, skipped: list[int]) -> None:
+    found = loaded(tmp_path, f"{PARSER}{parsing}\ndef f(): return 1")
+    assert found.module.f() == 1
+    if skipped:
+        assert [one.line for one in found.skipped] == skipped
+        assert (found.skipped[0].raised, found.is_script) == ("SystemExit: 2", False)
+
+
+def test_a_main_function_that_parses_is_work(tmp_path: Path) -> None:
+    source = f"{PARSER}def main():\n    args = parse_args()\n    while True:\n        pass\nresult = main()"
+    found = loaded(tmp_path, source)
+    assert (found.is_script, [one.line for one in found.skipped]) == (True, [10])
+
+
+@pytest.mark.parametrize(
+    ("source", "there", "skipped"),
+    [
+        (
+            "times = []\ndef note(): times.append(1)\nX = note()\ndata = open('/no/such')\nn = len(data)\nclass A: pass",
+            "times note X A",
+            [(4, "FileNotFoundError: [Errno 2] No such file or directory: '/no/such'"), (5, "NameError: name 'data' is not defined")],
+        ),
+        ("class Data:\n    def __init__(self): raise OSError\ndata = Data()\ndef f(): pass", "Data f", [(3, "OSError")]),
+        ("if True:\n    import os\n    data = {}['a']\n    Y = 1\nX = 1", "os X", [(3, "KeyError: 'a'")]),
+        ("class Odd(Exception):\n    def __str__(self): raise self\ndef f(): raise Odd\nX = f()", "f", [(4, "Odd")]),
+        ("def f(): raise ValueError('\\ud800')\nX = f()\nY = 1", "Y", [(2, "ValueError")]),
+        ("def f(): raise ValueError('x' * 999)\nX = f()", "f", [(2, f"ValueError: {'x' * 200}")]),
+        (
+            "from __future__ import annotations\nX = {}[1]\ndef f(x: Later): pass",
+            "f",
+            [(2, "KeyError: 1")],
+        ),
+    ],
+)  # fmt: skip
+def test_a_line_that_fails_is_left_out(
+    tmp_path: Path, source: str, there: str, skipped: list[tuple[int, str]]
+) -> None:
+    found = loaded(tmp_path, source)
+    assert not found.is_script
+    assert [(one.line, one.raised) for one in found.skipped] == skipped
+    assert "X" in found.skipped[0].names or "data" in found.skipped[0].names
+    for name in there.split():
+        assert hasattr(found.module, name)
+
+
+def test_what_came_before_a_line_that_fails_happens_once(tmp_path: Path) -> None:
+    source = f"import os\nA = os.mkdir({str(tmp_path / 'once')!r})\nB = {{}}[1]\nC = 2"
+    assert load(tmp_path, source)[1] == [3]
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "words"),
+    [
+        ("def f(): pass\nX = = 1", SyntaxError, "invalid syntax"),
+        ("if __name__ == '__main__':\n    pass\nreturn 1", SyntaxError, "outside function"),
+        ("import no_such_module", ImportError, "no_such"),
+        ("if True:\n    import no_such_module", ImportError, "no_such"),
+        ("class A:\n    x = 1 // 0", ZeroDivisionError, "by zero"),
+        ("def f(g): raise KeyError(1)\n@f\ndef g(): pass", KeyError, "1"),
+        ("def f(g): raise KeyError(1)\nif True:\n    @f\n    class A: pass", KeyError, "1"),
+        ("if __name__ == '__main__':\n    pass\nraise ValueError('no')", ValueError, "no"),
+        ("if __name__ == '__main__':\n    pass\nif True:\n    raise ValueError('no')", ValueError, "no"),
+        ("X = {}['no']\nclass A:\n    x = X", KeyError, "no"),
+        ("def f(): raise MemoryError('all')\nX = f()", MemoryError, "all"),
+        ("def f(): raise AssertionError('Torch not compiled with CUDA enabled')\nX = f()", AssertionError, "CUDA"),
+        ("import sys\nX = sys.exit(3)", SystemExit, "3"),
+    ],
+)  # fmt: skip
+def test_what_no_file_can_do_without_is_fatal(
+    tmp_path: Path, source: str, error: type[BaseException], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        load(tmp_path, source)
 
 
 def test_annotations_stay_what_they_are(tmp_path: Path) -> None:

@@ -6,19 +6,22 @@ from pathlib import Path
 
 import pytest
 
+from lockstep.explain import problem
 from lockstep.grading import Options, Silent, grade
 from lockstep.notebook import read_notebook
 from lockstep.remarks import MAX_REMARKS, remarks
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.lightning_spellings import EXPLAINED
-from lockstep.sandbox.outcome import Outcome, RankOutcome
+from lockstep.sandbox.limits import Limits
+from lockstep.sandbox.outcome import Outcome, RankOutcome, StudentError
 from lockstep.submission import Submission
-from lockstep.verdict import Verdict
+from lockstep.verdict import Failed, Verdict
 from lockstep.wire import Json
-from tests.sandboxed import run
+from tests.sandboxed import run, verdict
 from tests.test_notebook import code, notebook
 
 LAB = Path(__file__).parent / "labs" / "graders"
+PHASE: dict[str, Json] = {"kind": "phase", "name": "calling f()"}
 BOOK = read_notebook(notebook(code("x = 1"), code("\nx.run()")), "b.ipynb")
 SUBMISSION = Submission("someone", {"a.py": b"", "b.py": b""}, frozenset(), "0", (), notebooks={"b.py": BOOK})
 SCRIPT = """
@@ -71,6 +74,48 @@ def test_what_was_left_out_is_told(file: str, lines: list[Json], words: str) -> 
 
 
 @pytest.mark.parametrize(
+    ("file", "lines", "words"),
+    [
+        (
+            "a.py",
+            [3],
+            "When a.py was imported, line 3 raised OSError: no, and was left out: put what needs data",
+        ),
+        ("a.py", [3, 9, 12], "line 3 raised OSError: no, and was left out, as were 2 more that failed: put"),
+        ("b.py", [5], "When b.ipynb was imported, cell 2, line 2 raised OSError: no, and was left out: put"),
+    ],
+)
+def test_what_failed_is_told(file: str, lines: list[Json], words: str) -> None:
+    (sentence,) = told(
+        {"kind": "definitions_only", "file": file, "lines": lines, "raised": "\x1b[2JOSError:\nno."}
+    )
+    assert words in sentence
+
+
+@pytest.mark.parametrize(("name", "told"), [("data", True), ("dada", False)])
+def test_a_name_that_was_left_out_is_told_where_it_is_missed(name: str, told: bool) -> None:
+    event: dict[str, Json] = {"kind": "definitions_only", "file": "a.py", "lines": [3], "names": ["data"]}
+    failed = {**event, "raised": "OSError: no"}
+    error = StudentError("NameError", f"name '{name}' is not defined", (), "calling f()")
+    found = problem(
+        Outcome(ranks=(RankOutcome(complete=True, events=(PHASE, failed), error=error),), elapsed=1.0),
+        Limits(),
+        SUBMISSION,
+    )
+    assert found is not None
+    assert f"raised NameError: name '{name}' is not defined" in found.feedback.message
+    assert ("When a.py was imported, line 3 raised OSError: no, " in found.feedback.message) == told
+
+
+def test_a_function_that_failed_to_be_made_is_told(box: Box) -> None:
+    found = verdict(run(box, "main = {}['main']\n"))
+    assert isinstance(found, Failed)
+    assert "student.py defines main only in line 1, which is left out because it raised KeyError: 'main'" in (
+        found.feedback.message
+    )
+
+
+@pytest.mark.parametrize(
     "event",
     [
         {"kind": "shim", "name": "you passed everything"},
@@ -80,6 +125,7 @@ def test_what_was_left_out_is_told(file: str, lines: list[Json], words: str) -> 
         {"kind": "definitions_only", "file": "\x1b[2J.py", "lines": [1]},
         {"kind": "definitions_only", "file": ["a.py"], "lines": [1]},
         {"kind": "definitions_only", "file": "a.py", "lines": "abc"},
+        {"kind": "definitions_only", "file": "a.py", "lines": "abc", "raised": "x", "names": 5},
     ],
 )
 def test_forged_events_say_nothing(event: dict[str, Json]) -> None:
@@ -103,6 +149,17 @@ def test_a_run_tells_that_gloo_stood_in(box: Box) -> None:
     outcome = run(box, source)
     assert outcome.ranks[0].values["seen"] == "gloo"
     assert len(remarks(outcome, SUBMISSION)) == 1
+
+
+def test_a_line_that_failed_is_told_in_every_check_that_misses_it(tmp_path: Path) -> None:
+    source = (
+        "import torch.distributed as dist\nfactor = open('/no/such')\ndef double(x):\n    return factor * x\n"
+    )
+    (tmp_path / "tiny.py").write_text(f"{source}def add_up(x):\n    dist.all_reduce(x)\n    return x\n")
+    result = grade(Options(submission=tmp_path, graders=LAB), Silent(), None)
+    checks = [check for exercise in result.exercises for check in exercise.checks]
+    words = "When tiny.py was imported, line 2 raised FileNotFoundError: "
+    assert {check.message.count(words) for check in checks if "NameError" in check.message} == {1}
 
 
 def test_it_is_said_once_in_an_exercise_and_costs_nothing(tmp_path: Path) -> None:

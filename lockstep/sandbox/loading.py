@@ -1,7 +1,8 @@
 """Bring a student's file in as a module, or run it as a script, the way Python itself would.
 
 Many right solutions parse arguments or start training at import time. Where a file does work at its top
-level, only its imports, definitions and constants are executed.
+level, only its imports, definitions and constants are executed; so is the rest of a file of which a statement
+fails for want of data.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ import __future__
 import ast
 import contextlib
 import io
+import re
 import sys
 import tokenize
+from collections.abc import Sequence
+from dataclasses import dataclass
 from types import CodeType, ModuleType
 
 from lockstep.sandbox import awaiting, jupyter
@@ -21,9 +25,14 @@ MAX_SOURCE = 256 << 10
 _WORK = frozenset(
     (
         "init_process_group init_device_mesh TCPStore barrier elastic_launch backward DataLoader fit spawn "
-        "parse_args parse_known_args input Popen"
+        "input Popen"
     ).split()
 )
+# These read the command line, which is empty where a file is imported: functions may use what comes of it.
+_PARSING = frozenset(("parse_args", "parse_known_args"))
+# How a parser is told what to read.
+_DECLARERS = frozenset("add_argument set_defaults".split())
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
 # What is called with functions or classes and only keeps them.
 _KEEPERS = frozenset("partial partialmethod dict list tuple set frozenset TypeVar NewType".split())
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom)
@@ -34,10 +43,33 @@ _LIBRARIES = frozenset(
     ).split()
 )
 _ASSIGNMENTS = (ast.Assign, ast.AnnAssign, ast.AugAssign)
+# A file that fails at one of these is not what was asked for, whatever else is in it.
+_FATAL = (*_DEFINITIONS, ast.Raise)
+# A file that cannot be imported without a GPU is one that checks look for.
+_NEEDS_GPU = re.compile("cuda|nvidia", re.IGNORECASE)
+_MAX_TEXT = 200
 
 
 class SourceError(Exception):
     """A file that is not Python source; the message is for the student."""
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A top-level statement that was left out: its line, what it would have bound, and what it `raised`, if tried."""
+
+    line: int
+    names: frozenset[str]
+    raised: str = ""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A module, what was left out of it, and whether that is because importing it would run the script."""
+
+    module: ModuleType
+    skipped: Sequence[Skipped]
+    is_script: bool
 
 
 def read_source(path: str) -> str:
@@ -56,8 +88,8 @@ def read_source(path: str) -> str:
         raise SourceError(f"line {line} is not UTF-8 text: save the file as UTF-8") from None
 
 
-def load(name: str, path: str) -> tuple[ModuleType, list[int]]:
-    """Make module `name` from a file; also the lines of top-level statements that were not executed."""
+def load(name: str, path: str) -> Loaded:
+    """Make module `name` from a file."""
     source = read_source(path)
     tree = ast.parse(source, filename=path)
     module = ModuleType(name)
@@ -66,10 +98,25 @@ def load(name: str, path: str) -> tuple[ModuleType, list[int]]:
     sys.modules[name] = module
     sys.argv = [f"{name}.py"]
     script = _Script(tree)
-    if not any(map(script.is_work, tree.body)):
-        exec(_compiled(tree, path), module.__dict__)
-        return module, []
-    return module, _definitions_only(tree, path, module, script)
+    is_script = any(map(script.is_work, tree.body))
+    if is_script or any(map(script.parses, tree.body)):
+        return Loaded(module, _definitions_only(tree.body, tree, path, module, script), is_script)
+    code = _compiled(tree, path)
+    try:
+        exec(code, module.__dict__)
+    except Exception as error:
+        failed = _statement_left_out(tree, path, error)
+        if failed is None:
+            raise
+        # What came before has happened, and happens once.
+        rest = tree.body[tree.body.index(failed) + 1 :]
+        try:
+            later = _definitions_only(rest, tree, path, module, script)
+        except Exception:
+            # As a rule a definition that needs what is missing: the first error is the one to mend.
+            raise error from None
+        return Loaded(module, [_skipped(failed, path, error), *later], is_script)
+    return Loaded(module, [], is_script)
 
 
 def _compiled(tree: ast.Module, path: str, flags: int = 0) -> CodeType:
@@ -108,7 +155,7 @@ class _Script:
                     self._bodies.setdefault(name, []).append(node.value)
 
     def is_work(self, statement: ast.stmt) -> bool:
-        """Loops, calls of the file's own functions, parsed arguments; not definitions or constants."""
+        """Loops, calls of the file's own functions; not definitions, constants or parsed arguments."""
         if isinstance(statement, (*_DEFINITIONS, ast.Pass, ast.Delete)) or _is_main_guard(statement):
             return False
         if _awaits(statement):
@@ -131,13 +178,32 @@ class _Script:
             return statement.value is not None and self._works(_called(statement.value))
         return not self._guarded or self._works(_names(statement))
 
+    def parses(self, statement: ast.stmt) -> bool:
+        """Whether a statement reads the command line when the file is imported."""
+        if isinstance(statement, _DEFINITIONS) or _is_main_guard(statement):
+            return False
+        return not self._reached(_names(statement)).isdisjoint(_PARSING)
+
     def _works(self, names: set[str]) -> bool:
-        """Whether code that uses these names, or what the file's own functions among them use, runs the script."""
+        """Whether code that uses these names, or what the file's own functions among them use, runs the script.
+
+        A function that parses arguments and comes to a loop is a main function, whatever it is called.
+        """
+        known = self._reached(names)
+        if known.isdisjoint(_WORK):
+            return not known.isdisjoint(_PARSING) and any(map(self._loops, known))
+        return True
+
+    def _reached(self, names: set[str]) -> set[str]:
+        """These names, and those that the file's own functions among them use."""
         known: set[str] = set()
         while names - known:
             known |= names
             names = names.union(*map(self._used_by, names))
-        return not known.isdisjoint(_WORK)
+        return known
+
+    def _loops(self, name: str) -> bool:
+        return any(isinstance(node, _LOOPS) for body in self._bodies.get(name, ()) for node in ast.walk(body))
 
     def _used_by(self, name: str) -> set[str]:
         """What the file binds to a name uses; looked at when first asked for, as most of it never is."""
@@ -146,11 +212,12 @@ class _Script:
         return self._uses[name]
 
     def _sets_up(self, value: ast.expr) -> bool:
-        """Calls such as `torch.manual_seed(0)` or `plt.rcParams.update(...)`; they are kept."""
+        """Calls such as `torch.manual_seed(0)`, `plt.rcParams.update(...)` or `parser.add_argument(...)`: kept."""
         if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Attribute):
             return False
         names = _names(value)
-        return _root(value.func) in _LIBRARIES and "distributed" not in names and not self._works(names)
+        known = _root(value.func) in _LIBRARIES or value.func.attr in _DECLARERS
+        return known and "distributed" not in names and not self._works(names)
 
 
 def _assigned(statement: ast.Assign | ast.AnnAssign | ast.AugAssign) -> list[str]:
@@ -222,35 +289,82 @@ def _root(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _definitions_only(tree: ast.Module, path: str, module: ModuleType, script: _Script) -> list[int]:
-    skipped: list[int] = []
+def _definitions_only(
+    body: Sequence[ast.stmt], tree: ast.Module, path: str, module: ModuleType, script: _Script
+) -> list[Skipped]:
+    """Execute those statements of a file that define something; what was left out."""
+    skipped: list[Skipped] = []
     future = _future(tree)
-    for statement in tree.body:
+    for statement in body:
         if script.is_work(statement):
-            skipped.append(statement.lineno)
+            skipped.append(Skipped(statement.lineno, _bound(statement)))
             continue
         code = _compiled(ast.Module([statement], []), path, future)
         if isinstance(statement, _DEFINITIONS):
             exec(code, module.__dict__)
             continue
-        # A constant that needs skipped work (parsed arguments, a data set) is skipped with it.
+        # A constant that needs skipped work (a process group, a data set) is skipped with it.
         try:
             exec(code, module.__dict__)
-        except (Exception, SystemExit):
-            skipped.append(statement.lineno)
+        except (Exception, SystemExit) as error:
+            skipped.append(_skipped(statement, path, error))
     return skipped
 
 
-def binds(path: str, lines: list[int], name: str) -> bool:
-    """Whether one of the top-level statements at these lines of a file would define `name`."""
-    return any(
-        statement.lineno in lines
-        and any(
-            isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store)
-            for node in ast.walk(statement)
-        )
-        for statement in ast.parse(read_source(path)).body
+def _skipped(statement: ast.stmt, path: str, error: BaseException) -> Skipped:
+    return Skipped(_line(path, error) or statement.lineno, _bound(statement), _described(error))
+
+
+def _bound(statement: ast.stmt) -> frozenset[str]:
+    """The names that a statement would define."""
+    return frozenset(
+        node.id
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     )
+
+
+def _statement_left_out(tree: ast.Module, path: str, error: Exception) -> ast.stmt | None:
+    """The top-level statement that an import can do without although it raised this; None where it cannot."""
+    if isinstance(error, MemoryError) or _NEEDS_GPU.search(_described(error)):
+        return None
+    line = _line(path, error)
+    failed = next((statement for statement in tree.body if _is_at(statement, line)), None)
+    if failed is None or any(
+        isinstance(node, ast.stmt) and isinstance(node, _FATAL) and _is_at(node, line)
+        for node in ast.walk(failed)
+    ):
+        return None
+    return failed
+
+
+def _is_at(statement: ast.stmt, line: int) -> bool:
+    """Whether a line is one of a statement's, or of its decorators'."""
+    decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
+    first = min([statement.lineno, *(decorator.lineno for decorator in decorators)])
+    return first <= line <= (statement.end_lineno or 0)
+
+
+def _line(path: str, error: BaseException) -> int:
+    """The line of the file's top level that raised this, by itself or in what it called; 0 where there is none."""
+    place = error.__traceback__
+    while place is not None:
+        code = place.tb_frame.f_code
+        if code.co_filename == path and code.co_name == "<module>":
+            return place.tb_lineno
+        place = place.tb_next
+    return 0
+
+
+def _described(error: BaseException) -> str:
+    """An exception's type and message; `str` of it is the student's own, so it may raise or be endless."""
+    name = type(error).__name__[:_MAX_TEXT]
+    try:
+        text = str(error)[:_MAX_TEXT]
+        text.encode("utf-8")
+    except BaseException:
+        text = ""
+    return f"{name}: {text}" if text else name
 
 
 def run_as_main(path: str) -> None:

@@ -21,6 +21,7 @@ from lockstep.wire import Array, Json
 
 MAX_ELEMENTS = 16 << 20
 MAX_STRING = 4096
+MAX_NAMES = 100
 # How often it is asked whether the time of a command is up.
 AGAIN_SECONDS = 0.1
 
@@ -60,7 +61,7 @@ class StudentMistake(Exception):
 
 
 class LeftOut(StudentMistake):
-    """It is there, but only among the lines that importing leaves out because they run the script."""
+    """It is there, but only among the lines that importing leaves out because they run the script, or fail."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Student:
         self.data = os.path.join(os.path.dirname(work), "data")
         self.watch = watch
         self.phase = ""
-        self._left_out: dict[str, list[int]] = {}
+        self._left_out: dict[str, loading.Loaded] = {}
 
     @contextlib.contextmanager
     def calling(self, phase: str) -> Iterator[None]:
@@ -91,17 +92,23 @@ class Student:
         self.phase = before
 
     def load(self, name: str) -> ModuleType:
-        """Import `NAME.py`, or only its definitions where importing would run the script."""
+        """Import `NAME.py`, or only its definitions where importing would run the script, or fails for want of data."""
         path = os.path.join(self.work, f"{name}.py")
         if not os.path.exists(path):
             self.phase = f"importing {name}.py"
             raise StudentMistake(f"there is no {name}.py (nor {name}.ipynb) in the submission")
         with self.calling(f"importing {name}.py"):
-            module, skipped = loading.load(name, path)
-        self._left_out[name] = skipped
-        if skipped:
-            self.watch.note("definitions_only", file=f"{name}.py", lines=skipped[:20])
-        return module
+            loaded = loading.load(name, path)
+        self._left_out[name] = loaded
+        if loaded.skipped:
+            self.watch.note(
+                "definitions_only",
+                file=f"{name}.py",
+                lines=[one.line for one in loaded.skipped[:20]],
+                names=sorted(set().union(*(one.names for one in loaded.skipped)))[:MAX_NAMES],
+                raised="" if loaded.is_script else loaded.skipped[0].raised,
+            )
+        return loaded.module
 
     def get(self, module: ModuleType, name: str) -> Any:
         """A name the contract asks for. Raises StudentMistake when it is not there."""
@@ -110,12 +117,10 @@ class Student:
                 return getattr(module, name)
             except AttributeError:
                 file = f"{module.__name__}.py"
-                if loading.binds(
-                    os.path.join(self.work, file), self._left_out.get(module.__name__, []), name
-                ):
-                    raise LeftOut(
-                        f"{file} defines {name} only among the lines that run the script, which importing leaves out"
-                    ) from None
+                loaded = self._left_out.get(module.__name__)
+                binds = [one for one in loaded.skipped if name in one.names] if loaded is not None else []
+                if loaded is not None and binds:
+                    raise LeftOut(_left_out(file, name, binds[0], loaded.is_script)) from None
                 raise StudentMistake(f"{file} does not define {name}") from None
 
     def run_script(self, name: str, arguments: list[str] | tuple[str, ...] = ()) -> int:
@@ -219,6 +224,12 @@ class Student:
         text = output[-65536:].decode("utf-8", "replace")
         print(text)
         return CommandResult(process.returncode, text)
+
+
+def _left_out(file: str, name: str, skipped: loading.Skipped, is_script: bool) -> str:
+    if is_script:
+        return f"{file} defines {name} only among the lines that run the script, which importing leaves out"
+    return f"{file} defines {name} only in line {skipped.line}, which is left out because it raised {skipped.raised}"
 
 
 def _write_notebook(path: str, source: str) -> None:

@@ -108,6 +108,8 @@ def events_of(dice: Dice) -> bytes:
             "spelling": dice.json(1),
             "file": dice.choice(["a.py", "n.py", dice.json(1)]),
             "lines": dice.choice([[1], [2, 3], [], ["x"], [True], [-1], dice.json(2)]),
+            "names": dice.choice([["x"], [], [1], dice.json(2)]),
+            "raised": dice.choice(["", "OSError: no", "\x1b", dice.json(1)]),
             "gpu": dice.choice([True, False, 1]),
         }
         lines.append(dice.bent(written(event), 1) if dice.rarely() else written(event))
