@@ -18,26 +18,31 @@ _UNASKED = (
     "--cpus-per-task. SLURM_GPUS_ON_NODE and SLURM_CPUS_ON_NODE are there in every job."
 )
 # What bash prints, and what it usually means; {0} is the word in brackets.
-_SHELL_HINTS: Sequence[tuple[str, str]] = (
+_SHELL_HINTS: Sequence[tuple[re.Pattern[str], str]] = (
     (
-        r"\\r'|\r",
+        re.compile(r"\\r'|\r"),
         "The file has the line ends of Windows: save it with LF, for example with `sed -i 's/\\r$//' FILE`.",
     ),
-    (r"--?[\w-]+\S*: command not found", CONTINUATION),
-    (r"SLURM_(GPUS|GPUS_PER_NODE|GPUS_PER_TASK|CPUS_PER_TASK|NTASKS_PER_NODE): unbound variable", _UNASKED),
-    (r"(\w+): unbound variable", _UNSET),
-    (r"(\w+): parameter (?:null or )?not set", _UNSET),
+    (re.compile(r"(?<!\S)-[\w-]\S*: command not found"), CONTINUATION),
     (
-        r"cd: \S+: No such file",
+        re.compile(
+            r"SLURM_(GPUS|GPUS_PER_NODE|GPUS_PER_TASK|CPUS_PER_TASK|NTASKS_PER_NODE): unbound variable"
+        ),
+        _UNASKED,
+    ),
+    (re.compile(r"(?<!\w)(\w+): unbound variable"), _UNSET),
+    (re.compile(r"(?<!\w)(\w+): parameter (?:null or )?not set"), _UNSET),
+    (
+        re.compile(r"cd: \S+: No such file"),
         'That folder is only on your own machine: begin from the script\'s, "$(dirname "$0")".',
     ),
     (
-        r"syntax error|unexpected (?:EOF|end of file)",
+        re.compile(r"syntax error|unexpected (?:EOF|end of file)"),
         "The shell cannot read the file: look for a quote, an if or a loop that is not closed.",
     ),
-    (r"is not written yet", "This part of the template is not filled in yet."),
+    (re.compile(r"is not written yet"), "This part of the template is not filled in yet."),
     (
-        r"(\S+): command not found",
+        re.compile(r"(?<!\S)(\S+): command not found"),
         "There is no program {0} where this is graded; torchrun and what schedulers offer are there.",
     ),
 )
@@ -118,6 +123,6 @@ def printed(run: NodeRun) -> str:
 
 def _shell_hint(output: str) -> str:
     for pattern, hint in _SHELL_HINTS:
-        if match := re.search(pattern, output):
+        if match := pattern.search(output):
             return hint.replace("{0}", match[1] if match.lastindex else "")
     return ""
