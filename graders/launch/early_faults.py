@@ -62,7 +62,7 @@ def early_fault(way: Sequence[NodeRun], starts: Mapping[int, Sequence[Start]], c
     for own in starts.values():
         for start in own:
             if start.kind != "torchrun":
-                return no_torchrun_fault(start, call)
+                return no_torchrun_fault(start, call, own)
             if start.problem:
                 return unreadable_fault(start, call)
     return None
@@ -81,8 +81,8 @@ def nothing_fault(run: NodeRun, call: str) -> Fault:
     return Fault(Stage.NOTHING, f"{call} ran {ended} and started no torchrun.{printed(run)}", hint)
 
 
-def no_torchrun_fault(start: Start, call: str) -> Fault:
-    """The script started something else."""
+def no_torchrun_fault(start: Start, call: str, own: Sequence[Start]) -> Fault:
+    """The script started something else; `own` is all that it started on this node."""
     if start.kind == "submits":
         return Fault(
             Stage.NO_TORCHRUN,
@@ -95,11 +95,30 @@ def no_torchrun_fault(start: Start, call: str) -> Fault:
             f"{call} starts the processes with {start.program}; the exercise is about torchrun.",
             START_WITH_TORCHRUN,
         )
+    training = _trainings(own)
+    told = [name for name in ("RANK", "WORLD_SIZE") if any(name in each.places for each in training)]
+    if len(training) > 1 or told:
+        script = training[0].script if training else ""
+        times = f"{len(training)} times " if len(training) > 1 else ""
+        variables = f", with {' and '.join(told)} set" if told else ", with neither RANK nor WORLD_SIZE set"
+        return Fault(
+            Stage.NO_TORCHRUN,
+            f"{call} starts {script or 'the script'} with python {times}on a node{variables}: it starts the processes "
+            "itself, without torchrun, and the exercise asks for torchrun.",
+            START_WITH_TORCHRUN,
+        )
     return Fault(
         Stage.NO_TORCHRUN,
         f"{call} starts {start.script or 'the script'} with python: that is one process, which knows of no others.",
         START_WITH_TORCHRUN,
     )
+
+
+def _trainings(own: Sequence[Start]) -> list[Start]:
+    """The starts of the script that Python was given most often; of two as often the last, behind what prepares."""
+    scripts = [start.script for start in own if start.kind == "python"]
+    most = max(reversed(scripts), key=scripts.count, default="")
+    return [start for start in own if start.kind == "python" and start.script == most]
 
 
 def unreadable_fault(start: Start, call: str) -> Fault:
