@@ -46,8 +46,8 @@ _PEER_LOST = (
 # A script that was given options, and any word by which a source may read them.
 _WITH_OPTIONS = re.compile(r"running `python ([\w./]+\.py) -")
 _READS_OPTIONS = re.compile(
-    rb"argv|ArgumentParser|parse_\w*args|CLI\b|"
-    rb"^\s*(?:import|from)\s+(?:absl|click|docopt|fire|getopt|hydra|optparse|plac|simple_parsing|typer|tyro)\b",
+    rb"argv|ArgumentParser|parse_\w{0,30}args|CLI\b|"
+    rb"^[^\S\n]*(?:import|from)\s+(?:absl|click|docopt|fire|getopt|hydra|optparse|plac|simple_parsing|typer|tyro)\b",
     re.MULTILINE,
 )
 # How Python words it where an option's text meets something that wants a number.

@@ -223,7 +223,7 @@ class Check:
                 return f"{file}, line {line}"
             return f"{file.removesuffix('.py')}.ipynb, {notebook.place(line)}"
 
-        return re.sub(r"([\w./-]+\.py):(\d{1,6})\b", words, text)
+        return re.sub(r"(?<![\w./-])([\w./-]+\.py):(\d{1,6})\b", words, text)
 
     def _insist_on_part(self, points: float) -> None:
         if points and not 0 < points < self.points:  # so that NaN is refused

@@ -17,7 +17,7 @@ from enum import Enum, auto
 _WRAPPERS = frozenset({"time", "timeit", "capture", "prun", "memit", "mprun", "wandb"})
 _WRITERS = frozenset({"writefile", "file"})
 
-_FUTURE = re.compile(r"from\s+__future__\s+import\s+[\w, ]+(?:#.*)?$")
+_FUTURE = re.compile(r"from\s+__future__\s+import\s+[\w,][\w, ]*(?:#.*)?$")
 _TIMED = re.compile(r"%time\s+(?!-)(?=\S)")
 _ASSIGNED = re.compile(r"([A-Za-z_]\w*)\s*=\s*([!%])\s*(.*)")
 _HELP = re.compile(r"\?{1,2}\s*[\w.*]+\s*$|%{0,2}[A-Za-z_*][\w.*]*\s*\?{1,2}\s*$")

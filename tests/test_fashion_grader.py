@@ -11,7 +11,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from fixtures import build, fashion_mnist
-from graders.fashion_trainer import expected, losses
+from graders.fashion_trainer import expected, losses, test_fashion_devices
 from graders.fashion_trainer.expected import Call, Calls, Data, Shape
 from graders.fashion_trainer.probe import build_model
 from graders.fashion_trainer.runs import BATCH_SIZE, LR
@@ -19,7 +19,7 @@ from graders.fashion_trainer.test_fashion_training import LEAST_FALL
 from lockstep.result import CheckResult
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.outcome import RankOutcome
-from lockstep.verdict import Verdict
+from lockstep.verdict import Crashed, Verdict
 from lockstep.wire import Array, Json
 from tests.samples import graded
 
@@ -402,3 +402,22 @@ def test_a_loss_of_their_own_is_no_multiple_of_the_usual_one(
     assert (own.backward is not None and losses.same(means, own.backward)) is is_own
     unseen = tuple(Call(size, "cpu", True, True, True) for size in sizes)
     assert losses.passes(Calls(unseen, rows, logits), data, 2)[0].backward is None
+
+
+# What a run on a GPU ended with, and whether it is about a tensor that was not there.
+ENDED_ON_GPU = {
+    "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!": True,
+    "RuntimeError: Input type (torch.cuda.FloatTensor) and weight type (torch.FloatTensor) should be the same": True,
+    "RuntimeError: Expected object of device type cuda but got device type cpu": True,
+    "RuntimeError: indices should be either on cpu or on the same device as the indexed tensor (cuda:0)": True,
+    "NameError: name 'cuda' is not defined": False,
+    "AttributeError: module 'torch.cuda' has no attribute 'synchronise'": False,
+    "train(model, loader, cuda:0) raised ValueError: too many values to unpack": False,
+}
+
+
+@pytest.mark.parametrize("message", ENDED_ON_GPU)
+def test_where_tensors_belong_is_told_only_of_those(message: str) -> None:
+    told = test_fashion_devices._with_device_hint(Crashed(message, "its own"), "On a GPU").feedback
+    assert told.message == f"On a GPU: {message}"
+    assert told.hint == (test_fashion_devices.DEVICE_HINT if ENDED_ON_GPU[message] else "its own")

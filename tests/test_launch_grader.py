@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fixtures import build, expect
-from graders.launch import reach, refusals, scripts, starts, test_launch, workers
+from graders.launch import early_faults, reach, refusals, scripts, starts, test_launch, workers
 from graders.launch.headers import read_header, scheduler_of
 from graders.launch.probe.torchrun import told
 from graders.launch.schedulers import LSF, PBS, SLURM, Scheduler
@@ -263,6 +263,39 @@ def test_words_are_not_asked_about_where_a_script_takes_some() -> None:
     files = {"tutorial.py": b"parser.add_argument('epochs', type=int)\n", "ddp_train.py": b""}
     assert refusals.doubtful(["50", "10"], files, "tutorial.py") == []
     assert refusals.doubtful(["50", "10"], files, "ddp_train.py") == ["50", "10"]
+
+
+def test_only_so_many_arguments_are_looked_at() -> None:
+    words = [f"--option-{number}" for number in range(10_000)]
+    assert len(refusals.doubtful(words, {"ddp_train.py": b"x"}, "ddp_train.py")) == refusals.MOST_WORDS
+
+
+# What a node starts with python, each with the variables that it is given, and what is said about it.
+BY_PYTHON = [
+    ([("ddp_train.py", ())], "that is one process"),
+    ([("prepare.py", ()), ("ddp_train.py", ())], "that is one process"),
+    (
+        [("ddp_train.py", ("RANK", "WORLD_SIZE"))],
+        "with python on a node, with RANK and WORLD_SIZE set: it starts",
+    ),
+    ([("ddp_train.py", ("RANK",))] * 2, "starts ddp_train.py with python 2 times on a node, with RANK set"),
+    ([("prepare.py", ()), *[("ddp_train.py", ())] * 3], "starts ddp_train.py with python 3 times"),
+]
+
+
+@pytest.mark.parametrize(("begun", "words"), BY_PYTHON)
+def test_what_is_said_of_python_without_torchrun(
+    begun: list[tuple[str, tuple[str, ...]]], words: str
+) -> None:
+    own = [
+        starts.Start("python", 0, "python", script=script, places=dict.fromkeys(places, "0"))
+        for script, places in begun
+    ]
+    fault = early_faults.early_fault([], {0: own}, "`sh x.sh`")
+    assert fault is not None
+    assert words in fault.message
+    assert ("one process" in fault.message) == ("one process" in words)
+    assert ("exercise asks for torchrun" in fault.message) == ("one process" not in words)
 
 
 # Scripts of their own kind, and what they are given: one that takes an option by any means has taken it.

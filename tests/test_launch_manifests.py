@@ -666,6 +666,41 @@ def test_mpi_is_fine_for_who_reads_its_variables() -> None:
     assert azure(json.dumps(value), **script).problems == []
 
 
+OMPI_RANKS = "RANK=$OMPI_COMM_WORLD_RANK WORLD_SIZE=${OMPI_COMM_WORLD_SIZE}"
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (f"{OMPI_RANKS} python x.py", ""),
+        (f"{OMPI_RANKS} \\\n  python x.py", ""),
+        (f"export {OMPI_RANKS}\npython x.py", ""),
+        (f"env {OMPI_RANKS} python x.py", ""),
+        (f"set -a; {OMPI_RANKS}; python x.py", ""),
+        (f"{OMPI_RANKS}\nexport RANK WORLD_SIZE\npython x.py", ""),
+        (f"bash -c 'export {OMPI_RANKS} && python x.py'", ""),
+        (
+            'export RANK="$OMPI_COMM_WORLD_RANK" && export WORLD_SIZE="$OMPI_COMM_WORLD_SIZE" && python x.py',
+            "",
+        ),
+        ("RANK=$PMI_RANK WORLD_SIZE=$PMI_SIZE python x.py", ""),
+        # A shell's own variables are nobody else's.
+        (f"{OMPI_RANKS}\npython x.py", "does not set RANK"),
+        (
+            "LOCAL_RANK=$OMPI_COMM_WORLD_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE python x.py",
+            "does not set RANK",
+        ),
+        ("export RANK=$OMPI_COMM_WORLD_RANK; python x.py", "does not set RANK"),
+        ("RANK=$RANK WORLD_SIZE=4 python x.py", "does not set RANK"),
+    ],
+)
+def test_mpi_is_fine_for_a_command_that_hands_its_numbers_on(command: str, words: str) -> None:
+    value = azure_job(command=command, distribution={"type": "mpi", "process_count_per_instance": 2})
+    problems = azure(json.dumps(value)).problems
+    assert (problems == []) == (words == "")
+    assert words in " ".join(problem.message for problem in problems)
+
+
 def test_code_that_is_not_where_it_is_looked_for_is_told() -> None:
     assert azure(REFERENCE_AZURE, **{"ddp_train.py": b""}).notes == []
     here = REFERENCE_AZURE.replace("code: ..", "code: .")

@@ -116,7 +116,7 @@ def test_lr_logged(check: Check) -> None:
             "Call scheduler.step() once after each train_step, when the rate has been logged.",
         )
         if len({batch.lr for batch in batches}) < 2:
-            check.note("No learning-rate scheduler was seen: the rate stays the same.")
+            check.note("No learning-rate scheduler was seen: the rate stayed the same in this run.")
     elif "optimizer" in names:
         check.expect(
             names.index("optimizer") < names.index("scheduler"),

@@ -94,7 +94,7 @@ _IDEAL = re.compile(
     r"(?:ideal|perfect|theoretical|linear|in theory|maximum|expected|teoretisk|ideel|optimal)",
     re.IGNORECASE,
 )
-_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[^\s\d])|\n{2,}|[;|•]|\n(?=\s*[-*|])")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[^\s\d])|\n{2,}|[;|•]|\n(?=[^\S\n]*[-*|])")
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ SAME_ANSWERS = 4
 
 _PLACEHOLDER = re.compile(
     r"\b(?:todo|tbd|tba|fixme|xxx+|wip|n/a|lorem ipsum|placeholder)\b|\?{2,}|\.{3,}|…"
-    r"|\b(?:insert|write|put|enter|add)?\s*(?:your|my|the)\s+(?:answer|text)\s*(?:goes|comes)?\s*here\b"
+    r"|\b(?:insert|write|put|enter|add)?\s*(?:your|my|the)\s+(?:answer|text)\s*(?:(?:goes|comes)\s*)?here\b"
     r"|\b(?:skriv|indsæt)?\s*(?:dit |mit )?svar(?:et)? her\b",
     re.IGNORECASE,
 )

@@ -5,6 +5,7 @@ What get_device() and the script do without a GPU has a judge of its own, test_f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -17,12 +18,17 @@ from graders.fashion_trainer.runs import BATCH_SIZE, ON_GPU, REPORT, calls_of, o
 from graders.fashion_trainer.wording import told_device, worded
 from lockstep.check import Check
 from lockstep.compare import difference
+from lockstep.devicefault import is_device_fault
 from lockstep.verdict import CheckEnded, Crashed
 from lockstep.wire import Array, Json
 
 DEVICE_HINT = (
     "Everything that meets in one operation has to be on one device: model.to(device) before the optimizer is made, "
     "images.to(device) and labels.to(device) for every batch (assign the result), and device=... for a new tensor."
+)
+# More of torch's words for it.
+_PLACES = re.compile(
+    r"two devices|at the same device|on devices\[0\]|1D CPU int64|(?:of|for|associated with) device type"
 )
 
 
@@ -159,9 +165,9 @@ def _obeys(check: Check, values: Mapping[str, Json], arrays: Mapping[str, Array]
 
 
 def _with_device_hint(ended: CheckEnded, where: str) -> CheckEnded:
-    """The same verdict, with what to do about a tensor on the wrong device."""
+    """The same verdict; where it is about a tensor on the wrong device with what to do about that."""
     message = f"{where}: {ended.feedback.message}"
-    if not isinstance(ended, Crashed) or not NEEDS_GPU.search(ended.feedback.message):
+    if not isinstance(ended, Crashed) or not _is_out_of_place(ended.feedback.message):
         told = type(ended)(message, ended.feedback.hint)
     elif "numpy" in ended.feedback.message:
         told = Crashed(
@@ -171,3 +177,8 @@ def _with_device_hint(ended: CheckEnded, where: str) -> CheckEnded:
         told = Crashed(message, DEVICE_HINT)
     told.spoils = ended.spoils
     return told
+
+
+def _is_out_of_place(message: str) -> bool:
+    """Whether an error is about a tensor on the wrong device; others name a GPU, too: the call that was made does."""
+    return is_device_fault(message) or _PLACES.search(message) is not None

@@ -8,6 +8,7 @@ that it reads PET_MASTER_ADDR and not MASTER_ADDR: `distributed/argparse_util.py
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from graders.launch.commands import Start, meets_itself
@@ -18,6 +19,10 @@ from lockstep.yamlfile import Place
 KINDS = ("pytorch", "mpi", "tensorflow", "ray")
 TOLD = {"RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "NODE_RANK"}
 """What `distribution: pytorch` sets."""
+_OF_MPI = (("RANK", "(?:OMPI_COMM_WORLD|PMI)_RANK"), ("WORLD_SIZE", "(?:OMPI_COMM_WORLD|PMI)_SIZE"))
+"""What torch's process group asks for, and what has it where mpirun starts the processes."""
+_BETWEEN_COMMANDS = re.compile(r"[;&|\n]+")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _TOGETHER = "--node-rank $NODE_RANK --master-addr $MASTER_ADDR --master-port $MASTER_PORT"
 
 
@@ -41,7 +46,9 @@ def look_at_distribution(
                 like(kind, KINDS) or "With `type: pytorch` Azure sets RANK, WORLD_SIZE and MASTER_ADDR.",
             )
         )  # fmt: skip
-    elif kind in ("tensorflow", "ray") or (kind == "mpi" and not torchrun and not _reads_mpi(files)):
+    elif kind in ("tensorflow", "ray") or (
+        kind == "mpi" and not torchrun and not _reads_mpi(manifest, files)
+    ):
         reading.problems.append(
             manifest.problem(
                 (*place, "type"), f"`distribution.type` is {kind}, which does not set RANK and WORLD_SIZE.",
@@ -140,6 +147,22 @@ def _meeting(manifest: Manifest, reading: Reading, start: Start, instances: int)
         )  # fmt: skip
 
 
-def _reads_mpi(files: Mapping[str, bytes]) -> bool:
-    """Whether a script of the submission reads what mpirun sets."""
-    return any(b"OMPI_COMM_WORLD" in data for path, data in files.items() if path.endswith((".py", ".sh")))
+def _reads_mpi(manifest: Manifest, files: Mapping[str, bytes]) -> bool:
+    """Whether a script of the submission reads what mpirun sets, or the command hands it on."""
+    command = manifest.get("command")
+    return (isinstance(command, str) and all(_hands_on(command, *pair) for pair in _OF_MPI)) or any(
+        b"OMPI_COMM_WORLD" in data for path, data in files.items() if path.endswith((".py", ".sh"))
+    )
+
+
+def _hands_on(command: str, name: str, source: str) -> bool:
+    """Whether a shell puts the variable `source` into `name` for what it starts."""
+    given = re.compile(rf"""(?<!\w){name}=["']?\$\{{?{source}\b""")
+    parts = [part.split() for part in _BETWEEN_COMMANDS.split(command.replace("\\\n", " "))]
+    exported = any("allexport" in part or part[:2] == ["set", "-a"] for part in parts) or any(
+        part[:1] == ["export"] and name in part for part in parts
+    )
+    # An assignment that stands alone is the shell's own until it is exported.
+    return any(
+        given.search(" ".join(part)) and (exported or not all(map(_ASSIGNMENT.match, part))) for part in parts
+    )

@@ -96,7 +96,7 @@ class Start:
             return ()
         behind = self.words[self.words.index(self.script) + 1 :]
         # Azure's variables may have blanks in them: they are no word of a shell's.
-        text = re.sub(r"\$\{\{.*?\}\}", "$input", "\0".join(behind))
+        text = re.sub(r"\$\{\{[^{}]*\}\}", "$input", "\0".join(behind))
         return tuple(itertools.takewhile(lambda word: not re.match(r"\d*[<>]", word), text.split("\0")))
 
     def number(self, flag: str) -> int | None:

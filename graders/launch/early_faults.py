@@ -18,26 +18,31 @@ _UNASKED = (
     "--cpus-per-task. SLURM_GPUS_ON_NODE and SLURM_CPUS_ON_NODE are there in every job."
 )
 # What bash prints, and what it usually means; {0} is the word in brackets.
-_SHELL_HINTS: Sequence[tuple[str, str]] = (
+_SHELL_HINTS: Sequence[tuple[re.Pattern[str], str]] = (
     (
-        r"\\r'|\r",
+        re.compile(r"\\r'|\r"),
         "The file has the line ends of Windows: save it with LF, for example with `sed -i 's/\\r$//' FILE`.",
     ),
-    (r"--?[\w-]+\S*: command not found", CONTINUATION),
-    (r"SLURM_(GPUS|GPUS_PER_NODE|GPUS_PER_TASK|CPUS_PER_TASK|NTASKS_PER_NODE): unbound variable", _UNASKED),
-    (r"(\w+): unbound variable", _UNSET),
-    (r"(\w+): parameter (?:null or )?not set", _UNSET),
+    (re.compile(r"(?<!\S)-[\w-]\S*: command not found"), CONTINUATION),
     (
-        r"cd: \S+: No such file",
+        re.compile(
+            r"SLURM_(GPUS|GPUS_PER_NODE|GPUS_PER_TASK|CPUS_PER_TASK|NTASKS_PER_NODE): unbound variable"
+        ),
+        _UNASKED,
+    ),
+    (re.compile(r"(?<!\w)(\w+): unbound variable"), _UNSET),
+    (re.compile(r"(?<!\w)(\w+): parameter (?:null or )?not set"), _UNSET),
+    (
+        re.compile(r"cd: \S+: No such file"),
         'That folder is only on your own machine: begin from the script\'s, "$(dirname "$0")".',
     ),
     (
-        r"syntax error|unexpected (?:EOF|end of file)",
+        re.compile(r"syntax error|unexpected (?:EOF|end of file)"),
         "The shell cannot read the file: look for a quote, an if or a loop that is not closed.",
     ),
-    (r"is not written yet", "This part of the template is not filled in yet."),
+    (re.compile(r"is not written yet"), "This part of the template is not filled in yet."),
     (
-        r"(\S+): command not found",
+        re.compile(r"(?<!\S)(\S+): command not found"),
         "There is no program {0} where this is graded; torchrun and what schedulers offer are there.",
     ),
 )
@@ -57,7 +62,7 @@ def early_fault(way: Sequence[NodeRun], starts: Mapping[int, Sequence[Start]], c
     for own in starts.values():
         for start in own:
             if start.kind != "torchrun":
-                return no_torchrun_fault(start, call)
+                return no_torchrun_fault(start, call, own)
             if start.problem:
                 return unreadable_fault(start, call)
     return None
@@ -76,8 +81,8 @@ def nothing_fault(run: NodeRun, call: str) -> Fault:
     return Fault(Stage.NOTHING, f"{call} ran {ended} and started no torchrun.{printed(run)}", hint)
 
 
-def no_torchrun_fault(start: Start, call: str) -> Fault:
-    """The script started something else."""
+def no_torchrun_fault(start: Start, call: str, own: Sequence[Start]) -> Fault:
+    """The script started something else; `own` is all that it started on this node."""
     if start.kind == "submits":
         return Fault(
             Stage.NO_TORCHRUN,
@@ -90,11 +95,30 @@ def no_torchrun_fault(start: Start, call: str) -> Fault:
             f"{call} starts the processes with {start.program}; the exercise is about torchrun.",
             START_WITH_TORCHRUN,
         )
+    training = _trainings(own)
+    told = [name for name in ("RANK", "WORLD_SIZE") if any(name in each.places for each in training)]
+    if len(training) > 1 or told:
+        script = training[0].script if training else ""
+        times = f"{len(training)} times " if len(training) > 1 else ""
+        variables = f", with {' and '.join(told)} set" if told else ", with neither RANK nor WORLD_SIZE set"
+        return Fault(
+            Stage.NO_TORCHRUN,
+            f"{call} starts {script or 'the script'} with python {times}on a node{variables}: it starts the processes "
+            "itself, without torchrun, and the exercise asks for torchrun.",
+            START_WITH_TORCHRUN,
+        )
     return Fault(
         Stage.NO_TORCHRUN,
         f"{call} starts {start.script or 'the script'} with python: that is one process, which knows of no others.",
         START_WITH_TORCHRUN,
     )
+
+
+def _trainings(own: Sequence[Start]) -> list[Start]:
+    """The starts of the script that Python was given most often; of two as often the last, behind what prepares."""
+    scripts = [start.script for start in own if start.kind == "python"]
+    most = max(reversed(scripts), key=scripts.count, default="")
+    return [start for start in own if start.kind == "python" and start.script == most]
 
 
 def unreadable_fault(start: Start, call: str) -> Fault:
@@ -118,6 +142,6 @@ def printed(run: NodeRun) -> str:
 
 def _shell_hint(output: str) -> str:
     for pattern, hint in _SHELL_HINTS:
-        if match := re.search(pattern, output):
+        if match := pattern.search(output):
             return hint.replace("{0}", match[1] if match.lastindex else "")
     return ""

@@ -311,6 +311,6 @@ def _sidecars(manifest: Manifest, pods: Mapping[str, Pod], reading: Reading) -> 
             )
         else:
             reading.notes.append(
-                "This costs nothing, and matters where a cluster uses Istio: there each template needs the annotation "
+                "A hint that costs no points: where a cluster uses Istio each template needs the annotation "
                 f'{SIDECAR}: "false" (a text, in quotes), or its pods never end.'
             )

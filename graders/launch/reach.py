@@ -18,7 +18,8 @@ from graders.launch.starts import Endpoint, Start
 _ADDRESS = re.compile(r"local[-_]addr[\"',=\s]{1,4}(?:localhost|127\.)", re.IGNORECASE)
 _LOOPBACK = r"(?<![{\w])%s[\"'\]]*\s*[=,:]\s*[\"']?=?lo\b"
 _LOOKS_AT_INTERFACES = re.compile(
-    r"/sys/class/net|\bip\s+(?:-\S+\s+)*(?:a|addr|address|l|link|r|route)\b|ifconfig|nameindex|net_if_addrs"
+    r"/sys/class/net|(?<![\w-])ip(?:[ \t]+-\S{1,40}){0,8}[ \t]+(?:a|addr|address|l|link|r|route)\b|"
+    r"ifconfig|nameindex|net_if_addrs"
 )
 
 

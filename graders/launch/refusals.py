@@ -29,6 +29,8 @@ OPTIONS = (*VALUES, *FLAGS)
 # A script that refuses its options does so at once, when it has imported torch.
 ANSWER_SECONDS = 10.0
 USAGE_ERROR = 2
+# Arguments that are looked at; nobody writes as many.
+MOST_WORDS = 200
 _OPTION = re.compile(r"--([A-Za-z][\w.-]*)(?:=(.*))?", re.DOTALL)
 _TAKES_WORDS = re.compile(rb"""argument\(\s*["'][^-"']|\bargv\b|\btyper\b|\bfire\b""")
 _ONE_DASH = re.compile(r"-[A-Za-z][\w.-]+")
@@ -91,7 +93,9 @@ def _meant(named: str, words: Sequence[str]) -> str:
 def doubtful(words: Sequence[str], files: Mapping[str, bytes], script: str) -> list[str]:
     """The options and words among the arguments of a script of this name that it may refuse."""
     found, strays = [], []
+    words = words[:MOST_WORDS]
     source = b"\n".join(data for path, data in files.items() if path.endswith((".py", ".ipynb")))
+    source = _one_dash(source)
     takes_value = False
     for word, after in zip(words, [*words[1:], ""], strict=False):
         option = _OPTION.fullmatch(word)
@@ -102,7 +106,8 @@ def doubtful(words: Sequence[str], files: Mapping[str, bytes], script: str) -> l
                 found.append(f"--{option[1]}")
             continue
         if _ONE_DASH.fullmatch(word) and not takes_value:
-            found += [word] if not re.search(rf"""["']{_spelt(word)}["']""".encode(), source) else []
+            quoted = (_one_dash(f"{quote}{word}{quote}".encode()) for quote in "\"'")
+            found += [] if any(each in source for each in quoted) else [word]
             takes_value = True
             continue
         if not takes_value and not word.startswith("-"):
@@ -114,12 +119,19 @@ def doubtful(words: Sequence[str], files: Mapping[str, bytes], script: str) -> l
 
 
 def _is_doubtful(name: str, value: str | None, source: bytes) -> bool:
-    """Whether an option may be refused, by its name or with its value; None: it has none."""
+    """Whether an option may be refused, by its name or with its value; None: it has none.
+
+    `source` is text in which `_` is `-`.
+    """
     if name in VALUES:
         return not re.fullmatch(VALUES[name], value or "", re.DOTALL)
     if name in FLAGS:
         return value is not None
-    return not re.search(_spelt(name).encode(), source)
+    return _one_dash(name.encode()) not in source
+
+
+def _one_dash(text: bytes) -> bytes:
+    return text.replace(b"_", b"-")
 
 
 def _spelt(name: str) -> str:

@@ -27,8 +27,8 @@ EXACT = 1e-5  # what losses of one batch differ by, worked out in float32 and he
 ROUNDED = 0.06  # more than what a share loses when it is rounded to a tenth
 # What is called the accuracy and nothing more. Others have names: val_acc_top5, val_accuracy_shirt, val_acc_gap.
 ACCURACY = re.compile(
-    r"(?:val|valid|validation)?[\W_]*(?:avg|mean)?[\W_]*(?:acc|accuracy)[\W_]*(?:percent|pct)?[\W_]*(?:val|valid|validation)?"
-    r"(?:_epoch)?",
+    r"(?:val|valid|validation)?[\W_]*(?:(?:avg|mean)[\W_]*)?(?:acc|accuracy)[\W_]*(?:(?:percent|pct)[\W_]*)?"
+    r"(?:val|valid|validation)?(?:_epoch)?",
     re.IGNORECASE,
 )
 

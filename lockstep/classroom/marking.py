@@ -31,7 +31,7 @@ SHOWN = 20
 """Problems of one file that are told at a time."""
 
 # In a country where the comma is the decimal mark a spreadsheet splits at semicolons and line ends, quoted or not.
-_BEGINS_A_CELL = re.compile(r"([;\n][\s\"']*)(?=[=+\-@＝＋－＠])")
+_BEGINS_A_CELL = re.compile(r"([;\n](?:[^\S\n]|[\"'])*)(?=[=+\-@＝＋－＠])")
 _KEY = re.compile(r"a[0-9a-f]{15}")
 _NUMBER = re.compile(r"[0-9]{1,9}(?:[.,][0-9]{1,9})?")
 

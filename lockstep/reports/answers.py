@@ -29,7 +29,7 @@ _COUNTS = re.compile(
     re.IGNORECASE,
 )
 _COUNTED = re.compile(
-    r"(?:batch(?: size)?|size|n|top|epoch|step|seed|on|with|for|from|to|of)\s*[=-]?\s*$", re.IGNORECASE
+    r"(?:batch(?: size)?|size|n|top|epoch|step|seed|on|with|for|from|to|of)\s*(?:[=-]\s*)?$", re.IGNORECASE
 )
 # Sentences about something else than what was measured here.
 _ELSEWHERE = re.compile(

@@ -122,7 +122,7 @@ def _spellings(kind: str, value: str) -> frozenset[str]:
     if kind == NAME:
         return words_of(value)
     # Moodle writes "Participant 12345" in the language of whoever downloads it; its ZIP has the number alone.
-    number = re.search(r"[0-9]+$", value.strip()) if kind == IDENTIFIER else None
+    number = re.search(r"(?<![0-9])[0-9]+$", value.strip()) if kind == IDENTIFIER else None
     return frozenset({number[0] if number else folded(value)} - {""})
 
 
