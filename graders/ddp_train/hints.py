@@ -11,8 +11,8 @@ SUMS_TO_THE_DEVICE = (
     "on the device, as in torch.tensor([right, items], device=device)."
 )
 OWN_GPU_HINT = (
-    "Plain `.cuda()` and `cuda` mean the current GPU, and that is GPU 0 on every rank until torch.cuda.set_device(device): "
-    "the others stay idle, and nccl refuses two ranks on one GPU. Call set_device in setup, or move everything with "
+    "Plain `.cuda()` and `cuda` mean the current GPU, and that is GPU 0 on every rank until "
+    "torch.cuda.set_device(device): the others stay idle, and nccl refuses two ranks on one GPU. Call set_device in setup, or move everything with "
     ".to(device), to the device that setup returned."
 )
 WRAP_HINT = (
