@@ -12,8 +12,8 @@ SUMS_TO_THE_DEVICE = (
 )
 OWN_GPU_HINT = (
     "Plain `.cuda()` and `cuda` mean the current GPU, and that is GPU 0 on every rank until "
-    "torch.cuda.set_device(device): the others stay idle, and nccl refuses two ranks on one GPU. Call set_device in setup, or move everything with "
-    ".to(device), to the device that setup returned."
+    "torch.cuda.set_device(device): the others stay idle, and nccl refuses two ranks on one GPU. Call set_device in "
+    "setup, or move everything with .to(device), to the device that setup returned."
 )
 WRAP_HINT = (
     "wrap_model has to return DistributedDataParallel(model), and train_one_epoch has to call that wrapped "
