@@ -10,6 +10,11 @@ SUMS_TO_THE_DEVICE = (
     "Between GPUs it is nccl that adds up, and it takes no tensor of the CPU: make the sums that the ranks exchange "
     "on the device, as in torch.tensor([right, items], device=device)."
 )
+OWN_GPU_HINT = (
+    "Plain `.cuda()` and `cuda` mean the current GPU, and that is GPU 0 on every rank until "
+    "torch.cuda.set_device(device): the others stay idle, and nccl refuses two ranks on one GPU. Call set_device in "
+    "setup, or move everything with .to(device), to the device that setup returned."
+)
 WRAP_HINT = (
     "wrap_model has to return DistributedDataParallel(model), and train_one_epoch has to call that wrapped "
     "model, not model.module: only its forward prepares the averaging that backward() does."

@@ -114,7 +114,7 @@ def test_reshuffles(check: Check) -> None:
             "train_one_epoch for epochs 0, 1, 2: an epoch had no batches.", "Does it iterate over the loader?"
         )
     orders = [tuple(tuple(own[epoch]) for own in epochs) for epoch in range(3)]
-    if len(set(orders)) < 3 and any(len(own) < 3 for own in _orders_of_script(check, ranks=2)):
+    if len(set(orders)) < 3 and any(len(own) < 3 for own in _orders(three_epochs(check, 2), "order")):
         check.fail(
             f"train_one_epoch for epochs 0, 1, 2 on {world} ranks: two epochs had the same order.",
             "Call loader.sampler.set_epoch(epoch) before iterating: DistributedSampler shuffles by seed + epoch.",
@@ -144,8 +144,23 @@ def test_reshuffles(check: Check) -> None:
         "make_loader has shuffle=True by default, and hands it on to the sampler.",
         points=check.points / 2,
     )
+    _script_reshuffles(check)
+
+
+def _script_reshuffles(check: Check) -> None:
+    """End the check where train_one_epoch has another order for every epoch, and the script around it has not."""
+    seen = three_epochs(check, 1)
+    learned = _orders(seen, "learned")
     check.expect(
-        not any(map(_stands_still, _orders_of_script(check, ranks=1))),
+        not any(len(own) == 1 and any(map(_in_file_order, own)) for own in learned),
+        "train_one_epoch has another order for epochs 0, 1, 2, but ddp_train.py, run for three epochs on one rank, trained in "
+        "the order of the data set in every one of them.",
+        "shuffle=False is for the loader of evaluate: in main, make_loader(train_data, args.batch_size, seed=args.seed) "
+        "shuffles.",
+        points=check.points / 2,
+    )
+    check.expect(
+        not any(map(_stands_still, _orders(seen, "order"))),
         "train_one_epoch has another order for epochs 0, 1, 2, but in ddp_train.py, run for three epochs on one rank, two "
         "epochs had the same.",
         "Hand the number of the epoch on: train_one_epoch(..., epoch) in main's loop over the epochs.",
@@ -153,11 +168,11 @@ def test_reshuffles(check: Check) -> None:
     )
 
 
-def _orders_of_script(check: Check, ranks: int) -> list[set[tuple[int, ...]]]:
+def _orders(outcome: Outcome, which: str) -> list[set[tuple[int, ...]]]:
     """The orders in which each rank of the script reads its images in three epochs; none where that is not seen."""
     found = []
-    for rank in three_epochs(check, ranks).ranks:
-        order = rank.values.get("order")
+    for rank in outcome.ranks:
+        order = rank.values.get(which)
         # A first look at an item, as for its shape, is not part of an epoch.
         seen = order[-24:] if isinstance(order, list) and len(order) >= 24 else []
         found.append(
@@ -169,10 +184,13 @@ def _orders_of_script(check: Check, ranks: int) -> list[set[tuple[int, ...]]]:
     return found
 
 
+def _in_file_order(order: Sequence[int]) -> bool:
+    return all(one < other for one, other in pairwise(order))
+
+
 def _stands_still(orders: set[tuple[int, ...]]) -> bool:
     """Whether two epochs had the same order; what is read in the order of the file may be a copy into memory."""
-    in_file_order = any(all(one < other for one, other in pairwise(order)) for order in orders)
-    return 0 < len(orders) < 3 and not in_file_order
+    return 0 < len(orders) < 3 and not any(map(_in_file_order, orders))
 
 
 def test_steps_per_epoch(check: Check) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from fixtures import cifar10
 from graders.ddp_train import expected
@@ -15,7 +16,7 @@ from lockstep.compare import integer
 from lockstep.sandbox.limits import Limits
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.text import listed
-from lockstep.verdict import Hung
+from lockstep.verdict import CheckEnded, Hung
 from lockstep.wire import Json
 
 SCRIPT_ENDS_SECONDS = 20.0
@@ -44,17 +45,42 @@ def test_cleans_up(check: Check) -> None:
         f"After cleanup() {left} processes that your code started are still running.",
         "End what was started: join processes, and let DataLoader workers end with their loader.",
     )
-    seen = check.run(
+    _script_cleans_up(check)
+
+
+def _script_cleans_up(check: Check) -> None:
+    """End the check where cleanup works, but the script around it ends without having called it on every rank."""
+    run = partial(
+        check.run,
         "script_ends",
-        ranks=1,
         values={"arguments": ["--training-data", "/data/cifar", "--epochs", "1", "--batch-size", "8"]},
-        data={"cifar": cifar10.make_batches(check.rng, 8, 10)},
+        data={"cifar": cifar10.make_batches(check.rng, 16, 10)},
         limits=SCRIPT_LIMITS,
-    ).ranks[0]
+        shared_files=True,
+    )
+    try:
+        outcome = run(ranks=2)
+    except CheckEnded:
+        # What else may go wrong in a script on several ranks, `script` tells.
+        outcome = run(ranks=1)
+    world = len(outcome.ranks)
+    still = [
+        rank
+        for rank, seen in enumerate(outcome.ranks)
+        if seen.values.get("is") is not False and seen.values.get("was") is not False
+    ]
     check.expect(
-        seen.values.get("is") is False or seen.values.get("was") is False,
+        len(still) < world,
         "cleanup() works, but ddp_train.py, run as a script, ends without having called it.",
         "Call cleanup() as the last line of main().",
+    )
+    check.expect(
+        not still,
+        f"cleanup() works, but ddp_train.py, run as a script on {world} ranks, ends without having called it on {_named(still)}, "
+        "which never leaves the process group.",
+        "Every rank joined the group in setup, and each has to leave it: call cleanup() as the last line of main(), outside of "
+        "`if rank == 0:`.",
+        points=check.points / 2,
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from graders.ddp_train import accuracies, expected
 from graders.ddp_train.batches import fed, items_by_epoch
 from graders.ddp_train.expected import BATCH_SIZE, Training
-from graders.ddp_train.hints import SUMS_TO_THE_DEVICE, TO_THE_DEVICE
+from graders.ddp_train.hints import OWN_GPU_HINT, SUMS_TO_THE_DEVICE, TO_THE_DEVICE
 from graders.ddp_train.runs import options, rank_seeds
 from lockstep.check import Check, Inputs
 from lockstep.compare import close, number, shown
@@ -86,7 +86,7 @@ def _loss_hint(value: Json, local: float, wanted: float, world: int) -> str:
 
 def test_shuffle_false_for_eval(check: Check) -> None:
     """evaluate() returns the accuracy over the whole set, exactly, on every rank."""
-    faults = []
+    faults, places = [], []
     for world in check.world_sizes:
         shape = expected.make_shape(check.rng, dropout=0.6)
         weights = expected.make_weights(check.rng, shape)
@@ -132,7 +132,9 @@ def test_shuffle_false_for_eval(check: Check) -> None:
                 "Hand shuffle on to the sampler: DistributedSampler(dataset, shuffle=shuffle, ...) shuffles by default.",
             )
         faults.append(fault)
+        places.append([] if fault else [rank.values.get("places") for rank in outcome.ranks])
     _insist_on_sums_on_the_device(check, faults)
+    _insist_on_a_gpu_for_each(check, places[0])
 
 
 def _coins(rng: np.random.Generator, n: int) -> Array:
@@ -162,6 +164,18 @@ def _insist_on_sums_on_the_device(check: Check, faults: Sequence[str]) -> None:
             NO_BACKEND not in fault,
             f"On a machine with {world} GPUs: {fault}",
             SUMS_TO_THE_DEVICE,
+            points=check.points / 2,
+        )
+
+
+def _insist_on_a_gpu_for_each(check: Check, places: Sequence[Json]) -> None:
+    """End the check where a model is on the GPU of another rank; whether it is on a GPU, single_process tells."""
+    for rank, found in enumerate(places):
+        check.expect(
+            found in (f"cuda:{rank}", "cpu"),
+            f"evaluate is right, but on a machine with {len(places)} GPUs the model that wrap_model returned on rank {rank} "
+            f"(LOCAL_RANK {rank}) was on {shown(found)}, expected cuda:{rank}.",
+            OWN_GPU_HINT,
             points=check.points / 2,
         )
 

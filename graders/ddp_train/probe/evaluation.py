@@ -6,6 +6,7 @@ from typing import cast
 
 from lockstep.sandbox.device import home
 from lockstep.sandbox.probing import Inputs, Observation, Student, plain
+from lockstep.wire import Json
 
 from .group import emulated_machine
 from .lab import Lab, clean_up, seed_of
@@ -39,7 +40,8 @@ def _accuracy(student: Student, inputs: Inputs) -> Observation:
         one_pass(lab, lab.loader(new_rows(inputs), batch_size, shuffle=False, seed=seed_of(inputs) + more))[1]
         for more in (0, 1)
     ]
+    values: dict[str, Json] = {"accuracy": results[0], "again": results[1]}
+    if inputs.values.get("gpus"):
+        values["places"] = ", ".join(sorted({str(value.device) for value in wrapped.parameters()}))
     clean_up(lab, inputs)
-    return Observation(
-        {"accuracy": results[0], "again": results[1]}, {"order0": orders[0], "order1": orders[1]}
-    )
+    return Observation(values, {"order0": orders[0], "order1": orders[1]})

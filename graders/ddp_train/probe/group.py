@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from typing import cast
+from collections.abc import Iterator
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -24,10 +25,28 @@ def join(student: Student, inputs: Inputs) -> Observation:
         return _join(student, inputs, machine)
 
 
-def emulated_machine(inputs: Inputs) -> contextlib.AbstractContextManager[Machine | None]:
+@contextlib.contextmanager
+def emulated_machine(inputs: Inputs) -> Iterator[Machine | None]:
     """The GPUs that the judge wants this process to have, if any."""
     count = inputs.values.get("gpus")
-    return gpus(cast(int, count)) if count else contextlib.nullcontext()
+    if not count:
+        yield None
+        return
+    with gpus(cast(int, count)) as machine:
+        if machine is not None:
+            _name_nccl(machine)
+        yield machine
+
+
+def _name_nccl(machine: Machine) -> None:
+    """Let `dist.get_backend()` say nccl where gloo stands in for it: some move to the GPU what nccl is to add up."""
+    real = dist.get_backend
+
+    def get_backend(*args: Any, **kwargs: Any) -> str:
+        name = real(*args, **kwargs)
+        return "nccl" if machine.only_nccl else name
+
+    machine.patches.set(dist, "get_backend", get_backend)
 
 
 def _join(student: Student, inputs: Inputs, machine: Machine | None) -> Observation:

@@ -104,15 +104,22 @@ def orders(student: Student, inputs: Inputs) -> Observation:
     from torchvision.models.resnet import ResNet
 
     order: list[int] = []
+    since: list[int] = []
+    learned: list[int] = []
     models: list[nn.Module] = []
     trains: list[bool] = []
 
     def before_forward(module: nn.Module, _: object) -> None:
         if isinstance(module, ResNet):
             models[:] = [module]
+            # What an evaluation on training images reads is not learned from.
+            if not torch.is_grad_enabled() or not _trains(module):
+                since.clear()
 
     def before_step(*_: object) -> None:
         trains.extend(map(_trains, models))
+        learned.extend(since)
+        since.clear()
 
     register_module_forward_pre_hook(before_forward)
     register_optimizer_step_pre_hook(cast(Callable[..., None], before_step))
@@ -120,10 +127,13 @@ def orders(student: Student, inputs: Inputs) -> Observation:
     def note(index: int) -> None:
         if len(order) < MAX_ROWS:
             order.append(index)
+            since.append(index)
 
     _before_each_image(note)
     run_script(student, inputs)
-    return Observation({"order": cast(Json, order), "trains": cast(Json, trains[-1:])})
+    return Observation(
+        {"order": cast(Json, order), "learned": cast(Json, learned), "trains": cast(Json, trains[-1:])}
+    )
 
 
 def together(student: Student, inputs: Inputs) -> Observation:
