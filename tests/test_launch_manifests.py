@@ -213,6 +213,107 @@ def test_what_is_mounted_is_a_volume_of_the_pod(volume: Json, words: str) -> Non
     assert words in " ".join(problem.message for problem in problems)
 
 
+CLAIM: Json = {"claimName": "lab.data-1"}
+POD_VALUES: list[tuple[str, Json, str]] = [
+    # a field of the Worker's pod or (.name) of its container, its value, words of a problem
+    (".imagePullPolicy", "Always", ""),
+    (".imagePullPolicy", "", ""),
+    (".imagePullPolicy", "always", '`imagePullPolicy` is "always", which Kubernetes refuses'),
+    (".imagePullPolicy", "OnFailure", "`imagePullPolicy`"),
+    (".ports", [{"name": "pytorchjob-port", "containerPort": 23456, "protocol": "TCP"}, {"containerPort": 1, "hostPort": 0}], ""),
+    (".ports", [{"name": "0a", "containerPort": 65535, "protocol": ""}, {"name": "", "containerPort": 2}, {"name": "", "containerPort": 3}], ""),
+    (".ports", [{"name": "pytorch-job-port", "containerPort": 23456}], 'a port is named "pytorch-job-port"'),
+    (".ports", [{"name": "Port", "containerPort": 23456}], "a port is named"),
+    (".ports", [{"name": "job_port", "containerPort": 23456}], "a port is named"),
+    (".ports", [{"name": "23456", "containerPort": 23456}], "a port is named"),
+    (".ports", [{"name": "a--b", "containerPort": 23456}], "a port is named"),
+    (".ports", [{"name": "-a", "containerPort": 23456}], "a port is named"),
+    (".ports", [{"name": "a", "containerPort": 1}, {"name": "a", "containerPort": 2}], '`ports` has the name "a" more than once'),
+    (".ports", [{"containerPort": 0}], "`containerPort` is 0, which is no port"),
+    (".ports", [{"containerPort": 65536}], "`containerPort` is 65536"),
+    (".ports", [{"containerPort": 1, "hostPort": -1}], "`hostPort` is -1"),
+    (".ports", [{"containerPort": 1, "protocol": "tcp"}], '`protocol` is "tcp"'),
+    (".env", [{"name": "A", "value": "", "valueFrom": {"fieldRef": {}}}, {"name": "B", "value": "b"}], ""),
+    (".env", [{"name": "A", "value": "a", "valueFrom": {"fieldRef": {}}}], '"A" in `env` has both'),
+    (".volumeMounts", [{"name": "data", "mountPath": "/data"}, {"name": "data", "mountPath": "/more", "subPath": "m"}], ""),
+    (".volumeMounts", [{"name": "data", "mountPath": "/data"}, {"name": "data", "mountPath": "/data"}], 'the mountPath "/data" more than once'),
+    ("volumes", [{"name": "data", "emptyDir": {"medium": "Memory", "sizeLimit": "16Gi"}}], ""),
+    ("volumes", [{"name": "data", "emptyDir": None}, {"name": "pages", "emptyDir": {"medium": "HugePages-2Mi"}}], ""),
+    ("volumes", [{"name": "data", "emptyDir": {"medium": "", "sizeLimit": 1e9}}, {"name": "2", "hostPath": {"path": "/x"}}], ""),
+    ("volumes", [{"name": "data", "emptyDir": {"medium": "memory"}}], '`medium` is "memory", which no node knows'),
+    ("volumes", [{"name": "data", "emptyDir": {"medium": "Memory", "size": "16Gi"}}], "no field `size` in `emptyDir`"),
+    ("volumes", [{"name": "data", "emptyDir": {"sizeLimit": "16GB"}}], '`sizeLimit` is "16GB"'),
+    ("volumes", [{"name": "data", "emptyDir": {"sizeLimit": True}}], "the boolean true"),
+    ("volumes", [{"name": "data", "emptyDir": {}}, {"name": "data", "persistentVolumeClaim": CLAIM}], '`volumes` has the name "data" more than once'),
+    ("volumes", [{"name": "data", "persistentVolumeClaim": CLAIM}], ""),
+    ("volumes", [{"name": "data", "persistentVolumeClaim": {"claimName": "Lab_data"}}], '`claimName` is "Lab_data"'),
+    ("volumes", [{"name": "data", "persistentVolumeClaim": {"claimName": ""}}], '`claimName` is ""'),
+    ("volumes", [{"name": "data", "persistentVolumeClaim": {"claimName": "<claim>"}}], "`claimName` is"),
+    ("volumes", [{"name": "data", "emptyDir": {}}, {"name": "my_data", "emptyDir": {}}], 'a volume is named "my_data"'),
+    ("initContainers", [{"name": "fetch-0", "image": "me/fetch:1", "imagePullPolicy": "Never"}], ""),
+    ("initContainers", [{"name": "fetch_data", "image": "me/fetch:1"}], 'a container is named "fetch_data"'),
+    ("initContainers", [{"name": "fetch", "image": "me/fetch:1", "imagePullPolicy": "Sometimes"}], "`imagePullPolicy`"),
+    ("containers", [{"name": "pytorch", "image": "me/ddp:1"}, {"name": "a" * 63, "image": "me/log:1"}], ""),
+    ("containers", [{"name": "pytorch", "image": "me/ddp:1"}, {"name": "Log", "image": "me/log:1"}], 'a container is named "Log"'),
+    ("containers", [{"name": "pytorch", "image": "me/ddp:1"}, {"name": "pytorch", "image": "me/log:1"}], "more than once"),
+    ("nodeSelector", {"nvidia.com/gpu.product": "NVIDIA-A100-SXM4-40GB", "gpu": "", "a_B.c": "1"}, ""),
+    ("nodeSelector", {"gpu type": "a100"}, '`nodeSelector` has the key "gpu type"'),
+    ("nodeSelector", {"gpu": "NVIDIA A100"}, '"NVIDIA A100" for `gpu`'),
+    ("nodeSelector", {"Nvidia.com/gpu": "a100"}, "has the key"),
+    ("nodeSelector", {"/gpu": "a100"}, "has the key"),
+    ("tolerations", [{"operator": "Exists"}, {"key": "a", "value": "b"}, {"key": "a", "operator": "", "value": "", "effect": ""}], ""),
+    ("tolerations", [{"key": "a", "operator": "Equal", "value": "b", "effect": "NoExecute", "tolerationSeconds": 3}], ""),
+    ("tolerations", [{"key": "a", "operator": "Exists", "value": "", "effect": "PreferNoSchedule"}], ""),
+    ("tolerations", [{"key": "a", "operator": "exists", "effect": "NoSchedule"}], '`operator` is "exists"'),
+    ("tolerations", [{"key": "a", "operator": "Equals", "value": "b"}], "`operator` is"),
+    ("tolerations", [{"key": "a", "operator": "Exists", "effect": "NoScheduling"}], '`effect` is "NoScheduling"'),
+    ("tolerations", [{"key": "a", "operator": "Exists", "value": "present"}], 'has the value "present"'),
+    ("tolerations", [{"value": "present"}], "a toleration has no `key`"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("place", "value", "words"), POD_VALUES)
+def test_values_that_the_api_server_looks_at(place: str, value: Json, words: str) -> None:
+    made = job()
+    pod = made["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]
+    pod["volumes"] = [{"name": "data", "emptyDir": {}}]
+    (pod["containers"][0] if place.startswith(".") else pod)[place.removeprefix(".")] = value
+    problems = judged(made).problems
+    assert len(problems) == (words != ""), problems
+    assert words in " ".join(problem.message for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "words"),
+    [
+        ({"namespace": "lab-1"}, ""),
+        ({"namespace": "1"}, ""),
+        ({"namespace": ""}, ""),
+        ({"namespace": "my_lab"}, '`metadata.namespace` is "my_lab"'),
+        ({"namespace": "Lab"}, "`metadata.namespace`"),
+        ({"namespace": "lab.one"}, "`metadata.namespace`"),
+        ({"namespace": "<namespace>"}, "`metadata.namespace`"),
+        ({"labels": {"app.kubernetes.io/name": "DDP_train.1", "empty": "", "a": "a" * 63}}, ""),
+        ({"labels": {"course": "deep learning"}}, '`labels` has "deep learning" for `course`'),
+        ({"labels": {"owner": "me@example.org"}}, '`labels` has "me@example.org"'),
+        ({"labels": {"run": "-1"}}, '`labels` has "-1"'),
+        ({"labels": {"run": "a" * 64}}, "which is no label's value"),
+        ({"labels": {"my course": "a"}}, '`labels` has the key "my course"'),
+        ({"annotations": {"Example.org/Who": "me@example.org, and others", "b": ""}}, ""),
+        ({"annotations": {"who is it": "me"}}, '`annotations` has the key "who is it"'),
+    ],
+)
+def test_labels_and_namespaces(metadata: dict[str, Json], words: str) -> None:
+    for of_the_job in (True, False):
+        made = job()
+        template = made["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]
+        (made if of_the_job else template).setdefault("metadata", {}).update(metadata)
+        problems = judged(made).problems
+        if of_the_job or "namespace" not in metadata:
+            assert len(problems) == (words != ""), problems
+            assert words in " ".join(problem.message for problem in problems)
+
+
 @pytest.mark.parametrize(
     ("place", "value", "words"),
     [
@@ -649,6 +750,38 @@ AZURE_JOBS: list[tuple[dict[str, Json], int | None, str]] = [
     ({"inputs": {"lr": {"type": "number", "default": 0.1}, "run": {"value": "x"}, "none": None}}, 1, ""),
     ({"inputs": {"data": {"type": "uri_dir", "path": "azureml:x@latest"}}}, 1, '`inputs.data.type` is "uri_dir"'),
     ({"inputs": {"data": {"type": "folder", "path": "azureml:x@latest"}}}, 1, '"folder", which Azure refuses'),
+    ({"inputs": {"data": {"type": "uri_folder", "path": "azureml:x"}}}, 1, '`inputs.data.path` is "azureml:x", without a version'),
+    ({"inputs": {"data": {"path": "azureml:x:"}}}, 1, "without a version"),
+    ({"inputs": {"data": {"path": "azureml:x:1"}, "more": {"path": "azureml://datastores/a/paths/b"}}}, 1, ""),
+    ({"inputs": {"data": {"path": "azureml:/subscriptions/a/x"}, "more": {"path": "${{inputs.data}}"}, "x": "azureml:x"}}, 1, ""),
+    ({"inputs": {"data": {"type": "uri_folder", "path": "x", "mode": "mount"}}}, 1, '`inputs.data.mode` is "mount"'),
+    ({"inputs": {"data": {"type": "uri_folder", "path": "x", "mode": "eval_mount"}}}, 1, '`inputs.data.mode` is "eval_mount"'),
+    ({"inputs": {"data": {"path": "x", "mode": "rw_mount"}}}, 1, '`inputs.data.mode` is "rw_mount"'),
+    ({"inputs": {"data": {"path": "x", "mode": 3}}}, 1, "`inputs.data.mode` is 3"),
+    ({"inputs": {"data": {"type": "mltable", "path": "x", "mode": "eval_mount"}, "more": {"path": "x", "mode": "eval_download"}}}, 1, ""),
+    ({"inputs": {"data": {"type": "custom_model", "path": "x", "mode": "Direct"}, "more": {"path": "x", "mode": "RO_MOUNT"}}}, 1, ""),
+    ({"command": "python x.py --data ${{inputs.cifar-10}}", "inputs": {"cifar-10": {"path": "x"}}}, 1, ""),
+    ({"command": "python x.py --data ${{inputs.cifar-10}}", "inputs": {"cifar": {"path": "x"}}}, 1, "`inputs.cifar-10`"),
+    ({"environment": "azureml:torch"}, 1, '`environment` is "azureml:torch", without a version'),
+    ({"environment": "azureml:torch@"}, 1, "without a version"),
+    ({"environment": "azureml:torch:1"}, 1, ""),
+    ({"environment": "azureml:AzureML-acpt-pytorch-2.2-cuda12.1"}, 1, ""),
+    ({"environment": "azureml://registries/azureml/environments/acpt/labels/latest"}, 1, ""),
+    ({"environment": "azureml:/subscriptions/a/environments/b/versions/1"}, 1, ""),
+    ({"limits": {"timeout": 3600}}, 1, ""),
+    ({"limits": {"timeout": "3600"}}, 1, ""),
+    ({"limits": {"timeout": "1h"}}, 1, '`limits.timeout` is "1h"'),
+    ({"limits": {"timeout": "PT1H"}}, 1, '`limits.timeout` is "PT1H"'),
+    ({"limits": {"timeout": True}}, 1, "`limits.timeout` is true"),
+    ({"limits": 3600}, 1, "`limits` is 3600; expected a mapping"),
+    ({"environment_variables": {"A": 1, "B": None}, "tags": {"a": "b"}}, 1, ""),
+    ({"environment_variables": [{"A": "b"}]}, 1, "`environment_variables` is a list; expected a mapping"),
+    ({"environment_variables": "A=b"}, 1, '`environment_variables` is "A=b"; expected a mapping'),
+    ({"tags": ["lab", "ddp"]}, 1, "`tags` is a list; expected a mapping"),
+    ({"outputs": {"a": None, "b": {}, "c": {"type": "URI_Folder", "mode": "rw_mount"}, "d": {"type": "mlflow_model"}}}, 1, ""),
+    ({"outputs": {"model": {"type": "folder"}}}, 1, '`outputs.model.type` is "folder", which Azure refuses'),
+    ({"outputs": {"model": "./outputs"}}, 1, '`outputs.model` is "./outputs"'),
+    ({"outputs": ["model"]}, 1, "`outputs` is a list; expected a mapping"),
 ]  # fmt: skip
 
 
@@ -794,6 +927,19 @@ V1 = call("ScriptRunConfig", "..", "x.py", **WHERE)
             "",
         ),
         ([call("command", command="python x.py", environment="torch:1"), call("create_or_update")], 1, ""),
+        (
+            [
+                call("command", command="python x.py", environment=call("get"), compute=call("get")),
+                call("create_or_update"),
+            ],
+            1,
+            "",
+        ),
+        (
+            [call("command", command="python x.py", environment="torch"), call("create_or_update")],
+            1,
+            "without a version",
+        ),
         (
             [call("command", command="ls", environment="torch:1"), call("create_or_update")],
             None,

@@ -9,7 +9,8 @@ import re
 from collections.abc import Mapping
 
 from graders.launch.azure_command import look_at_code, look_at_command
-from graders.launch.azure_keys import look_at_compute, look_at_environment, look_at_inputs, look_at_keys
+from graders.launch.azure_inputs import look_at_inputs, look_at_outputs
+from graders.launch.azure_keys import look_at_compute, look_at_environment, look_at_keys, look_at_limits
 from graders.launch.azure_meeting import look_at_distribution
 from graders.launch.commands import Start, modernise
 from graders.launch.manifests import Claim, Manifest, Problem, Reading, dotted, named, opened, shown, whole
@@ -58,6 +59,8 @@ def look_at(manifest: Manifest, reading: Reading, files: Mapping[str, bytes]) ->
     look_at_keys(manifest, reading)
     start = look_at_command(manifest, reading)
     look_at_inputs(manifest, reading)
+    look_at_outputs(manifest, reading)
+    look_at_limits(manifest, reading)
     look_at_environment(manifest, reading)
     look_at_compute(manifest, reading)
     instances = _count(manifest, reading, ("resources", "instance_count"))

@@ -14,9 +14,9 @@ OWN_SCRIPTS = (
     "amp_train data_parallel ddp_train fashion_trainer lfw_dataset lightning_train perf_report scaling train_noddp"
 ).split()
 """The course's, which whoever hands in a part of it need not hand in."""
-_INPUT = re.compile(r"\$\{\{\s*inputs\.(\w{1,60})")
+_INPUT = re.compile(r"\$\{\{\s*inputs\.([\w-]{1,60})")
 # ${inputs.NAME} and {{inputs.NAME}}
-_NO_INPUT = re.compile(r"(?<!\$\{)\{\s*inputs\.(\w{1,60})")
+_NO_INPUT = re.compile(r"(?<!\$\{)\{\s*inputs\.([\w-]{1,60})")
 
 
 def look_at_command(manifest: Manifest, reading: Reading) -> Start | None:

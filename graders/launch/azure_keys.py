@@ -1,8 +1,8 @@
-"""The keys of an Azure ML command job: those that Azure does not know, and what names no data, image or machines.
+"""The keys of an Azure ML command job: those that Azure does not know, and what names no image or machines.
 
-Sources: learn.microsoft.com, "CLI (v2) command job YAML schema" (keys, defaults). The types of inputs and that their
-case does not matter: azure-ai-ml 1.35.2, `_schema/job/input_output_entry.py`; that each needs a path:
-`operations/_job_operations.py`, `_resolve_job_input`.
+Sources: learn.microsoft.com, "CLI (v2) command job YAML schema" (keys, defaults); azure-ai-ml 1.35.2: what has to be a
+mapping, and `limits`: `_schema/job`; that an environment needs a version: `operations/_operation_orchestrator.py`,
+`get_asset_arm_id`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ DISTRIBUTION = (
 RESOURCES = (
     "instance_count instance_type shm_size docker_args properties locations max_instance_count max_node_count"
 ).split()
-INPUT_TYPES = ("uri_folder", "uri_file", "mltable", "custom_model", "mlflow_model", "triton_model")
-LITERALS = ("string", "integer", "number", "boolean")
-"""Types of inputs in a component's file, whose values a job gives without a type."""
+MAPPINGS = ("environment_variables", "tags", "limits", "outputs")
+"""What else has to be a mapping; which keys it has is looked at elsewhere, or anybody's choice."""
+CURATED = "AzureML-"
+"""What Microsoft's own environments begin with, whose version may be left to the service."""
 
 
 def look_at_keys(manifest: Manifest, reading: Reading) -> None:
@@ -37,6 +38,7 @@ def look_at_keys(manifest: Manifest, reading: Reading) -> None:
         ((), JOB, False),
         (("distribution",), DISTRIBUTION, True),
         (("resources",), RESOURCES, True),
+        *(((name,), [], False) for name in MAPPINGS),
     )
     for place, known, strict in groups:
         values = manifest.get(*place)
@@ -47,7 +49,7 @@ def look_at_keys(manifest: Manifest, reading: Reading) -> None:
                     "What belongs to it stands below it, indented further.",
                 )
             )  # fmt: skip
-        unknown = [key for key in values if key not in known] if isinstance(values, dict) else []
+        unknown = [key for key in values if known and key not in known] if isinstance(values, dict) else []
         for key in unknown[:MANY]:
             hint = like(key, known)
             where = f" in `{dotted(place)}`" if place else ""
@@ -62,36 +64,6 @@ def look_at_keys(manifest: Manifest, reading: Reading) -> None:
                     hint or f"Known are {', '.join(known[:3])} and others.",
                 )
             )  # fmt: skip
-
-
-def look_at_inputs(manifest: Manifest, reading: Reading) -> None:
-    """Types of inputs that Azure does not know, and data that lies nowhere: it refuses the job."""
-    inputs = manifest.get("inputs")
-    for name in inputs if isinstance(inputs, dict) else {}:
-        place: Place = ("inputs", name, "type")
-        kind, path = manifest.get(*place), manifest.get("inputs", name, "path")
-        if not isinstance(kind, str) or "${{" in kind or kind.lower() in LITERALS:
-            continue
-        if kind.lower() in INPUT_TYPES:
-            if path is None or path == "":
-                reading.problems.append(
-                    manifest.problem(
-                        ("inputs", name),
-                        f"`inputs.{safe_line(name, 40)}` is a {kind.lower()} without a `path`, which Azure refuses.",
-                        "Say where the data lies: `path: azureml:NAME@latest` for data that is registered, an address, "
-                        "or a folder beside this file.",
-                    )
-                )
-                break
-            continue
-        known = f"Azure knows {', '.join(INPUT_TYPES[:-1])} and {INPUT_TYPES[-1]}."
-        reading.problems.append(
-            manifest.problem(
-                place, f"`inputs.{safe_line(name, 40)}.type` is {shown(kind)}, which Azure refuses.",
-                f"{like(kind.lower(), INPUT_TYPES)} {known}".strip(),
-            )
-        )  # fmt: skip
-        break
 
 
 def look_at_environment(manifest: Manifest, reading: Reading) -> None:
@@ -118,6 +90,39 @@ def look_at_environment(manifest: Manifest, reading: Reading) -> None:
         reading.problems.append(
             manifest.problem(place, f"`environment` is {shown(environment)}, which names none.", hint)
         )
+    elif (name := unversioned(environment)) and not name.startswith(CURATED):
+        reading.problems.append(manifest.problem(place, *version_missing("environment", environment, name)))
+
+
+def look_at_limits(manifest: Manifest, reading: Reading) -> None:
+    """A time that Azure does not read: it wants seconds."""
+    timeout = manifest.get("limits", "timeout")
+    if isinstance(timeout, int | float) and not isinstance(timeout, bool):
+        return
+    if timeout is None or (isinstance(timeout, str) and re.fullmatch(r"\s*[+-]?[0-9_]{1,20}\s*", timeout)):
+        return
+    reading.problems.append(
+        manifest.problem(
+            ("limits", "timeout"),
+            f"`limits.timeout` is {shown(timeout)}, which Azure refuses; expected a whole number.",
+            "It counts seconds: 3600 is one hour.",
+        )
+    )
+
+
+def unversioned(value: Json) -> str:
+    """The name in `azureml:NAME` that says neither a version nor a label; nothing for whatever else there is."""
+    found = re.fullmatch(r"azureml:([^:@/${}\s]+)[:@]?", value) if isinstance(value, str) else None
+    return found[1] if found else ""
+
+
+def version_missing(where: str, value: Json, name: str) -> tuple[str, str]:
+    """The message and the hint for what is registered, but named without its version."""
+    name = safe_line(name, 60)
+    return (
+        f"`{where}` is {shown(value)}, without a version, which Azure refuses.",
+        f"Several versions may be registered: write `azureml:{name}@latest` or one of them, `azureml:{name}:1`.",
+    )
 
 
 def _may_be_an_image(value: Json) -> bool:

@@ -142,7 +142,7 @@ def _as_job(call: Mapping[str, Json]) -> Json:
             )
         elif isinstance(value, dict):
             inner = _mapping(value.get("kwargs"))
-            job[name] = inner if inner.keys() & {"image", "build"} else "azureml:unknown"
+            job[name] = inner if inner.keys() & {"image", "build"} else "azureml:unknown@latest"
     spread = given.get("distribution")
     if isinstance(spread, dict):
         of = spread.get("of")

@@ -10,6 +10,7 @@ from graders.launch.manifests import Problem, like, shown
 from graders.launch.pod_commands import command_problems
 from graders.launch.pod_images import image_problems
 from graders.launch.pod_resources import resource_problems
+from graders.launch.pod_values import value_problems
 from graders.launch.pods import Pod
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never", "ExitCode")
@@ -22,7 +23,13 @@ TOLD = frozenset(
 
 def problems(pod: Pod) -> list[Problem]:
     """What the webhook, the API server or the pods would stumble over."""
-    return [*_restart(pod), *image_problems(pod), *resource_problems(pod), *command_problems(pod)]
+    return [
+        *_restart(pod),
+        *image_problems(pod),
+        *resource_problems(pod),
+        *value_problems(pod),
+        *command_problems(pod),
+    ]
 
 
 def notes(pod: Pod) -> list[str]:

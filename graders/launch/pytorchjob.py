@@ -25,6 +25,7 @@ from graders.launch.manifests import (
 )
 from graders.launch.pod_commands import slips
 from graders.launch.pod_problems import notes, problems
+from graders.launch.pod_values import metadata_problems, namespace_problems
 from graders.launch.pods import REPLICAS, Pod, claim_of
 from graders.launch.pytorchjob_schema import OUTDATED, PYTORCHJOB
 from lockstep.wire import Json
@@ -113,7 +114,8 @@ def _other_kind(document: Document) -> Problem:
 def look_at(manifest: Manifest, reading: Reading) -> None:
     """Add to `reading` what there is to say about one PyTorchJob."""
     reading.notes += manifest.document.traps[:2]
-    reading.problems += [*_version(manifest), *_name(manifest), *schema_problems(manifest, PYTORCHJOB)]
+    reading.problems += [*_version(manifest), *_name(manifest), *namespace_problems(manifest)]
+    reading.problems += [*metadata_problems(manifest, ("metadata",)), *schema_problems(manifest, PYTORCHJOB)]
     _replicas(manifest, reading)
     _elastic(manifest, reading)
     _suspended(manifest, reading)

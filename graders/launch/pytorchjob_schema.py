@@ -82,6 +82,8 @@ VOLUME: Schema = {
     "required": ["name"],
     "properties": {
         "name": TEXT,
+        # Nothing behind it is a folder as well; what else may stand there is told with better words.
+        "emptyDir": {"type": ["object", "null"], "properties": {"medium": TEXT, "sizeLimit": QUANTITY}},
         "persistentVolumeClaim": {
             "type": "object",
             "required": ["claimName"],
