@@ -20,6 +20,11 @@ def found(roster: str, person: Person) -> str:
     return " ".join(entry.student.id for entry in match.entries) if isinstance(match, Found) else match.reason
 
 
+def plain(name: str) -> Person:
+    """Of whom there is only what a file or folder is called."""
+    return Person(id=name, name=name, email=name)
+
+
 @pytest.mark.parametrize(
     ("roster", "person", "who"),
     [
@@ -91,6 +96,25 @@ def found(roster: str, person: Person) -> str:
             "another one's",
         ),
         ("id,name,email\n1,Jane Doe,jd@a.edu", Person("gradescope", "5", "77", "Jane Doe", ""), "1"),
+        (
+            "id,name\n1234,Ada Lov\n77,Bob Ray",
+            plain("Bob Ray 1234"),
+            "fits more than one on the roster: Ada Lov (1234), Bob Ray",
+        ),
+        ("id,name\n1234,Ada Lov\n77,Bob Ray", plain("Ada Lov 1234"), "1234"),
+        ("id,name\n1234,Ada Lov\n77,Bob Ray", plain("lab 1234"), "1234"),
+        ("id,name\n1234,Ada Lov\n77,Bob Ray", plain("1234"), "1234"),
+        ("id,name\ns1234,Ada Lov\ns1234-k,Bob Ray", plain("lab_s1234-k"), "fits more than one"),
+        ("id,name\ns1234,Ada Lov\ns-1234,Bob Ray", plain("lab_s-1234"), "s-1234"),
+        (
+            "id,name,email\n1,Bob Ray,ann@y.edu\n2,Ann,",
+            plain("ann"),
+            "fits more than one on the roster: Bob Ray (1), Ann (2)",
+        ),
+        ("id,name,email\n1,Bob Ray,ann@y.edu\n2,Ann Lee,", plain("ann"), "1"),
+        ("id,name,email\n1,Ann,ann@y.edu\n2,Bob,", plain("ann"), "1"),
+        ("id,name,email,team\n1,Bob Ray,red@y.edu,\n2,Ann,,red", plain("red"), "fits more than one"),
+        ("id,name,email,team\n1,Bob Ray,red@y.edu,red\n2,Ann,,red", plain("red"), "1"),
     ],
 )
 def test_whose_it_is(roster: str, person: Person, who: str) -> None:

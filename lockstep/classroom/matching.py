@@ -1,23 +1,27 @@
 """Finds a hand-in's student on the roster: by ids first, by names only where they leave no doubt.
 
 To give somebody another one's grade is worse than to ask. Whatever fits two students, or fits one by name and
-contradicts the same student's id, fits nobody, and the reason names those it could be.
+contradicts the same student's id, fits nobody, and the reason names those it could be. What is weak, a part of a name
+or of an address, fits only where nothing else leads to another one.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lockstep.classroom.arrival import Person
-from lockstep.classroom.names import exact, folded, rotations, share_a_word, spellings, words_of
+from lockstep.classroom.names import NAME_LENGTH, exact, folded, rotations, share_a_word, spellings, words_of
 from lockstep.classroom.roster import Entry, Roster
 from lockstep.text import safe_line
 
 ID_IN_NAME = 4
 """Characters of an id, digits among them, that is looked for inside of a longer name such as `lab3_1234567`."""
+
+WORDS_IN_NAME = 20
+"""Words of such a name."""
 
 _SYSTEMS = {"canvas": "Canvas id", "moodle": "Moodle id", "github": "GitHub name", "login": "login"}
 _COLUMNS = {"canvas": "canvas id", "moodle": "moodle id", "github": "github"}
@@ -45,6 +49,7 @@ class _Criterion:
     of_entry: Callable[[Entry], Iterable[str]]
     of_person: Callable[[Person], Iterable[str]]
     by_name: bool = False
+    weak: bool = False
     note: str = ""
 
 
@@ -71,19 +76,33 @@ class Register:
         suspects: list[Entry] = []
         turned_away: list[Entry] = []
         for criterion, index in zip(_CRITERIA, self._indexes, strict=True):
-            fitting = _unique(
-                entry for key in criterion.of_person(person) if key for entry in index.get(key, ())
-            )
+            fitting = _fitting(criterion, index, person)
             agreeing = [entry for entry in fitting if not _contradicts(entry, person, criterion)]
             turned_away += [entry for entry in fitting if entry not in agreeing]
             if suspects:
                 agreeing = [entry for entry in agreeing if entry in suspects]
             if len(agreeing) == 1:
-                return self._with_team(agreeing[0], person, criterion)
+                (entry,) = agreeing
+                if others := self._others(entry, person, criterion):
+                    return Nobody(self._reason(person, [entry, *others], []))
+                return self._with_team(entry, person, criterion)
             suspects = agreeing or suspects
         if not suspects and not turned_away and (team := self._team(person)):
             return _for(team)
         return Nobody(self._reason(person, suspects, _unique(turned_away)))
+
+    def _others(self, entry: Entry, person: Person, criterion: _Criterion) -> list[Entry]:
+        """Those to whom a name or something weak leads as well as `criterion` to `entry`, and not to `entry`."""
+        if not (criterion.weak or criterion.by_name):
+            return []
+        others = self._team(person) if criterion.weak else []
+        others = others if entry not in others else []
+        for other, index in zip(_CRITERIA, self._indexes, strict=True):
+            if other.weak or (criterion.weak and other.by_name):
+                fitting = _fitting(other, index, person)
+                agreeing = [each for each in fitting if not _contradicts(each, person, other)]
+                others += agreeing if entry not in agreeing else []
+        return _unique(others)
 
     def knows(self, name: str) -> bool:
         """Whether a file or folder called `name` is a student's."""
@@ -146,6 +165,10 @@ def _for(team: Sequence[Entry]) -> Found:
     return Found(tuple(team), for_team=True, note=f"handed in for the team {safe_line(team[0].student.team)}")
 
 
+def _fitting(criterion: _Criterion, index: Mapping[str, list[Entry]], person: Person) -> list[Entry]:
+    return _unique(entry for key in criterion.of_person(person) if key for entry in index.get(key, ()))
+
+
 def _contradicts(entry: Entry, person: Person, criterion: _Criterion) -> bool:
     """Whether something that is known of both says that they are two people."""
     if criterion is _NUMBER:
@@ -201,11 +224,16 @@ def _words_without_digits(person: Person) -> Iterable[str]:
 
 
 def _ids_inside(person: Person) -> Iterable[str]:
+    """Words with digits, and several in a row as they stand there: ids may have signs in them."""
     if person.system:
         return
-    for word in re.split(r"[^\w]+|_", folded(person.id)):
-        if len(word) >= ID_IN_NAME and any(character.isdigit() for character in word):
-            yield word
+    text = folded(person.id[:NAME_LENGTH])
+    words = list(re.finditer(r"[^\W_]+", text))[:WORDS_IN_NAME]
+    for first, start in enumerate(words):
+        for end in words[first:]:
+            part = text[start.start() : end.end()]
+            if len(part) >= ID_IN_NAME and any(character.isdigit() for character in part):
+                yield part
 
 
 _NUMBER = _Criterion(
@@ -221,7 +249,7 @@ _CRITERIA = (
     _NUMBER_AS_ID,
     _Criterion(lambda entry: _without_zeros(entry.student.id), lambda person: _without_zeros(person.id)),
     _Criterion(lambda entry: [folded(_address(entry))], lambda person: [folded(person.email)]),
-    _Criterion(lambda entry: _beginning(_address(entry)), lambda person: _beginning(person.email)),
+    _Criterion(lambda entry: _beginning(_address(entry)), lambda person: _beginning(person.email), weak=True),
     _Criterion(lambda entry: [exact(entry.student.name)], lambda person: [exact(person.name)], by_name=True),
     _Criterion(
         lambda entry: spellings(entry.student.name), lambda person: spellings(person.name), by_name=True
@@ -236,12 +264,14 @@ _CRITERIA = (
         lambda entry: [folded(entry.student.id)],
         _ids_inside,
         by_name=True,
+        weak=True,
         note="the student is known by the id inside the name",
     ),
     _Criterion(
         lambda entry: words_of(entry.student.name),
         _words_without_digits,
         by_name=True,
+        weak=True,
         note="the student is known by the name without its numbers",
     ),
 )
