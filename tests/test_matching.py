@@ -115,6 +115,37 @@ def plain(name: str) -> Person:
         ("id,name,email\n1,Ann,ann@y.edu\n2,Bob,", plain("ann"), "1"),
         ("id,name,email,team\n1,Bob Ray,red@y.edu,\n2,Ann,,red", plain("red"), "fits more than one"),
         ("id,name,email,team\n1,Bob Ray,red@y.edu,red\n2,Ann,,red", plain("red"), "1"),
+        (
+            "id,name,moodle id\ns1,Anna Schmidt,11111\ns2,Peter Schmidt,12345",
+            Person("moodle", "12345", name="Anna Schmidt"),
+            "Its Moodle id `12345` is that of Peter Schmidt (s2), but its name is that of Anna Schmidt (s1).",
+        ),
+        (
+            "id,name,moodle id\ns1,Anna Schmidt,\ns2,Peter Schmidt,12345",
+            Person("moodle", "12345", name="Schmidt Anna"),
+            "Peter Schmidt (s2), but its name is that of Anna Schmidt (s1)",
+        ),
+        (
+            "id,name,moodle id,team\ns1,Anna Schmidt,11111,red\ns2,Peter Schmidt,12345,red",
+            Person("moodle", "12345", name="red-Anna Schmidt"),
+            "Peter Schmidt (s2), but its name is that of Anna Schmidt (s1)",
+        ),
+        (
+            "id,name,moodle id\ns1,Anna Schmidt,11111\ns2,Anna Schmidt,12345",
+            Person("moodle", "12345", name="Anna Schmidt"),
+            "s2",
+        ),
+        (
+            "id,name,moodle id\ns1,Anna Schmidt,11111\ns2,Peter Schmidt,12345",
+            Person("moodle", "12345", name="Pete Schmidt"),
+            "s2",
+        ),
+        ("id,name,moodle id\ns1,Anna Schmidt,11111\ns2,Peter Schmidt,12345", Person("moodle", "12345"), "s2"),
+        (
+            "id,name\n8,Jane Doe\n9,John Doe",
+            Person("canvas", "9", name="doejane"),
+            "Its Canvas id `9` is that of John Doe (9), but its name is that of Jane Doe (8)",
+        ),
     ],
 )
 def test_whose_it_is(roster: str, person: Person, who: str) -> None:

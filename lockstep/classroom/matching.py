@@ -83,6 +83,8 @@ class Register:
                 agreeing = [entry for entry in agreeing if entry in suspects]
             if len(agreeing) == 1:
                 (entry,) = agreeing
+                if namesakes := self._namesakes(entry, person, criterion):
+                    return Nobody(_other_number(entry, namesakes, person))
                 if others := self._others(entry, person, criterion):
                     return Nobody(self._reason(person, [entry, *others], []))
                 return self._with_team(entry, person, criterion)
@@ -90,6 +92,18 @@ class Register:
         if not suspects and not turned_away and (team := self._team(person)):
             return _for(team)
         return Nobody(self._reason(person, suspects, _unique(turned_away)))
+
+    def _namesakes(self, entry: Entry, person: Person, criterion: _Criterion) -> list[Entry]:
+        """Those who are called as `person` is where a number that may be another one's leads to `entry`."""
+        if not (criterion is _NUMBER_AS_ID or (criterion is _NUMBER and person.system == "moodle")):
+            return []
+        called = _unique(
+            each
+            for other, index in zip(_CRITERIA, self._indexes, strict=True)
+            if other.by_name and not other.weak
+            for each in _fitting(other, index, person)
+        )
+        return called if entry not in called else []
 
     def _others(self, entry: Entry, person: Person, criterion: _Criterion) -> list[Entry]:
         """Those to whom a name or something weak leads as well as `criterion` to `entry`, and not to `entry`."""
@@ -163,6 +177,15 @@ def may_be_one(people: Iterable[Person]) -> bool:
 
 def _for(team: Sequence[Entry]) -> Found:
     return Found(tuple(team), for_team=True, note=f"handed in for the team {safe_line(team[0].student.team)}")
+
+
+def _other_number(entry: Entry, namesakes: Sequence[Entry], person: Person) -> str:
+    """Why a number is not enough: the name is another one's."""
+    system, column = _SYSTEMS[person.system], _COLUMNS[person.system]
+    return (
+        f"Its {system} `{safe_line(person.number, 60)}` is that of {_listed([entry])}, but its name is that of "
+        f"{_listed(namesakes)}. Give the roster a column `{column}` with the numbers of this download."
+    )
 
 
 def _fitting(criterion: _Criterion, index: Mapping[str, list[Entry]], person: Person) -> list[Entry]:
