@@ -25,6 +25,11 @@ def plain(name: str) -> Person:
     return Person(id=name, name=name, email=name)
 
 
+def clone(login: str) -> Person:
+    """Who has cloned an assignment on GitHub."""
+    return Person("github", login, id=login, name=login, email=login)
+
+
 @pytest.mark.parametrize(
     ("roster", "person", "who"),
     [
@@ -146,6 +151,75 @@ def plain(name: str) -> Person:
             Person("canvas", "9", name="doejane"),
             "Its Canvas id `9` is that of John Doe (9), but its name is that of Jane Doe (8)",
         ),
+        (
+            "id,name,email\ns1,John Doe,john@uni.edu\ns9,Jane Roe,roe@uni.edu",
+            Person("gradescope", "5", "zz9", "John Smith", "john@gmail.com"),
+            "Nobody on the roster has the id `zz9` or the address `john@gmail.com` or the name `John Smith`. "
+            "Perhaps it is John Doe (s1)'s.",
+        ),
+        (
+            "id,name,email\ns1,John Doe,john@uni.edu\ns9,Jane Roe,roe@uni.edu",
+            Person("gradescope", "5", "zz9", "John Doe", "john@gmail.com"),
+            "Its name is like that of John Doe (s1), but its id `zz9` is another one's.",
+        ),
+        (
+            "id,name,email\ns1,John Doe,john@uni.edu\ns9,Jane Roe,roe@uni.edu",
+            Person("gradescope", "5", "zz9", "Johnny", "john"),
+            "its id `zz9` is another one's",
+        ),
+        (
+            "id,name,email\ns1,John Doe,john@uni.edu\ns9,Jane Roe,roe@uni.edu",
+            Person("gradescope", "5", "", "Johnny", "john"),
+            "s1",
+        ),
+        (
+            "id,name,email\ns1,John Doe,john@uni.edu\ns9,Jane Roe,roe@uni.edu",
+            Person("gradescope", "5", "zz9", "Johnny", "John@UNI.edu"),
+            "s1",
+        ),
+        (
+            "id,name,email\ns1,John Doe,john@uni.edu\ns9,Jane Roe,roe@uni.edu",
+            Person("gradescope", "5", "s1", "Johnny", "john@gmail.com"),
+            "s1",
+        ),
+        (
+            "id,name,email\ns1,John Doe,john@uni.edu\ns9,Jane Roe,roe@uni.edu",
+            Person("gradescope", "5", "", "Doe, John", "john@gmail.com"),
+            "s1",
+        ),
+        (
+            "id,name,email\ns1,John Doe,john@uni.edu\ns9,Jane Roe,roe@uni.edu",
+            plain("john@gmail.com"),
+            "Nobody on the roster has the id `john@gmail.com` or the",
+        ),
+        (
+            "id,name,email\ns1,John Doe,john@uni.edu\ns9,Jane Roe,roe@uni.edu",
+            plain("john@gmail.com"),
+            "Perhaps it is John Doe (s1)'s.",
+        ),
+        ("id,name,email\ns1,John Doe,john@uni.edu\ns9,Jane Roe,roe@uni.edu", plain("john@uni.edu"), "s1"),
+        ("id,name,email\ns1,John Doe,john@uni.edu\ns9,Jane Roe,roe@uni.edu", plain("john"), "s1"),
+        (
+            "id,name,email\ns1,John Doe,john@uni.edu\ns9,Jane Roe,roe@uni.edu",
+            clone("john"),
+            "the GitHub name `john`",
+        ),
+        (
+            "id,name,email\ns1,John Doe,john@uni.edu\ns9,Jane Roe,roe@uni.edu",
+            clone("john"),
+            "Perhaps it is John Doe (s1)'s. Give the roster a column `github`.",
+        ),
+        ("id,name,github\ns1,Ada Lov,\ns2,Bob Ray,bob", clone("s1"), "Perhaps it is Ada Lov (s1)'s."),
+        ("id,name,github\ns1,Ada Lov,\ns2,Bob Ray,bob", clone("ada-lov"), "Perhaps it is Ada Lov (s1)'s."),
+        ("id,name,github\ns1,Ada Lov,s2\ns2,Bob Ray,bob", clone("s2"), "s1"),
+        ("id,name,email\n0012,Ada,a@uni.edu", Person("gradescope", "5", "12", "Zoe", "z@y.org"), "0012"),
+        (
+            "id,name,github\ns1,Ada Lov,ada",
+            clone("s1"),
+            "is like that of Ada Lov (s1), but its GitHub name `s1` is another",
+        ),
+        ("id,name,team,github\n1,Jane,red,j\n2,John,red,r", clone("red"), "1 2"),
+        ("id,name,team,github\nred,Jane,blue,\n2,John,red,r", clone("red"), "Perhaps it is Jane (red)'s."),
     ],
 )
 def test_whose_it_is(roster: str, person: Person, who: str) -> None:

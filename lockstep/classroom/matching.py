@@ -75,10 +75,15 @@ class Register:
         person = self._without_group(person)
         suspects: list[Entry] = []
         turned_away: list[Entry] = []
+        perhaps: list[Entry] = []
         for criterion, index in zip(_CRITERIA, self._indexes, strict=True):
             fitting = _fitting(criterion, index, person)
             agreeing = [entry for entry in fitting if not _contradicts(entry, person, criterion)]
             turned_away += [entry for entry in fitting if entry not in agreeing]
+            if person.system == "github" and criterion is not _NUMBER:
+                # Anybody may take a login that is another one's id, name or beginning of an address.
+                perhaps += agreeing
+                continue
             if suspects:
                 agreeing = [entry for entry in agreeing if entry in suspects]
             if len(agreeing) == 1:
@@ -89,7 +94,8 @@ class Register:
                     return Nobody(self._reason(person, [entry, *others], []))
                 return self._with_team(entry, person, criterion)
             suspects = agreeing or suspects
-        if not suspects and not turned_away and (team := self._team(person)):
+        team = self._team(person)
+        if team and not suspects and not turned_away and all(entry in team for entry in perhaps):
             return _for(team)
         return Nobody(self._reason(person, suspects, _unique(turned_away)))
 
@@ -149,22 +155,36 @@ class Register:
         if suspects:
             return f"It fits more than one on the roster: {_listed(suspects)}.{remedy}"
         if turned_away:
+            number = person.number if person.system in _SYSTEMS else person.id or person.email
             return (
                 f"Its name is like that of {_listed(turned_away)}, but its {_SYSTEMS.get(person.system, 'id')} "
-                f"`{safe_line(person.number, 60)}` is another one's."
+                f"`{safe_line(number, 60)}` is another one's."
             )
         about = [
             f"the {_SYSTEMS[person.system]} `{safe_line(person.number, 60)}`"
             if person.system in _SYSTEMS
             else "",
-            f"the id `{safe_line(person.id, 60)}`" if person.id else "",
+            f"the id `{safe_line(person.id, 60)}`" if person.id and person.id != person.number else "",
             f"the address `{safe_line(person.email, 60)}`" if "@" in person.email else "",
             f"the name `{safe_line(person.name, 60)}`" if person.name and person.name != person.id else "",
         ]
-        near = _unique(entry for word in _words(person.name) for entry in self._words.get(word, ()))
-        near = [entry for entry in near if _is_near(entry, person)]
-        hint = f" Perhaps it is {_listed(near)}'s." if near else ""
+        near = self._near(person)
+        hint = (
+            f" Perhaps it is {_listed(near)}'s.{remedy if person.system == 'github' else ''}" if near else ""
+        )
         return f"Nobody on the roster has {' or '.join(filter(None, about)) or 'its name'}.{hint}"
+
+    def _near(self, person: Person) -> list[Entry]:
+        """Those whom a person may have meant: by a middle name more, or by what is not enough of an address."""
+        named = _unique(entry for word in _words(person.name) for entry in self._words.get(word, ()))
+        # What a folder is called would do, were there no LMS that says more.
+        alike = Person(id=person.id, name=person.name, email=_beginning(person.email))
+        fitting = (
+            entry
+            for criterion, index in zip(_CRITERIA, self._indexes, strict=True)
+            for entry in _fitting(criterion, index, alike)
+        )
+        return _unique([*(entry for entry in named if _is_near(entry, person)), *fitting])
 
 
 def may_be_one(people: Iterable[Person]) -> bool:
@@ -203,13 +223,21 @@ def _contradicts(entry: Entry, person: Person, criterion: _Criterion) -> bool:
     number = entry.numbers.get(person.system)
     if number is not None and folded(number) != folded(person.number):
         return True
-    if person.system != "gradescope" or not criterion.by_name:
+    if person.system != "gradescope" or criterion is _ID:
         return False
-    differs = [
-        (folded(person.id), folded(entry.student.id)),
-        (folded(person.email), folded(entry.student.email)),
-    ]
-    return all(theirs and ours and theirs != ours for theirs, ours in differs)
+    sid, email = folded(person.id), folded(person.email) if "@" in person.email else ""
+    is_other_sid = bool(sid) and not _is_id(entry, sid)
+    is_other_address = bool(email and entry.student.email) and email != folded(entry.student.email)
+    if criterion.weak:
+        return is_other_sid or is_other_address
+    return is_other_sid and is_other_address
+
+
+def _is_id(entry: Entry, number: str) -> bool:
+    return bool(
+        {folded(number), *_without_zeros(number)}
+        & {folded(entry.student.id), *_without_zeros(entry.student.id)}
+    )
 
 
 def _numbers(person: Person) -> Iterable[str]:
@@ -226,8 +254,8 @@ def _without_zeros(number: str) -> Iterable[str]:
     return [plain.lstrip("0")] if plain.isdecimal() and plain.isascii() else []
 
 
-def _beginning(address: str) -> Iterable[str]:
-    return [folded(address).partition("@")[0]]
+def _beginning(address: str) -> str:
+    return folded(address).partition("@")[0]
 
 
 def _address(entry: Entry) -> str:
@@ -259,6 +287,7 @@ def _ids_inside(person: Person) -> Iterable[str]:
                 yield part
 
 
+_ID = _Criterion(lambda entry: [folded(entry.student.id)], lambda person: [folded(person.id)])
 _NUMBER = _Criterion(
     lambda entry: (f"{system} {folded(number)}" for system, number in entry.numbers.items()), _numbers
 )
@@ -267,12 +296,17 @@ _NUMBER_AS_ID = _Criterion(
     lambda person: [folded(person.number)] if person.system == "canvas" else [],
 )
 _CRITERIA = (
-    _Criterion(lambda entry: [folded(entry.student.id)], lambda person: [folded(person.id)]),
+    _ID,
     _NUMBER,
     _NUMBER_AS_ID,
     _Criterion(lambda entry: _without_zeros(entry.student.id), lambda person: _without_zeros(person.id)),
     _Criterion(lambda entry: [folded(_address(entry))], lambda person: [folded(person.email)]),
-    _Criterion(lambda entry: _beginning(_address(entry)), lambda person: _beginning(person.email), weak=True),
+    _Criterion(
+        lambda entry: [_beginning(_address(entry))],
+        # Who has an address elsewhere may be another one.
+        lambda person: [] if "@" in person.email else [folded(person.email)],
+        weak=True,
+    ),
     _Criterion(lambda entry: [exact(entry.student.name)], lambda person: [exact(person.name)], by_name=True),
     _Criterion(
         lambda entry: spellings(entry.student.name), lambda person: spellings(person.name), by_name=True
