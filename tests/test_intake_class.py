@@ -408,6 +408,15 @@ def test_clones_of_github_classroom(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("others", [(), ("lab1-ann",)], ids=["a tie", "no tie"])
+def test_the_end_of_a_stranger_s_login_is_nobody_s(tmp_path: Path, others: tuple[str, ...]) -> None:
+    roster = class_of("id,name,github\n1,Sam Smith,smith\n2,Bob Ray,bob\n3,Ann Lee,ann")
+    clones = {f"{name}/ddp_train.py": CODE for name in ("lab1-jan-smith", "lab1-bob", *others)}
+    intake = taken(tmp_path, clones, False, roster)
+    assert set(by_id(intake)) == ({"2", "3"} if others else {"2"})
+    assert "GitHub name `jan-smith`" in reason(intake, "lab1-jan-smith")
+
+
 @both
 def test_plain_folders_and_archives_go_by_id_name_or_address(tmp_path: Path, packed: bool) -> None:
     files = {

@@ -20,6 +20,16 @@ def found(roster: str, person: Person) -> str:
     return " ".join(entry.student.id for entry in match.entries) if isinstance(match, Found) else match.reason
 
 
+def plain(name: str) -> Person:
+    """Of whom there is only what a file or folder is called."""
+    return Person(id=name, name=name, email=name)
+
+
+def clone(login: str) -> Person:
+    """Who has cloned an assignment on GitHub."""
+    return Person("github", login, id=login, name=login, email=login)
+
+
 @pytest.mark.parametrize(
     ("roster", "person", "who"),
     [
@@ -91,6 +101,125 @@ def found(roster: str, person: Person) -> str:
             "another one's",
         ),
         ("id,name,email\n1,Jane Doe,jd@a.edu", Person("gradescope", "5", "77", "Jane Doe", ""), "1"),
+        (
+            "id,name\n1234,Ada Lov\n77,Bob Ray",
+            plain("Bob Ray 1234"),
+            "fits more than one on the roster: Ada Lov (1234), Bob Ray",
+        ),
+        ("id,name\n1234,Ada Lov\n77,Bob Ray", plain("Ada Lov 1234"), "1234"),
+        ("id,name\n1234,Ada Lov\n77,Bob Ray", plain("lab 1234"), "1234"),
+        ("id,name\n1234,Ada Lov\n77,Bob Ray", plain("1234"), "1234"),
+        ("id,name\ns1234,Ada Lov\ns1234-k,Bob Ray", plain("lab_s1234-k"), "fits more than one"),
+        ("id,name\ns1234,Ada Lov\ns-1234,Bob Ray", plain("lab_s-1234"), "s-1234"),
+        (
+            "id,name,email\n1,Bob Ray,ann@y.edu\n2,Ann,",
+            plain("ann"),
+            "fits more than one on the roster: Bob Ray (1), Ann (2)",
+        ),
+        ("id,name,email\n1,Bob Ray,ann@y.edu\n2,Ann Lee,", plain("ann"), "1"),
+        ("id,name,email\n1,Ann,ann@y.edu\n2,Bob,", plain("ann"), "1"),
+        ("id,name,email,team\n1,Bob Ray,red@y.edu,\n2,Ann,,red", plain("red"), "fits more than one"),
+        ("id,name,email,team\n1,Bob Ray,red@y.edu,red\n2,Ann,,red", plain("red"), "1"),
+        (
+            "id,name,moodle id\ns1,Anna Schmidt,11111\ns2,Peter Schmidt,12345",
+            Person("moodle", "12345", name="Anna Schmidt"),
+            "Its Moodle id `12345` is that of Peter Schmidt (s2), but its name is that of Anna Schmidt (s1).",
+        ),
+        (
+            "id,name,moodle id\ns1,Anna Schmidt,\ns2,Peter Schmidt,12345",
+            Person("moodle", "12345", name="Schmidt Anna"),
+            "Peter Schmidt (s2), but its name is that of Anna Schmidt (s1)",
+        ),
+        (
+            "id,name,moodle id,team\ns1,Anna Schmidt,11111,red\ns2,Peter Schmidt,12345,red",
+            Person("moodle", "12345", name="red-Anna Schmidt"),
+            "Peter Schmidt (s2), but its name is that of Anna Schmidt (s1)",
+        ),
+        (
+            "id,name,moodle id\ns1,Anna Schmidt,11111\ns2,Anna Schmidt,12345",
+            Person("moodle", "12345", name="Anna Schmidt"),
+            "s2",
+        ),
+        (
+            "id,name,moodle id\ns1,Anna Schmidt,11111\ns2,Peter Schmidt,12345",
+            Person("moodle", "12345", name="Pete Schmidt"),
+            "s2",
+        ),
+        ("id,name,moodle id\ns1,Anna Schmidt,11111\ns2,Peter Schmidt,12345", Person("moodle", "12345"), "s2"),
+        (
+            "id,name\n8,Jane Doe\n9,John Doe",
+            Person("canvas", "9", name="doejane"),
+            "Its Canvas id `9` is that of John Doe (9), but its name is that of Jane Doe (8)",
+        ),
+        (
+            "id,name,email\ns1,John Doe,john@uni.edu\ns9,Jane Roe,roe@uni.edu",
+            Person("gradescope", "5", "zz9", "John Smith", "john@gmail.com"),
+            "Nobody on the roster has the id `zz9` or the address `john@gmail.com` or the name `John Smith`. "
+            "Perhaps it is John Doe (s1)'s.",
+        ),
+        (
+            "id,name,email\ns1,John Doe,john@uni.edu\ns9,Jane Roe,roe@uni.edu",
+            Person("gradescope", "5", "zz9", "John Doe", "john@gmail.com"),
+            "Its name is like that of John Doe (s1), but its id `zz9` is another one's.",
+        ),
+        (
+            "id,name,email\ns1,John Doe,john@uni.edu\ns9,Jane Roe,roe@uni.edu",
+            Person("gradescope", "5", "zz9", "Johnny", "john"),
+            "its id `zz9` is another one's",
+        ),
+        (
+            "id,name,email\ns1,John Doe,john@uni.edu\ns9,Jane Roe,roe@uni.edu",
+            Person("gradescope", "5", "", "Johnny", "john"),
+            "s1",
+        ),
+        (
+            "id,name,email\ns1,John Doe,john@uni.edu\ns9,Jane Roe,roe@uni.edu",
+            Person("gradescope", "5", "zz9", "Johnny", "John@UNI.edu"),
+            "s1",
+        ),
+        (
+            "id,name,email\ns1,John Doe,john@uni.edu\ns9,Jane Roe,roe@uni.edu",
+            Person("gradescope", "5", "s1", "Johnny", "john@gmail.com"),
+            "s1",
+        ),
+        (
+            "id,name,email\ns1,John Doe,john@uni.edu\ns9,Jane Roe,roe@uni.edu",
+            Person("gradescope", "5", "", "Doe, John", "john@gmail.com"),
+            "s1",
+        ),
+        (
+            "id,name,email\ns1,John Doe,john@uni.edu\ns9,Jane Roe,roe@uni.edu",
+            plain("john@gmail.com"),
+            "Nobody on the roster has the id `john@gmail.com` or the",
+        ),
+        (
+            "id,name,email\ns1,John Doe,john@uni.edu\ns9,Jane Roe,roe@uni.edu",
+            plain("john@gmail.com"),
+            "Perhaps it is John Doe (s1)'s.",
+        ),
+        ("id,name,email\ns1,John Doe,john@uni.edu\ns9,Jane Roe,roe@uni.edu", plain("john@uni.edu"), "s1"),
+        ("id,name,email\ns1,John Doe,john@uni.edu\ns9,Jane Roe,roe@uni.edu", plain("john"), "s1"),
+        (
+            "id,name,email\ns1,John Doe,john@uni.edu\ns9,Jane Roe,roe@uni.edu",
+            clone("john"),
+            "the GitHub name `john`",
+        ),
+        (
+            "id,name,email\ns1,John Doe,john@uni.edu\ns9,Jane Roe,roe@uni.edu",
+            clone("john"),
+            "Perhaps it is John Doe (s1)'s. Give the roster a column `github`.",
+        ),
+        ("id,name,github\ns1,Ada Lov,\ns2,Bob Ray,bob", clone("s1"), "Perhaps it is Ada Lov (s1)'s."),
+        ("id,name,github\ns1,Ada Lov,\ns2,Bob Ray,bob", clone("ada-lov"), "Perhaps it is Ada Lov (s1)'s."),
+        ("id,name,github\ns1,Ada Lov,s2\ns2,Bob Ray,bob", clone("s2"), "s1"),
+        ("id,name,email\n0012,Ada,a@uni.edu", Person("gradescope", "5", "12", "Zoe", "z@y.org"), "0012"),
+        (
+            "id,name,github\ns1,Ada Lov,ada",
+            clone("s1"),
+            "is like that of Ada Lov (s1), but its GitHub name `s1` is another",
+        ),
+        ("id,name,team,github\n1,Jane,red,j\n2,John,red,r", clone("red"), "1 2"),
+        ("id,name,team,github\nred,Jane,blue,\n2,John,red,r", clone("red"), "Perhaps it is Jane (red)'s."),
     ],
 )
 def test_whose_it_is(roster: str, person: Person, who: str) -> None:

@@ -38,8 +38,10 @@ def _assignment(folders: Sequence[Item], logins: frozenset[str]) -> str:
         if folded(item.name[dash.end() :]) in logins
     )
     if votes:
-        prefix, _ = max(votes.items(), key=lambda vote: (vote[1], len(vote[0])))
-        return prefix if 2 * sum(item.name.startswith(prefix) for item in folders) >= len(folders) else ""
+        covered = {prefix: sum(item.name.startswith(prefix) for item in folders) for prefix in votes}
+        # The end of a stranger's login may be somebody's: the longer prefix would make them one.
+        prefix = max(votes, key=lambda prefix: (votes[prefix], covered[prefix], -len(prefix)))
+        return prefix if 2 * covered[prefix] >= len(folders) else ""
     clones = [item.name for item in folders if _is_clone(item)]
     if len(clones) < 2 or 2 * len(clones) < len(folders):
         return ""

@@ -1,23 +1,27 @@
 """Finds a hand-in's student on the roster: by ids first, by names only where they leave no doubt.
 
 To give somebody another one's grade is worse than to ask. Whatever fits two students, or fits one by name and
-contradicts the same student's id, fits nobody, and the reason names those it could be.
+contradicts the same student's id, fits nobody, and the reason names those it could be. What is weak, a part of a name
+or of an address, fits only where nothing else leads to another one.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lockstep.classroom.arrival import Person
-from lockstep.classroom.names import exact, folded, rotations, share_a_word, spellings, words_of
+from lockstep.classroom.names import NAME_LENGTH, exact, folded, rotations, share_a_word, spellings, words_of
 from lockstep.classroom.roster import Entry, Roster
 from lockstep.text import safe_line
 
 ID_IN_NAME = 4
 """Characters of an id, digits among them, that is looked for inside of a longer name such as `lab3_1234567`."""
+
+WORDS_IN_NAME = 20
+"""Words of such a name."""
 
 _SYSTEMS = {"canvas": "Canvas id", "moodle": "Moodle id", "github": "GitHub name", "login": "login"}
 _COLUMNS = {"canvas": "canvas id", "moodle": "moodle id", "github": "github"}
@@ -45,6 +49,7 @@ class _Criterion:
     of_entry: Callable[[Entry], Iterable[str]]
     of_person: Callable[[Person], Iterable[str]]
     by_name: bool = False
+    weak: bool = False
     note: str = ""
 
 
@@ -70,20 +75,54 @@ class Register:
         person = self._without_group(person)
         suspects: list[Entry] = []
         turned_away: list[Entry] = []
+        perhaps: list[Entry] = []
         for criterion, index in zip(_CRITERIA, self._indexes, strict=True):
-            fitting = _unique(
-                entry for key in criterion.of_person(person) if key for entry in index.get(key, ())
-            )
+            fitting = _fitting(criterion, index, person)
             agreeing = [entry for entry in fitting if not _contradicts(entry, person, criterion)]
             turned_away += [entry for entry in fitting if entry not in agreeing]
+            if person.system == "github" and criterion is not _NUMBER:
+                # Anybody may take a login that is another one's id, name or beginning of an address.
+                perhaps += agreeing
+                continue
             if suspects:
                 agreeing = [entry for entry in agreeing if entry in suspects]
             if len(agreeing) == 1:
-                return self._with_team(agreeing[0], person, criterion)
+                (entry,) = agreeing
+                if namesakes := self._namesakes(entry, person, criterion):
+                    return Nobody(_other_number(entry, namesakes, person))
+                if others := self._others(entry, person, criterion):
+                    return Nobody(self._reason(person, [entry, *others], []))
+                return self._with_team(entry, person, criterion)
             suspects = agreeing or suspects
-        if not suspects and not turned_away and (team := self._team(person)):
+        team = self._team(person)
+        if team and not suspects and not turned_away and all(entry in team for entry in perhaps):
             return _for(team)
         return Nobody(self._reason(person, suspects, _unique(turned_away)))
+
+    def _namesakes(self, entry: Entry, person: Person, criterion: _Criterion) -> list[Entry]:
+        """Those who are called as `person` is where a number that may be another one's leads to `entry`."""
+        if not (criterion is _NUMBER_AS_ID or (criterion is _NUMBER and person.system == "moodle")):
+            return []
+        called = _unique(
+            each
+            for other, index in zip(_CRITERIA, self._indexes, strict=True)
+            if other.by_name and not other.weak
+            for each in _fitting(other, index, person)
+        )
+        return called if entry not in called else []
+
+    def _others(self, entry: Entry, person: Person, criterion: _Criterion) -> list[Entry]:
+        """Those to whom a name or something weak leads as well as `criterion` to `entry`, and not to `entry`."""
+        if not (criterion.weak or criterion.by_name):
+            return []
+        others = self._team(person) if criterion.weak else []
+        others = others if entry not in others else []
+        for other, index in zip(_CRITERIA, self._indexes, strict=True):
+            if other.weak or (criterion.weak and other.by_name):
+                fitting = _fitting(other, index, person)
+                agreeing = [each for each in fitting if not _contradicts(each, person, other)]
+                others += agreeing if entry not in agreeing else []
+        return _unique(others)
 
     def knows(self, name: str) -> bool:
         """Whether a file or folder called `name` is a student's."""
@@ -116,22 +155,36 @@ class Register:
         if suspects:
             return f"It fits more than one on the roster: {_listed(suspects)}.{remedy}"
         if turned_away:
+            number = person.number if person.system in _SYSTEMS else person.id or person.email
             return (
                 f"Its name is like that of {_listed(turned_away)}, but its {_SYSTEMS.get(person.system, 'id')} "
-                f"`{safe_line(person.number, 60)}` is another one's."
+                f"`{safe_line(number, 60)}` is another one's."
             )
         about = [
             f"the {_SYSTEMS[person.system]} `{safe_line(person.number, 60)}`"
             if person.system in _SYSTEMS
             else "",
-            f"the id `{safe_line(person.id, 60)}`" if person.id else "",
+            f"the id `{safe_line(person.id, 60)}`" if person.id and person.id != person.number else "",
             f"the address `{safe_line(person.email, 60)}`" if "@" in person.email else "",
             f"the name `{safe_line(person.name, 60)}`" if person.name and person.name != person.id else "",
         ]
-        near = _unique(entry for word in _words(person.name) for entry in self._words.get(word, ()))
-        near = [entry for entry in near if _is_near(entry, person)]
-        hint = f" Perhaps it is {_listed(near)}'s." if near else ""
+        near = self._near(person)
+        hint = (
+            f" Perhaps it is {_listed(near)}'s.{remedy if person.system == 'github' else ''}" if near else ""
+        )
         return f"Nobody on the roster has {' or '.join(filter(None, about)) or 'its name'}.{hint}"
+
+    def _near(self, person: Person) -> list[Entry]:
+        """Those whom a person may have meant: by a middle name more, or by what is not enough of an address."""
+        named = _unique(entry for word in _words(person.name) for entry in self._words.get(word, ()))
+        # What a folder is called would do, were there no LMS that says more.
+        alike = Person(id=person.id, name=person.name, email=_beginning(person.email))
+        fitting = (
+            entry
+            for criterion, index in zip(_CRITERIA, self._indexes, strict=True)
+            for entry in _fitting(criterion, index, alike)
+        )
+        return _unique([*(entry for entry in named if _is_near(entry, person)), *fitting])
 
 
 def may_be_one(people: Iterable[Person]) -> bool:
@@ -146,6 +199,19 @@ def _for(team: Sequence[Entry]) -> Found:
     return Found(tuple(team), for_team=True, note=f"handed in for the team {safe_line(team[0].student.team)}")
 
 
+def _other_number(entry: Entry, namesakes: Sequence[Entry], person: Person) -> str:
+    """Why a number is not enough: the name is another one's."""
+    system, column = _SYSTEMS[person.system], _COLUMNS[person.system]
+    return (
+        f"Its {system} `{safe_line(person.number, 60)}` is that of {_listed([entry])}, but its name is that of "
+        f"{_listed(namesakes)}. Give the roster a column `{column}` with the numbers of this download."
+    )
+
+
+def _fitting(criterion: _Criterion, index: Mapping[str, list[Entry]], person: Person) -> list[Entry]:
+    return _unique(entry for key in criterion.of_person(person) if key for entry in index.get(key, ()))
+
+
 def _contradicts(entry: Entry, person: Person, criterion: _Criterion) -> bool:
     """Whether something that is known of both says that they are two people."""
     if criterion is _NUMBER:
@@ -157,13 +223,21 @@ def _contradicts(entry: Entry, person: Person, criterion: _Criterion) -> bool:
     number = entry.numbers.get(person.system)
     if number is not None and folded(number) != folded(person.number):
         return True
-    if person.system != "gradescope" or not criterion.by_name:
+    if person.system != "gradescope" or criterion is _ID:
         return False
-    differs = [
-        (folded(person.id), folded(entry.student.id)),
-        (folded(person.email), folded(entry.student.email)),
-    ]
-    return all(theirs and ours and theirs != ours for theirs, ours in differs)
+    sid, email = folded(person.id), folded(person.email) if "@" in person.email else ""
+    is_other_sid = bool(sid) and not _is_id(entry, sid)
+    is_other_address = bool(email and entry.student.email) and email != folded(entry.student.email)
+    if criterion.weak:
+        return is_other_sid or is_other_address
+    return is_other_sid and is_other_address
+
+
+def _is_id(entry: Entry, number: str) -> bool:
+    return bool(
+        {folded(number), *_without_zeros(number)}
+        & {folded(entry.student.id), *_without_zeros(entry.student.id)}
+    )
 
 
 def _numbers(person: Person) -> Iterable[str]:
@@ -180,8 +254,8 @@ def _without_zeros(number: str) -> Iterable[str]:
     return [plain.lstrip("0")] if plain.isdecimal() and plain.isascii() else []
 
 
-def _beginning(address: str) -> Iterable[str]:
-    return [folded(address).partition("@")[0]]
+def _beginning(address: str) -> str:
+    return folded(address).partition("@")[0]
 
 
 def _address(entry: Entry) -> str:
@@ -201,13 +275,19 @@ def _words_without_digits(person: Person) -> Iterable[str]:
 
 
 def _ids_inside(person: Person) -> Iterable[str]:
+    """Words with digits, and several in a row as they stand there: ids may have signs in them."""
     if person.system:
         return
-    for word in re.split(r"[^\w]+|_", folded(person.id)):
-        if len(word) >= ID_IN_NAME and any(character.isdigit() for character in word):
-            yield word
+    text = folded(person.id[:NAME_LENGTH])
+    words = list(re.finditer(r"[^\W_]+", text))[:WORDS_IN_NAME]
+    for first, start in enumerate(words):
+        for end in words[first:]:
+            part = text[start.start() : end.end()]
+            if len(part) >= ID_IN_NAME and any(character.isdigit() for character in part):
+                yield part
 
 
+_ID = _Criterion(lambda entry: [folded(entry.student.id)], lambda person: [folded(person.id)])
 _NUMBER = _Criterion(
     lambda entry: (f"{system} {folded(number)}" for system, number in entry.numbers.items()), _numbers
 )
@@ -216,12 +296,17 @@ _NUMBER_AS_ID = _Criterion(
     lambda person: [folded(person.number)] if person.system == "canvas" else [],
 )
 _CRITERIA = (
-    _Criterion(lambda entry: [folded(entry.student.id)], lambda person: [folded(person.id)]),
+    _ID,
     _NUMBER,
     _NUMBER_AS_ID,
     _Criterion(lambda entry: _without_zeros(entry.student.id), lambda person: _without_zeros(person.id)),
     _Criterion(lambda entry: [folded(_address(entry))], lambda person: [folded(person.email)]),
-    _Criterion(lambda entry: _beginning(_address(entry)), lambda person: _beginning(person.email)),
+    _Criterion(
+        lambda entry: [_beginning(_address(entry))],
+        # Who has an address elsewhere may be another one.
+        lambda person: [] if "@" in person.email else [folded(person.email)],
+        weak=True,
+    ),
     _Criterion(lambda entry: [exact(entry.student.name)], lambda person: [exact(person.name)], by_name=True),
     _Criterion(
         lambda entry: spellings(entry.student.name), lambda person: spellings(person.name), by_name=True
@@ -236,12 +321,14 @@ _CRITERIA = (
         lambda entry: [folded(entry.student.id)],
         _ids_inside,
         by_name=True,
+        weak=True,
         note="the student is known by the id inside the name",
     ),
     _Criterion(
         lambda entry: words_of(entry.student.name),
         _words_without_digits,
         by_name=True,
+        weak=True,
         note="the student is known by the name without its numbers",
     ),
 )
