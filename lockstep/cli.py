@@ -166,7 +166,9 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Exit status: 0 all checks passed, 1 some did not, 2 no verdict could be given.",
     )
     command.set_defaults(command=check)
-    command.add_argument("path", type=Path, metavar="PATH", help="folder, .zip or .tar.gz of the submission")
+    command.add_argument(
+        "path", type=arguments.path, metavar="PATH", help="folder, .zip or .tar.gz of the submission"
+    )
     arguments.add_exercise(command, "check")
     command.add_argument(
         "--check",
@@ -176,7 +178,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="make this check only; may be given more than once, or with commas",
     )
-    command.add_argument("--json", type=Path, metavar="FILE", help="write the result as JSON as well")
+    command.add_argument(
+        "--json", type=arguments.path, metavar="FILE", help="write the result as JSON as well"
+    )
     command.add_argument(
         "--seed",
         type=arguments.seed,
@@ -200,7 +204,11 @@ def _add_verify_report(subparsers: argparse._SubParsersAction[argparse.ArgumentP
     )
     command.set_defaults(command=verify_report)
     command.add_argument(
-        "files", nargs="+", type=Path, metavar="FILE", help="a report; logs are looked for beside it"
+        "files",
+        nargs="+",
+        type=arguments.path,
+        metavar="FILE",
+        help="a report; logs are looked for beside it",
     )
     command.add_argument("--json", action="store_true", help="print one JSON array instead of text")
     command.add_argument("--nonce", metavar="N", help="the text that was issued for this attempt")
@@ -213,16 +221,16 @@ def _add_verify_report(subparsers: argparse._SubParsersAction[argparse.ArgumentP
         help="SHA-256 of a script that was handed in; may be given more than once",
     )
     command.add_argument(
-        "--devices", type=Path, metavar="FILE", help="a TOML table of further GPUs and links"
+        "--devices", type=arguments.path, metavar="FILE", help="a TOML table of further GPUs and links"
     )
     command.add_argument(
         "--reference",
-        type=Path,
+        type=arguments.path,
         metavar="FILE",
         help="the reference's own report, from the same class of machine",
     )
     command.add_argument(
-        "--pictures", type=Path, metavar="DIR", help="draw a plot of every report into this folder"
+        "--pictures", type=arguments.path, metavar="DIR", help="draw a plot of every report into this folder"
     )
 
 
