@@ -6,6 +6,18 @@ import argparse
 from pathlib import Path
 
 
+def path(text: str) -> Path:
+    """A file or folder; an empty text would mean the folder that one stands in."""
+    return Path(place(text))
+
+
+def place(text: str) -> str:
+    """A file or folder, or the URL of something else."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("a file or folder, not an empty text")
+    return text
+
+
 def names(text: str) -> list[str]:
     """Names with commas between them."""
     return [name.strip() for name in text.split(",") if name.strip()]
@@ -68,7 +80,7 @@ def add_how_to_grade(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--graders",
-        type=Path,
+        type=path,
         metavar="DIR",
         help="folder of the graders (default: those of this checkout)",
     )

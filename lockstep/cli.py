@@ -8,14 +8,12 @@ Nothing heavy is imported before it is needed: `lockstep --help` answers at once
 from __future__ import annotations
 
 import argparse
-import io
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
-from lockstep import arguments
+from lockstep import arguments, output
 from lockstep.classroom import commands
 from lockstep.stopping import like_ctrl_c
 from lockstep.text import safe_line
@@ -37,23 +35,31 @@ NO_SANDBOX = (
 
 def main(given: Sequence[str] | None = None) -> int:
     """Run the command line `given` (default: this process's own) and return the exit status."""
+    output.open_missing()
+    try:
+        with like_ctrl_c():
+            try:
+                return _answered(given)
+            finally:  # after `--help` as well, which ends in a SystemExit
+                output.flush()
+    except output.Unread:
+        return UNREAD
+    except output.Unwritable as error:
+        output.complain(str(error))
+        return COULD_NOT_GRADE
+    except KeyboardInterrupt:
+        output.complain("stopped before there was a result")
+        return INTERRUPTED
+
+
+def _answered(given: Sequence[str] | None) -> int:
     parser = _parser()
     options = parser.parse_args(given)
     if options.command is None:
         parser.print_help()
         return ALL_PASSED
-    try:
-        with like_ctrl_c():
-            status: int = options.command(options)
-            sys.stdout.flush()
-        return status
-    except BrokenPipeError:
-        # Whoever read along, such as `head`, has enough. What Python still holds back must not raise at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return UNREAD
-    except KeyboardInterrupt:
-        print("lockstep: stopped before there was a result", file=sys.stderr)
-        return INTERRUPTED
+    status: int = options.command(options)
+    return status
 
 
 def check(options: argparse.Namespace) -> int:
@@ -92,7 +98,7 @@ def doctor(options: argparse.Namespace) -> int:
 
 
 def _refused(refusal: Exception) -> int:
-    print(f"lockstep: {safe_line(str(refusal), 1000)}", file=_printable(sys.stderr))
+    output.complain(safe_line(str(refusal), 1000))
     return COULD_NOT_GRADE
 
 
@@ -160,7 +166,9 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Exit status: 0 all checks passed, 1 some did not, 2 no verdict could be given.",
     )
     command.set_defaults(command=check)
-    command.add_argument("path", type=Path, metavar="PATH", help="folder, .zip or .tar.gz of the submission")
+    command.add_argument(
+        "path", type=arguments.path, metavar="PATH", help="folder, .zip or .tar.gz of the submission"
+    )
     arguments.add_exercise(command, "check")
     command.add_argument(
         "--check",
@@ -170,7 +178,9 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="make this check only; may be given more than once, or with commas",
     )
-    command.add_argument("--json", type=Path, metavar="FILE", help="write the result as JSON as well")
+    command.add_argument(
+        "--json", type=arguments.path, metavar="FILE", help="write the result as JSON as well"
+    )
     command.add_argument(
         "--seed",
         type=arguments.seed,
@@ -194,7 +204,11 @@ def _add_verify_report(subparsers: argparse._SubParsersAction[argparse.ArgumentP
     )
     command.set_defaults(command=verify_report)
     command.add_argument(
-        "files", nargs="+", type=Path, metavar="FILE", help="a report; logs are looked for beside it"
+        "files",
+        nargs="+",
+        type=arguments.path,
+        metavar="FILE",
+        help="a report; logs are looked for beside it",
     )
     command.add_argument("--json", action="store_true", help="print one JSON array instead of text")
     command.add_argument("--nonce", metavar="N", help="the text that was issued for this attempt")
@@ -207,16 +221,16 @@ def _add_verify_report(subparsers: argparse._SubParsersAction[argparse.ArgumentP
         help="SHA-256 of a script that was handed in; may be given more than once",
     )
     command.add_argument(
-        "--devices", type=Path, metavar="FILE", help="a TOML table of further GPUs and links"
+        "--devices", type=arguments.path, metavar="FILE", help="a TOML table of further GPUs and links"
     )
     command.add_argument(
         "--reference",
-        type=Path,
+        type=arguments.path,
         metavar="FILE",
         help="the reference's own report, from the same class of machine",
     )
     command.add_argument(
-        "--pictures", type=Path, metavar="DIR", help="draw a plot of every report into this folder"
+        "--pictures", type=arguments.path, metavar="DIR", help="draw a plot of every report into this folder"
     )
 
 
@@ -247,15 +261,8 @@ class _Version(argparse.Action):
         """Print the version and stop."""
         from importlib.metadata import version
 
-        print(f"lockstep {version('lockstep')}")
+        output.say(f"lockstep {version('lockstep')}")
         parser.exit()
-
-
-def _printable(stream: TextIO) -> TextIO:
-    """The stream, showing `?` for characters it cannot encode: a sentence must never end in a traceback."""
-    if isinstance(stream, io.TextIOWrapper):
-        stream.reconfigure(errors="replace")
-    return stream
 
 
 def _sha256(text: str) -> str:

@@ -7,7 +7,6 @@ a CI service would take it for a command.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
@@ -26,6 +25,7 @@ from rich.progress import (
 from rich.table import Column, Table
 from rich.text import Text
 
+from lockstep.output import stream_for
 from lockstep.reasons import by_reason
 from lockstep.result import CheckResult, Result
 from lockstep.text import safe, safe_line
@@ -252,14 +252,9 @@ class ProgressLine:
 def console_for(stream: TextIO) -> Console:
     """A console on the stream's own file, which pytest's capturing of the stream does not reach.
 
-    Characters that the stream's encoding lacks come out as `?` instead of ending the program.
+    Where nobody reads the file or it is full, printing raises what `lockstep.output` says, or does nothing on stderr.
     """
-    try:
-        descriptor = os.dup(stream.fileno())
-    except (OSError, ValueError):  # a stream without a file, such as a StringIO
-        return Console(file=stream, highlight=False, markup=False)
-    own = os.fdopen(descriptor, "w", encoding=stream.encoding, errors="replace")
-    return Console(file=own, highlight=False, markup=False)
+    return Console(file=stream_for(stream) or stream, highlight=False, markup=False)
 
 
 def of_points(points: float, max_points: float) -> str:

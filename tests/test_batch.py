@@ -26,6 +26,7 @@ from lockstep.classroom.scratch import Scratch
 from lockstep.classroom.task import Ended, Event, Lost, Setup, Task
 from lockstep.exercise import find_exercises
 from lockstep.submission import Submission
+from tests import tiny_class
 from tests.batches import LAB, STEPS, attempts, grade, hand_in, verdicts
 from tests.test_pages import text_of
 
@@ -70,6 +71,21 @@ def test_a_class_is_graded_and_what_has_not_changed_is_not_graded_again(
     assert "3 hand-ins: 1 graded now, 2 unchanged" in " ".join(capfd.readouterr().out.split())
     assert [row for row in verdicts(out) if row[0] != "eve"] == [row for row in first if row[0] != "eve"]
     assert [row[4] for row in verdicts(out) if row[0] == "eve"] == ["passed"] * 6
+
+
+@pytest.mark.parametrize(
+    ("exercises", "checks"),
+    [("essay", "doubling/halves"), ("doubling", "halves,essay/there"), ("doubling,essay", "halves")],
+)
+def test_exercises_and_checks_that_leave_each_other_out_are_refused(
+    exercises: str, checks: str, submissions: Path, out: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hand_in(submissions, {"ada": ""})
+    arguments = ("--exercise", exercises, "--only-check", checks)
+    assert grade(submissions, out, *arguments, graders=tiny_class.LAB) == 2
+    said = " ".join(capfd.readouterr().err.split())
+    assert said.startswith(f"lockstep: --exercise {exercises} and --only-check {checks} do not go together: ")
+    assert not out.exists()
 
 
 def test_what_tools_have_made_is_told_from_what_belongs_to_nobody(

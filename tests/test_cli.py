@@ -221,6 +221,42 @@ def test_a_wrong_option_is_explained(
     assert complaint in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["check", ""],
+        ["check", ".", "--json", ""],
+        ["check", ".", "--graders", ""],
+        ["compare", "", "NEW"],
+        ["compare", "OLD", " "],
+        ["export", ""],
+        *(["export", "RESULTS", option, ""] for option in ("--out", "--canvas", "--moodle", "--graders")),
+        *(["export", option, ""] for option in ("--gradescope", "--github")),
+        ["grade", "", "--out", "RESULTS"],
+        ["grade", "class", "--out", ""],
+        *(
+            ["grade", "class", "--out", "RESULTS", option, ""]
+            for option in ("--roster", "--late", "--gradebook", "--cluster-config", "--graders")
+        ),
+        ["override", ""],
+        ["review", ""],
+        *(["review", "RESULTS", option, ""] for option in ("--write", "--read")),
+        ["verify-report", ""],
+        *(["verify-report", "r.json", option, ""] for option in ("--devices", "--reference", "--pictures")),
+    ],
+    ids=" ".join,
+)
+def test_an_empty_path_is_refused(
+    arguments: list[str], capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(arguments)
+    assert stopped.value.code == 2
+    assert "a file or folder, not an empty text" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_help_and_version_load_nothing_heavy() -> None:
     program = (
         "import sys\nfrom lockstep import cli\n"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from pathlib import Path
 
 from lockstep import arguments
 
@@ -114,15 +113,21 @@ def _add_grade(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     command.set_defaults(command=_grade)
     command.add_argument(
         "submissions",
-        type=Path,
+        type=arguments.path,
         metavar="SUBMISSIONS",
         help="a folder of folders or archives, or the one big zip of a learning platform",
     )
     command.add_argument(
-        "--out", type=Path, required=True, metavar="RESULTS", help="folder of the gradebook, tables and pages"
+        "--out",
+        type=arguments.path,
+        required=True,
+        metavar="RESULTS",
+        help="folder of the gradebook, tables and pages",
     )
-    command.add_argument("--roster", type=Path, metavar="FILE", help="who is in the class, as CSV")
-    command.add_argument("--late", type=Path, metavar="FILE", help="deadline and late penalty, as TOML")
+    command.add_argument("--roster", type=arguments.path, metavar="FILE", help="who is in the class, as CSV")
+    command.add_argument(
+        "--late", type=arguments.path, metavar="FILE", help="deadline and late penalty, as TOML"
+    )
     where = command.add_mutually_exclusive_group()
     where.add_argument(
         "--jobs",
@@ -155,6 +160,7 @@ def _add_grade(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
     command.add_argument(
         "--gradebook",
+        type=arguments.place,
         metavar="URL",
         help="the database to write to, such as postgresql://user@host/name (default: RESULTS/gradebook.db)",
     )
@@ -164,7 +170,10 @@ def _add_grade(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="grade on other machines: a Dask scheduler as tcp://host:8786, or slurm, pbs, lsf or sge",
     )
     command.add_argument(
-        "--cluster-config", type=Path, metavar="FILE", help="queue, account and time of the jobs, as TOML"
+        "--cluster-config",
+        type=arguments.path,
+        metavar="FILE",
+        help="queue, account and time of the jobs, as TOML",
     )
     arguments.add_how_to_grade(command)
     command.add_argument(
@@ -181,7 +190,7 @@ def _add_override(subparsers: argparse._SubParsersAction[argparse.ArgumentParser
         epilog="Exit status: 0 done, 2 nothing was changed.",
     )
     command.set_defaults(command=_override)
-    command.add_argument("results", metavar="RESULTS", help=BOOK)
+    command.add_argument("results", type=arguments.place, metavar="RESULTS", help=BOOK)
     command.add_argument("student", nargs="?", metavar="STUDENT", help="id, email or name")
     command.add_argument(
         "what",
@@ -204,11 +213,11 @@ def _add_review(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
         epilog="Exit status: 0 done, 2 nothing was changed.",
     )
     command.set_defaults(command=_review)
-    command.add_argument("results", metavar="RESULTS", help=BOOK)
+    command.add_argument("results", type=arguments.place, metavar="RESULTS", help=BOOK)
     direction = command.add_mutually_exclusive_group()
-    direction.add_argument("--write", type=Path, metavar="FILE", help="write the table, as CSV")
+    direction.add_argument("--write", type=arguments.path, metavar="FILE", help="write the table, as CSV")
     direction.add_argument(
-        "--read", type=Path, metavar="FILE", help="take the table in, all of it or nothing"
+        "--read", type=arguments.path, metavar="FILE", help="take the table in, all of it or nothing"
     )
     _add_decider(command)
 
@@ -226,8 +235,8 @@ def _add_compare(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]
         epilog="Exit status: 0 nothing changed, 1 something did, 2 one of them could not be read.",
     )
     command.set_defaults(command=_compare)
-    command.add_argument("old", metavar="OLD", help="the grading before")
-    command.add_argument("new", metavar="NEW", help="the grading after")
+    command.add_argument("old", type=arguments.place, metavar="OLD", help="the grading before")
+    command.add_argument("new", type=arguments.place, metavar="NEW", help="the grading after")
     command.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 
@@ -241,16 +250,23 @@ def _add_export(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     )
     command.set_defaults(command=_export)
     command.add_argument(
-        "gradebook", nargs="?", metavar="RESULTS", help="folder of the results, or URL of the gradebook"
+        "gradebook",
+        nargs="?",
+        type=arguments.place,
+        metavar="RESULTS",
+        help="folder of the results, or URL of the gradebook",
     )
     command.add_argument(
         "--out",
-        type=Path,
+        type=arguments.path,
         metavar="DIR",
         help="write all exports into this folder (default: RESULTS/exports)",
     )
     command.add_argument(
-        "--canvas", type=Path, metavar="FILE", help="fill this gradebook, exported from Canvas, in place"
+        "--canvas",
+        type=arguments.path,
+        metavar="FILE",
+        help="fill this gradebook, exported from Canvas, in place",
     )
     command.add_argument(
         "--assignment",
@@ -260,22 +276,28 @@ def _add_export(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
     )
     command.add_argument(
         "--moodle",
-        type=Path,
+        type=arguments.path,
         metavar="FILE",
         help="fill this offline grading worksheet of Moodle's, in place",
     )
     command.add_argument(
-        "--gradescope", type=Path, metavar="DIR", help="make an autograder for Gradescope in this folder"
+        "--gradescope",
+        type=arguments.path,
+        metavar="DIR",
+        help="make an autograder for Gradescope in this folder",
     )
     command.add_argument(
         "--github",
-        type=Path,
+        type=arguments.path,
         metavar="DIR",
         help="write a workflow for GitHub Classroom into this repository",
     )
     arguments.add_exercise(command, "let a service grade")
     command.add_argument(
-        "--graders", type=Path, metavar="DIR", help="folder of the graders (default: those of this checkout)"
+        "--graders",
+        type=arguments.path,
+        metavar="DIR",
+        help="folder of the graders (default: those of this checkout)",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
@@ -83,7 +83,9 @@ def check_arguments(order: Order) -> None:
 
     Raises CouldNotGrade, RosterError and PolicyError with a sentence.
     """
-    only_checks(order.only, _exercises(order))
+    exercises = _exercises(order)
+    _refuse_contradiction(order)
+    only_checks(order.only, exercises)
     if order.roster is not None:
         read_roster(order.roster)
     if order.late is not None:
@@ -133,6 +135,19 @@ def _exercises(order: Order) -> tuple[Exercise, ...]:
     return tuple(
         exercise for exercise in known.values() if not order.exercises or exercise.id in order.exercises
     )
+
+
+def _refuse_contradiction(order: Order) -> None:
+    """Where both say what is graded, neither may leave out the whole of what the other names."""
+    if not order.exercises or not order.only:
+        return
+    only = only_checks(order.only, _exercises(replace(order, exercises=())))
+    others = (name.rpartition("/")[0] for name in order.only)
+    if not only.keys() >= set(order.exercises) or not {*others} <= {"", *order.exercises}:
+        raise CouldNotGrade(
+            f"--exercise {','.join(order.exercises)} and --only-check {','.join(order.only)} do not go together: "
+            "name a check of each of these exercises and of no other, or leave --exercise out"
+        )
 
 
 def _take_in(

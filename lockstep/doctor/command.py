@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 
+from lockstep import output
 from lockstep.doctor import capacity, protection, trial
 from lockstep.doctor.finding import Finding, Level
 from lockstep.doctor.look import gather
@@ -23,15 +24,12 @@ def run_doctor(*, quick: bool, as_json: bool) -> int:
     if as_json:
         findings = examine(machine)
         findings += [] if quick else [tried(findings)]
-        print(json.dumps(to_json(machine, findings), indent=2, allow_nan=False))
+        output.say(json.dumps(to_json(machine, findings), indent=2, allow_nan=False))
         return exit_status(findings)
     try:
         return exit_status(_shown(machine, quick=quick))
     except ImportError as error:
-        print(
-            f"lockstep: {error}, and without it nothing can be shown or graded: run `make setup`",
-            file=sys.stderr,
-        )
+        output.complain(f"{error}, and without it nothing can be shown or graded: run `make setup`")
         return REFUSED
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 
+from lockstep import output
 from lockstep.jsontext import Json
 from lockstep.reports import between, format
 from lockstep.reports.devices import DeviceTable, DeviceTableError
@@ -110,7 +111,7 @@ def run(wanted: Wanted, *, as_json: bool) -> int:
         _draw(told, wanted.pictures)
     if as_json:
         # ASCII only, so that no text of a student's can upset whatever reads it next.
-        print(json.dumps([each.to_json() for each in told], indent=2, allow_nan=False))
+        output.say(json.dumps([each.to_json() for each in told], indent=2, allow_nan=False))
     else:
         from lockstep.reports.display import page
         from lockstep.terminal import console_for
@@ -140,7 +141,7 @@ def _draw(told: Sequence[Told], folder: Path) -> None:
 def _notice(text: str) -> None:
     # A log, or a program that reads both streams, is not waiting.
     if sys.stderr.isatty():
-        print(f"lockstep: {text}", file=sys.stderr)
+        output.complain(text)
 
 
 def _of_file(path: Path, facts: Facts, notice: Callable[[str], None]) -> Told:
