@@ -83,7 +83,8 @@ def _left_out(event: Mapping[str, Json], submission: Submission) -> str:
 
 
 def _failed(file: str, place: str, raised: str, count: int) -> str:
-    more = f", as were {count - 1} more that failed" if count > 1 else ""
+    others = "one more" if count == 2 else f"{count - 1} more"
+    more = f", with {others} that failed" if count > 1 else ""
     return (
         f"When {file} was imported, {place} raised {safe_line(raised).rstrip('.')}, and was left out{more}: put what "
         'needs data or options below `if __name__ == "__main__":`, and hand it to your functions as an argument.'

@@ -81,7 +81,8 @@ def test_what_was_left_out_is_told(file: str, lines: list[Json], words: str) -> 
             [3],
             "When a.py was imported, line 3 raised OSError: no, and was left out: put what needs data",
         ),
-        ("a.py", [3, 9, 12], "line 3 raised OSError: no, and was left out, as were 2 more that failed: put"),
+        ("a.py", [3, 9, 12], "line 3 raised OSError: no, and was left out, with 2 more that failed: put"),
+        ("a.py", [3, 9], "and was left out, with one more that failed: put"),
         ("b.py", [5], "When b.ipynb was imported, cell 2, line 2 raised OSError: no, and was left out: put"),
     ],
 )
