@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Set
 
+from fixtures import cifar10
 from graders.ddp_train import expected
 from graders.ddp_train.batches import fed_by_step
 from graders.ddp_train.expected import Training
 from graders.ddp_train.probe.checkpoints import CHECKPOINT
 from graders.ddp_train.runs import LR, MOMENTUM, on_nodes, options
+from graders.ddp_train.script_runs import SCRIPT_LIMITS
 from graders.ddp_train.weights import differing, unlike
 from lockstep.check import Check
 from lockstep.compare import integer, shown
@@ -65,6 +67,41 @@ def test_checkpoint(check: Check) -> None:
         "Write to a second name in the same folder, then os.replace(second, path): that happens at once or not at all.",
         points=check.points / 2,
     )
+    _script_resumes_everywhere(check)
+
+
+def _script_resumes_everywhere(check: Check) -> None:
+    """End the check where the script has only rank 0 go on from a checkpoint.
+
+    The file cannot be read: who opens it, or waits for another who does, never comes to train.
+    """
+    tree = cifar10.make_batches(check.rng, 16, 10)
+    outcome = check.run(
+        "resumes",
+        ranks=2,
+        values={
+            "arguments": [
+                "--training-data", "/data/cifar", "--epochs", "2", "--batch-size", "8", "--checkpoint", CHECKPOINT,
+                "--resume",
+            ],
+        },
+        data={"cifar": tree},
+        files={CHECKPOINT: b"no checkpoint"},
+        limits=SCRIPT_LIMITS,
+        shared_files=True,
+        expect=False,
+    )  # fmt: skip
+    first, *others = ({event.get("kind") for event in rank.events} for rank in outcome.ranks)
+    for rank, happened in enumerate(others, start=1):
+        check.expect(
+            "opened" not in first or "opened" in happened or "trained" not in happened,
+            "Saving and resuming work, but `ddp_train.py --checkpoint FILE --resume` on 2 ranks, with a file that cannot be read: "
+            f"rank 0 opened it, and rank {rank} began to train without having done so, or having waited for rank 0.",
+            "Every rank has to call load_checkpoint: `if args.resume:`, not `if args.resume and rank == 0:`. The first epoch, "
+            "the weights and the optimizer are each rank's own; ranks that begin at different epochs wait for each other "
+            "without end.",
+            points=check.points / 2,
+        )
 
 
 def _written_once(check: Check, saved: Outcome) -> None:

@@ -12,7 +12,7 @@ from .evaluation import accuracy
 from .group import join
 from .launched import launch
 from .nets import build_model
-from .script import alone, broken, first_lr, orders, together
+from .script import alone, broken, first_lr, orders, resumes, together
 from .training import shares, start, train
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "launch",
     "orders",
     "resume",
+    "resumes",
     "save",
     "script_ends",
     "shares",

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import sys
+import time
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -16,11 +19,14 @@ from lockstep.sandbox.device import home
 from lockstep.sandbox.probing import Inputs, Observation, Student, plain, plain_tensor
 from lockstep.wire import Array, Json
 
+from .checkpoints import CHECKPOINT
 from .group import emulated_machine
 from .lab import Lab, clean_up, seed_of
 from .nets import MAX_ROWS, InjectedFault, new_rows, state_of
 from .recorder import FIRST_STEPS, wrapped_model
 from .training import train_once
+
+OTHERS_SECONDS = 2.0
 
 
 def alone(student: Student, inputs: Inputs) -> Observation:
@@ -186,6 +192,40 @@ def broken(student: Student, inputs: Inputs) -> Observation:
     register_optimizer_step_post_hook(cast(Callable[..., None], after_step))
     status = run_script(student, inputs)
     return Observation({"status": status})
+
+
+def resumes(student: Student, inputs: Inputs) -> Observation:
+    """Run the script with --resume on a checkpoint that cannot be read; who opens it, and who trains without it."""
+    from torchvision.models.resnet import ResNet
+
+    seen: set[str] = set()
+
+    def note(what: str) -> None:
+        if what not in seen:
+            seen.add(what)
+            student.watch.note(what)
+
+    def opened(event: str, args: tuple[Any, ...]) -> None:
+        if event != "open" or not isinstance(args[0], str | bytes | os.PathLike) or "opened" in seen:
+            return
+        if os.path.basename(os.fsdecode(args[0])) == CHECKPOINT:
+            note("opened")
+            if inputs.rank == 0:
+                # The others have so long to show that they do not wait for what it reads.
+                time.sleep(OTHERS_SECONDS)
+
+    def before_forward(module: nn.Module, _: object) -> None:
+        if (
+            isinstance(module, ResNet | nn.parallel.DistributedDataParallel)
+            and torch.is_grad_enabled()
+            and _trains(module)
+        ):
+            note("trained")
+
+    register_module_forward_pre_hook(before_forward)
+    sys.addaudithook(opened)
+    run_script(student, inputs)
+    return Observation({})
 
 
 def _before_each_image(do: Callable[[int], None]) -> None:
