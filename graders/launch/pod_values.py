@@ -1,6 +1,6 @@
 """Values that the API server looks at once the operator makes the pods: names, labels, ports, volumes, tolerations.
 
-Source: Kubernetes 1.34, pkg/apis/core/validation/validation.go and apimachinery's util/validation (names and labels).
+Source: Kubernetes, pkg/apis/core/validation/validation.go and apimachinery's util/validation (names and labels).
 An empty text stands for the default there, as if nothing were said. What goes beyond it, no node could carry out:
 `medium` of pkg/volume/emptydir, and claims of a name that none can have.
 """
