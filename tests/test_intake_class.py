@@ -457,6 +457,46 @@ def test_files_with_an_id_in_front_are_one_hand_in(tmp_path: Path, packed: bool)
 
 
 @both
+def test_of_several_ids_in_front_the_longest_counts(tmp_path: Path, packed: bool) -> None:
+    roster = class_of("id,name\nanna,Anna Abel\nanna-k,Anna Kern\nanna_m,Anna Meier")
+    files = {
+        "anna-k_scaling.py": b"k = 1\n",
+        "anna_scaling.py": b"a = 1\n",
+        "anna-k-means.md": b"k\n",
+        "anna_m (1).py": b"m = 1\n",
+    }
+    handins = by_id(taken(tmp_path, files, packed, roster))
+    assert files_of(handins["anna"]) == {"scaling.py": b"a = 1\n"}
+    assert files_of(handins["anna-k"]) == {"scaling.py": b"k = 1\n", "means.md": b"k\n"}
+    assert files_of(handins["anna_m"]) == {"anna_m.py": b"m = 1\n"}
+    assert "`anna-k_scaling.py` begins with more than one id: the longest counts" in handins["anna-k"].notes
+    assert not any("more than one id" in note for note in handins["anna"].notes)
+
+
+@both
+@pytest.mark.parametrize(
+    ("other", "name", "called"),
+    [
+        ("77,Anna Kern,anna-k@uni.edu,,", "anna-k_scaling.py", "anna-k"),
+        ("77,Anna Kern,,anna_k,", "anna_k-scaling.py", "anna_k"),
+        ("77,Anna Kern,,,", "Anna_Kern.py", "Anna_Kern"),
+        ("77,Anna Kern,,,", "anna_kern_answers.md", "anna_kern"),
+        ("77,Zoe Kern,,,anna-k", "anna-k_scaling.py", "anna-k"),
+    ],
+)
+def test_an_id_in_front_is_not_enough_where_more_of_the_name_is_somebody_else_s(
+    tmp_path: Path, other: str, name: str, called: str, packed: bool
+) -> None:
+    roster = class_of(f"id,name,email,login,team\nanna,Anna Abel,,,\n{other}")
+    intake = taken(tmp_path, {name: CODE, "anna_ddp_train.py": CODE}, packed, roster)
+    assert files_of(by_id(intake)["anna"]) == {"ddp_train.py": CODE}
+    assert set(by_id(intake)) == {"anna"}
+    said = reason(intake, name)
+    assert f"It begins with the id `anna`, but `{called}` leads to " in said
+    assert "(77)" in said
+
+
+@both
 def test_plain_without_a_roster(tmp_path: Path, packed: bool) -> None:
     files = {"ann/ddp_train.py": CODE, "Bob.zip": ARCHIVE, "class list.xlsx": b"PK", ".hidden": b""}
     intake = taken(tmp_path, files, packed, None)

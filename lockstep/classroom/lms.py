@@ -12,11 +12,14 @@ from lockstep.classroom.canvas import named_by_canvas, sort_canvas
 from lockstep.classroom.filenames import is_archive, stem_of
 from lockstep.classroom.github import sort_github
 from lockstep.classroom.gradescope import number_of, sort_gradescope
+from lockstep.classroom.matching import Register
 from lockstep.classroom.moodle import is_moodle, sort_moodle
 from lockstep.classroom.names import folded
 from lockstep.classroom.roster import Roster
 from lockstep.leftovers import file_reason
+from lockstep.members import shown
 from lockstep.submission import GRADABLE, SOURCES
+from lockstep.text import safe_line
 
 _DOWNLOADED_AGAIN = re.compile(r"(.+?)(?: \([0-9]{1,2}\)| - Copy| copy)", re.DOTALL)
 _NO_HAND_IN = "It is neither a folder nor an archive, a .py or an .ipynb file."
@@ -38,7 +41,6 @@ def sort_out(items: Iterable[Item], roster: Roster | None) -> Sorted:
     """Tell apart who handed in what; every item is in one arrival, or set aside."""
     entries = roster.entries if roster is not None else ()
     logins = frozenset(folded(entry.numbers["github"]) for entry in entries if "github" in entry.numbers)
-    ids = frozenset(folded(entry.student.id) for entry in entries)
     rest: list[Item] = []
     set_aside: list[tuple[Item, str]] = []
     for item in items:
@@ -52,7 +54,7 @@ def sort_out(items: Iterable[Item], roster: Roster | None) -> Sorted:
         sort_moodle,
         sort_canvas,
         lambda left: sort_github(left, logins),
-        lambda left: _by_id(left, ids),
+        lambda left: _by_id(left, roster),
         _plain,
     ):
         part = sort(rest)
@@ -64,26 +66,67 @@ def sort_out(items: Iterable[Item], roster: Roster | None) -> Sorted:
     return Sorted(tuple(arrivals), tuple(set_aside))
 
 
-def _by_id(items: Sequence[Item], ids: frozenset[str]) -> Sorted:
-    """Files with an id in front, `m100_ddp_train.py` and `m100_answers.md`: what follows is what they were called."""
+def _by_id(items: Sequence[Item], roster: Roster | None) -> Sorted:
+    """Files with an id in front, `m100_ddp_train.py` and `m100_answers.md`: what follows is what they were called.
+
+    Of several ids the longest counts. A longer beginning that is what somebody else is known by makes it nobody's.
+    """
+    if roster is None:
+        return Sorted()
+    register = Register(roster)
+    ids = frozenset(folded(student.id) for student in roster.students)
     pieces: dict[str, list[Piece]] = defaultdict(list)
+    notes: dict[str, list[str]] = defaultdict(list)
+    arrivals: list[Arrival] = []
     for item in items:
         if item.is_folder or os.path.splitext(item.name)[1].lower() not in GRADABLE:
             continue
-        for sign in re.finditer("[_-]", item.name):
-            number, name = item.name[: sign.start()], item.name[sign.end() :]
-            if number.strip() == number and folded(number) in ids and stem_of(name):
-                pieces[folded(number)].append(Piece(item, name))
-                break
-    return Sorted(tuple(Arrival((Person(id=number),), tuple(files)) for number, files in pieces.items()))
+        stem = _called(stem_of(item.name))
+        signs = list(re.finditer("[_-]", item.name))
+        ends = [sign.start() for sign in signs if stem_of(item.name[sign.end() :])]
+        known = [end for end in ends if _is_one_of(item.name[:end], ids)]
+        if not known or _is_one_of(stem, ids):
+            continue
+        number = folded(item.name[: known[-1]])
+        longer = [item.name[: sign.start()] for sign in signs if sign.start() > known[-1]]
+        if elsewhere := _elsewhere(dict.fromkeys([*longer, stem]), number, register):
+            arrivals.append(Arrival((Person(),), (Piece(item),), doubt=elsewhere))
+            continue
+        pieces[number].append(Piece(item, item.name[known[-1] + 1 :]))
+        if len(known) > 1:
+            notes[number].append(f"{shown(item.name)} begins with more than one id: the longest counts")
+    arrivals += (
+        Arrival((Person(id=number),), tuple(files), tuple(notes[number])) for number, files in pieces.items()
+    )
+    return Sorted(tuple(arrivals))
+
+
+def _is_one_of(text: str, ids: frozenset[str]) -> bool:
+    return text.strip() == text and folded(text) in ids
+
+
+def _elsewhere(beginnings: Iterable[str], number: str, register: Register) -> str:
+    """Why the student with the id `number` may not be meant, a sentence; empty where nothing says so."""
+    for beginning in beginnings:
+        if others := register.others_called(beginning, number):
+            return (
+                f"It begins with the id `{safe_line(number, 60)}`, but `{safe_line(beginning, 60)}` leads to {others}. "
+                "Rename it to the student's id."
+            )
+    return ""
+
+
+def _called(stem: str) -> str:
+    """`stem` without what a browser or a desktop writes behind the name of a copy."""
+    copy = _DOWNLOADED_AGAIN.fullmatch(stem)
+    return copy[1] if copy else stem
 
 
 def _plain(items: Sequence[Item]) -> Sorted:
     arrivals = []
     for item in items:
         stem = item.name if item.is_folder and not is_archive(item.name) else stem_of(item.name)
-        copy = _DOWNLOADED_AGAIN.fullmatch(stem)
-        stem = copy[1] if copy else stem
+        stem = _called(stem)
         is_hand_in = item.is_folder or is_archive(item.name) or item.name.lower().endswith(SOURCES)
         arrivals.append(
             Arrival(

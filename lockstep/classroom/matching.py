@@ -128,6 +128,25 @@ class Register:
         """Whether a file or folder called `name` is a student's."""
         return isinstance(self.find(Person(id=name, name=name, email=name)), Found)
 
+    def others_called(self, name: str, student: str) -> str:
+        """Those to whom `name` leads by something that does not lead to `student`, an id, as well; empty if nobody."""
+        person = Person(id=name, name=name, email=name)
+        groups = [
+            *(
+                _fitting(criterion, index, person)
+                for criterion, index in zip(_CRITERIA, self._indexes, strict=True)
+            ),
+            self._team(person),
+        ]
+        return _listed(
+            _unique(
+                entry
+                for group in groups
+                if all(folded(entry.student.id) != folded(student) for entry in group)
+                for entry in group
+            )
+        )
+
     def _without_group(self, person: Person) -> Person:
         """Moodle writes a group in front of its members' names where it divides them into groups."""
         group, dash, name = person.name.partition("-")
