@@ -121,7 +121,7 @@ def test_a_clean_export_with_leftovers_is_all_graded(
     assert grade(submissions, out) == status
     said = " ".join(capfd.readouterr().out.replace("│", " ").split())
     assert "3 files were set aside" in said
-    assert ("there is no folder for submission_8" in said) is bool(status)
+    assert ("there is no folder for `submission_8`" in said) is bool(status)
 
 
 def test_an_older_hand_in_that_was_set_aside_is_told_by_the_status(submissions: Path, out: Path) -> None:
