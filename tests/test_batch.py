@@ -106,6 +106,29 @@ def test_what_tools_have_made_is_told_from_what_belongs_to_nobody(
     assert "Files that were not graded 1 file belongs to nobody. 1 file was set aside: older hand-ins" in page
 
 
+METADATA = "submission_7:\n  :submitters:\n  - :name: Ada Doe\n    :sid: 'ada'\n    :email: ada@x.org\n"
+GONE = METADATA.replace("7", "8").replace("ada", "bob").replace("Ada", "Bob")
+
+
+@pytest.mark.parametrize(("metadata", "status"), [(METADATA, 0), (METADATA + GONE, 1)])
+def test_a_clean_export_with_leftovers_is_all_graded(
+    metadata: str, status: int, submissions: Path, out: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hand_in(submissions, {"submission_7": ""})
+    (submissions / "submission_metadata.yml").write_text(metadata)
+    (submissions / ".DS_Store").write_bytes(b"")
+    (submissions / "__MACOSX").mkdir()
+    assert grade(submissions, out) == status
+    said = " ".join(capfd.readouterr().out.replace("│", " ").split())
+    assert "3 files were set aside" in said
+    assert ("there is no folder for `submission_8`" in said) is bool(status)
+
+
+def test_an_older_hand_in_that_was_set_aside_is_told_by_the_status(submissions: Path, out: Path) -> None:
+    hand_in(submissions, {"ada": "", "ada copy": ""})
+    assert grade(submissions, out) == 1
+
+
 def test_what_is_forced_is_graded_again(submissions: Path, out: Path) -> None:
     hand_in(submissions, {"ada": "", "bob": "two"})
     grade(submissions, out)
@@ -257,10 +280,12 @@ def test_a_worker_that_dies_costs_only_its_hand_in(
 
 
 def test_a_hand_in_that_takes_too_long_is_given_up_and_keeps_its_checks(
-    submissions: Path, out: Path, tmp_path: Path
+    submissions: Path, out: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     hand_in(submissions, {"ada": "", "bob": "three:waits"})
     assert grade(submissions, out, "--timeout", "4") == 1
+    said = " ".join(capfd.readouterr().out.split())
+    assert "2 hand-ins: 1 graded now, 0 unchanged, 1 without a grade." in said
     ((_, problem),) = attempts(out)["bob"]
     assert problem.startswith("It took longer than the 4 seconds that one hand-in may take.")
     assert [row[3] for row in verdicts(out) if row[0] == "bob"] == ["one", "two"]

@@ -13,6 +13,7 @@ from lockstep.classroom import flags
 from lockstep.classroom.classfolder import IntakeError
 from lockstep.classroom.grade import Graded, Order, check_arguments, grade_class
 from lockstep.classroom.gradebook import Gradebook, GradebookError, open_gradebook
+from lockstep.classroom.handin import Unmatched
 from lockstep.classroom.latepolicy import PolicyError
 from lockstep.classroom.progress import ClassProgress
 from lockstep.classroom.publish import publish
@@ -25,6 +26,9 @@ from lockstep.text import safe_line
 ALL_GRADED, SOME_NOT, REFUSED = 0, 1, 2
 STOPPED = 130
 """What a shell reports for a program that Ctrl-C ended."""
+
+LEFT_OUT, IT_WAS_READ = "Left out: ", "; it was read."
+"""How the intake's sentences begin on what nobody can have meant to hand in, and end on what told it whose all is."""
 
 LONGEST = 2000
 """Characters of a refusal; the names of all checks there are take half of that."""
@@ -79,7 +83,12 @@ def _published(order: Order, book: Gradebook, graded: Graded, err: Console) -> i
     if published.failures:
         return REFUSED
     left = ungraded(published.records, book.catalogue())
-    return SOME_NOT if left or graded.intake.unmatched else ALL_GRADED
+    return SOME_NOT if left or any(map(_needs_a_look, graded.intake.unmatched)) else ALL_GRADED
+
+
+def _needs_a_look(item: Unmatched) -> bool:
+    """Whether it may be somebody's work: what tools have left is not, nor what said whose the hand-ins are."""
+    return not item.set_aside or not (item.reason.startswith(LEFT_OUT) or item.reason.endswith(IT_WAS_READ))
 
 
 def _stopped(err: Console, so_far: str = "") -> int:

@@ -68,9 +68,17 @@ def _figures(
     handed_in, set_aside = len(graded.intake.handins), graded.intake.set_aside
     nobodys = len(graded.intake.unmatched) - set_aside
     kept = {record.student.id for record in records if record.handed_in}
+    none = {record.student.id for record, _ in without}
+    begun = {(work.path, work.name) for work in plan.work}
+    given_up = sum(
+        handin.path is not None
+        and handin.student.id in none
+        and (handin.path.absolute(), handin.student.shown) in begun
+        for handin in graded.intake.handins
+    )
     nothing = [student for student in graded.intake.missing if student.id not in kept]
     yield (
-        f"{_count(handed_in, 'hand-in')}: {len(plan.work)} graded now, {plan.unchanged} unchanged, "
+        f"{_count(handed_in, 'hand-in')}: {len(plan.work) - given_up} graded now, {plan.unchanged} unchanged, "
         f"{len(without)} without a grade. {_count(len(nothing), 'student')} handed in nothing, "
         f"{_count(nobodys, 'file')} {'belongs' if nobodys == 1 else 'belong'} to nobody."
     )
@@ -87,7 +95,6 @@ def _figures(
             f"{_count(set_aside, 'file')} {'was' if set_aside == 1 else 'were'} set aside: older hand-ins of known "
             "students, or what tools have made."
         )
-    none = {record.student.id for record, _ in without}
     final = [record.final_points for record in records if record.handed_in and record.student.id not in none]
     if final:
         most = scale(records, catalogue).max_points

@@ -66,7 +66,8 @@ def summary(record: Record) -> tuple[str, ...]:
     if record.exercises:
         lines.append(f"{of_points(record.final_points, record.max_points)}.")
         if record.penalty:
-            late = f"{record.late_days or 0:.3g} days late"
+            days = f"{record.late_days or 0:.3g}"
+            late = f"{days} {'day' if days == '1' else 'days'} late"
             lines.append(f"{late}: {record.penalty:g} of {record.raw_points:g} points are taken off.")
     if record.problem:
         lines.append(f"Nothing could be graded: {public(record.problem)}")
