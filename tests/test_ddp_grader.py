@@ -205,7 +205,7 @@ def test_an_evaluation_on_gpus_is_minded_only_where_tensors_of_two_devices_meet(
     raised: str, said: str
 ) -> None:
     def answer(spec: RunSpec) -> Outcome:
-        if spec.ranks[0].values["gpus"] is None:
+        if spec.ranks[0].values.get("gpus") is None:
             return Outcome((RankOutcome(complete=True),) * 2, elapsed=1.0)
         error = StudentError("RuntimeError", raised, (), "calling evaluate")
         return Outcome((RankOutcome(complete=True, error=error),) * 2, elapsed=1.0)

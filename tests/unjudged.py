@@ -168,6 +168,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("checkpoint", "resume ranks", "swapped|rank 0 twice", "all ranks hold the same"),
         Row("checkpoint", "save* arrays.checkpoint", "*", "the file is given to the next run, which finds it wrong"),
         Row("checkpoint", "save arrays.held/*", "*", "rank 0 saves: what it held is held against what was loaded"),
+        Row("checkpoint", "resumes ended", "*", "a script that is given a file that cannot be read may end in any way"),
         Row("really_communicates", "train arrays.final/*|train arrays.grad#/*", "*", "the gradients or the weights show what the other ranks did"),
         Row("lr_scaling", "first_lr* values.lr", "one twice", "the rate of the first group of parameters is asked for"),
         Row("fails_fast", "train ended", "over a limit|a rank lost|a rank raised", "one rank's exception ends the run, in whatever way"),
