@@ -764,6 +764,26 @@ def test_results_beside_the_submissions_are_no_hand_in(tmp_path: Path) -> None:
     assert {reason(intake, name) for name in ("results", "old results")} == {"Left out: results of lockstep."}
 
 
+@pytest.mark.parametrize("roster", [EVERYBODY, None], ids=["roster", "none"])
+def test_results_among_the_submissions_are_no_hand_in(tmp_path: Path, roster: Roster | None) -> None:
+    results = (
+        "exports/grades.csv",
+        "gradebook.db",
+        "gradebook.db-wal",
+        "index.html",
+        "submissions/m300/a.py",
+    )
+    pages = ("students/m100/index.html", "students/m200/index.html")
+    work = {"m100/ddp_train.py": CODE, "m200.zip": ARCHIVE}
+    submissions = folder(tmp_path / "hw", work | dict.fromkeys((*results, *pages), b""))
+    intake = take_in(submissions, submissions / "submissions", roster)
+    assert set(by_id(intake)) == {"m100", "m200"}
+    assert labels(intake) == {name.partition("/")[0] for name in (*results, *pages)}
+    assert {item.reason for item in intake.unmatched} == {"Left out: results of lockstep."}
+    elsewhere = take_in(submissions, tmp_path / "results" / "submissions", roster)
+    assert (set(by_id(elsewhere)), labels(elsewhere)) == ({"m100", "m200"}, labels(intake))
+
+
 def test_links_to_where_submissions_lie_are_followed_and_broken_ones_told(tmp_path: Path) -> None:
     folder(tmp_path / "elsewhere", {"work/ddp_train.py": CODE, "work.zip": ARCHIVE})
     submissions = folder(tmp_path / "submissions", {"m300/ddp_train.py": CODE})
