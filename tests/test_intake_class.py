@@ -294,6 +294,21 @@ def test_texts_typed_into_moodle_are_no_files(tmp_path: Path) -> None:
     }
 
 
+def test_two_people_with_one_number_of_moodle_s_are_two(tmp_path: Path) -> None:
+    called = "{}_5511_assignsubmission_file_/{}.py"
+    files = {called.format("Jane Doe", "a"): CODE, called.format("Jörg Müller", "b"): CODE}
+    intake = taken(tmp_path, files, True, names_only())
+    assert {key: set(files_of(handin)) for key, handin in by_id(intake).items()} == {
+        "m100": {"a.py"},
+        "m200": {"b.py"},
+    }
+    intake = taken(tmp_path, files, True)
+    assert {key: set(files_of(handin)) for key, handin in by_id(intake).items()} == {"m100": {"a.py"}}
+    assert "its Moodle id `5511` is another one's" in reason(
+        intake, "Jörg Müller_5511_assignsubmission_file_"
+    )
+
+
 def test_somebody_who_typed_a_text_handed_in_no_file(tmp_path: Path) -> None:
     files = {"Jane Doe_5511_assignsubmission_onlinetext_/onlinetext.html": b"<p>", **MOODLE}
     files = {name: content for name, content in files.items() if "5511_assignsubmission_file" not in name}
