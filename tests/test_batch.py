@@ -54,6 +54,21 @@ def drawn(out: Path) -> dict[tuple[object, object], object]:
     return {(row[0], row[3]): re.findall(r"drawn \d+", str(row[7])) for row in verdicts(out)}
 
 
+def test_results_among_the_submissions_are_refused_and_go_on_where_they_are(
+    submissions: Path, out: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    hand_in(submissions, {"ada": "", "bob": "two four"})
+    before = sorted(submissions.rglob("*"))
+    assert grade(submissions, submissions) == 2
+    assert "--out names the folder of the hand-ins" in text_of(capfd.readouterr().err)
+    assert sorted(submissions.rglob("*")) == before
+    assert grade(submissions, out) == 0
+    shutil.copytree(out, submissions, dirs_exist_ok=True)
+    # Whoever did so with a lockstep that did not refuse it yet.
+    assert grade(submissions, submissions) == 1
+    assert {str(row[0]) for row in verdicts(submissions)} == {"ada", "bob"}
+
+
 def test_a_class_is_graded_and_what_has_not_changed_is_not_graded_again(
     submissions: Path, out: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

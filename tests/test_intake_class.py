@@ -294,6 +294,21 @@ def test_texts_typed_into_moodle_are_no_files(tmp_path: Path) -> None:
     }
 
 
+def test_two_people_with_one_number_of_moodle_s_are_two(tmp_path: Path) -> None:
+    called = "{}_5511_assignsubmission_file_/{}.py"
+    files = {called.format("Jane Doe", "a"): CODE, called.format("Jörg Müller", "b"): CODE}
+    intake = taken(tmp_path, files, True, names_only())
+    assert {key: set(files_of(handin)) for key, handin in by_id(intake).items()} == {
+        "m100": {"a.py"},
+        "m200": {"b.py"},
+    }
+    intake = taken(tmp_path, files, True)
+    assert {key: set(files_of(handin)) for key, handin in by_id(intake).items()} == {"m100": {"a.py"}}
+    assert "its Moodle id `5511` is another one's" in reason(
+        intake, "Jörg Müller_5511_assignsubmission_file_"
+    )
+
+
 def test_somebody_who_typed_a_text_handed_in_no_file(tmp_path: Path) -> None:
     files = {"Jane Doe_5511_assignsubmission_onlinetext_/onlinetext.html": b"<p>", **MOODLE}
     files = {name: content for name, content in files.items() if "5511_assignsubmission_file" not in name}
@@ -762,6 +777,26 @@ def test_results_beside_the_submissions_are_no_hand_in(tmp_path: Path) -> None:
     intake = take_in(submissions, tmp_path / "results" / "submissions", None)
     assert set(by_id(intake)) == {"m100"}
     assert {reason(intake, name) for name in ("results", "old results")} == {"Left out: results of lockstep."}
+
+
+@pytest.mark.parametrize("roster", [EVERYBODY, None], ids=["roster", "none"])
+def test_results_among_the_submissions_are_no_hand_in(tmp_path: Path, roster: Roster | None) -> None:
+    results = (
+        "exports/grades.csv",
+        "gradebook.db",
+        "gradebook.db-wal",
+        "index.html",
+        "submissions/m300/a.py",
+    )
+    pages = ("students/m100/index.html", "students/m200/index.html")
+    work = {"m100/ddp_train.py": CODE, "m200.zip": ARCHIVE}
+    submissions = folder(tmp_path / "hw", work | dict.fromkeys((*results, *pages), b""))
+    intake = take_in(submissions, submissions / "submissions", roster)
+    assert set(by_id(intake)) == {"m100", "m200"}
+    assert labels(intake) == {name.partition("/")[0] for name in (*results, *pages)}
+    assert {item.reason for item in intake.unmatched} == {"Left out: results of lockstep."}
+    elsewhere = take_in(submissions, tmp_path / "results" / "submissions", roster)
+    assert (set(by_id(elsewhere)), labels(elsewhere)) == ({"m100", "m200"}, labels(intake))
 
 
 def test_links_to_where_submissions_lie_are_followed_and_broken_ones_told(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -11,6 +12,7 @@ from types import FrameType
 
 from lockstep.classroom.batch import Batch, Way
 from lockstep.classroom.catalogue import catalogue
+from lockstep.classroom.database import FILE
 from lockstep.classroom.fingerprint import fingerprints, versions
 from lockstep.classroom.gradebook import Gradebook
 from lockstep.classroom.handin import Intake
@@ -83,9 +85,20 @@ def check_arguments(order: Order) -> None:
 
     Raises CouldNotGrade, RosterError and PolicyError with a sentence.
     """
+<<<<<<< HEAD
     exercises = _exercises(order)
     _refuse_contradiction(order)
     only_checks(order.only, exercises)
+=======
+    only_checks(order.only, _exercises(order))
+    # Who has done so before goes on there: intake tells what is lockstep's own from what was handed in.
+    is_one = order.submissions.is_dir() and os.path.realpath(order.submissions) == os.path.realpath(order.out)
+    if is_one and not (order.out / FILE).exists():
+        raise CouldNotGrade(
+            f"--out names the folder of the hand-ins, {order.out}: what is written there would be taken for "
+            "students' work; name a folder of its own"
+        )
+>>>>>>> c4b8a5454d56eb62301abe9fb101e51914abb8b4
     if order.roster is not None:
         read_roster(order.roster)
     if order.late is not None:

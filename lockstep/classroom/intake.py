@@ -25,6 +25,12 @@ from lockstep.text import few_lines
 __all__ = ["IntakeError", "take_in"]
 
 _RESULTS = "Left out: results of lockstep."
+_OWN = frozenset(
+    {"students", "exports", "submissions", "index.html"}
+    | {f"gradebook.db{suffix}" for suffix in ("", "-wal", "-shm", "-journal")}
+)
+"""What lies in the folder of results, in the way of those who keep the submissions there, too."""
+
 LATE = "Canvas marks it as late; the roster's column `late days` or `submitted at` can say by how much"
 """The note on a hand-in that is late by nobody knows how much."""
 
@@ -77,13 +83,20 @@ def take_in(
 
 
 def _is_ours(item: Item, unpack_into: Path) -> bool:
-    """Whether it is the folder of results, which people like to keep beside the submissions."""
-    if item.place is None or not item.is_folder:
+    """Whether it is the folder of results, which people like to keep beside the submissions, or a part of it."""
+    if item.place is None:
         return False
     ours = os.path.realpath(unpack_into)
-    is_here = os.path.realpath(item.place) in (ours, os.path.dirname(ours))
+    results = os.path.dirname(ours)
+    if item.name in _OWN and _is_results(item.place.parent, results):
+        return True
+    return item.is_folder and (os.path.realpath(item.place) == ours or _is_results(item.place, results))
+
+
+def _is_results(folder: Path, results: str) -> bool:
+    """Whether it is the folder of these results or of a grading before."""
     # Not `Path.is_file`, which raises for a folder that may not be looked into.
-    return is_here or os.path.isfile(item.place / "gradebook.db")
+    return os.path.realpath(folder) == results or os.path.isfile(folder / "gradebook.db")
 
 
 def _class_level(items: Sequence[Item], register: Register | None, unpack_into: Path) -> Sequence[Item]:

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from lockstep.classroom.arrival import Arrival, Item, Person, Piece, Sorted
+from lockstep.classroom.names import folded
 from lockstep.members import shown
 
 _NAME = re.compile(
@@ -25,30 +26,32 @@ def is_moodle(name: str) -> bool:
 
 def sort_moodle(items: Sequence[Item]) -> Sorted:
     """What Moodle named, by its participants. Texts that were typed in are set aside."""
-    files: dict[str, list[Piece]] = defaultdict(list)
-    others: dict[str, list[tuple[Piece, str]]] = defaultdict(list)
-    names: dict[str, str] = {}
+    # Of two downloads in one folder, a number may be two people's.
+    files: dict[tuple[str, str], list[Piece]] = defaultdict(list)
+    others: dict[tuple[str, str], list[tuple[Piece, str]]] = defaultdict(list)
+    names: dict[tuple[str, str], str] = {}
     for item in items:
         match = _NAME.fullmatch(item.name)
         if match is None:
             continue
-        number = match["number"]
         # Where marking is blind, everybody is called so.
-        names[number] = "" if match["name"].lower() == "participant" else match["name"]
+        name = "" if match["name"].lower() == "participant" else match["name"]
+        who = (match["number"], folded(name))
+        names[who] = name
         piece = Piece(item, "" if item.is_folder else match["file"] or item.name)
         if match["kind"] == "file":
-            files[number].append(piece)
+            files[who].append(piece)
         else:
-            others[number].append((piece, match["kind"]))
+            others[who].append((piece, match["kind"]))
     arrivals: list[Arrival] = []
     set_aside: list[tuple[Item, str]] = []
-    for number, name in names.items():
-        people = (Person("moodle", number, name=name),)
-        besides = [(piece.item, f"Moodle's {kind}; only files are graded.") for piece, kind in others[number]]
-        if files[number]:
+    for who, name in names.items():
+        people = (Person("moodle", who[0], name=name),)
+        besides = [(piece.item, f"Moodle's {kind}; only files are graded.") for piece, kind in others[who]]
+        if files[who]:
             notes = [f"{shown(item.label)} was not read: {reason}" for item, reason in besides]
-            arrivals.append(Arrival(people, tuple(files[number]), tuple(notes)))
+            arrivals.append(Arrival(people, tuple(files[who]), tuple(notes)))
             set_aside += besides
         else:
-            arrivals.append(Arrival(people, tuple(piece for piece, _ in others[number]), problem=_ONLY_TEXT))
+            arrivals.append(Arrival(people, tuple(piece for piece, _ in others[who]), problem=_ONLY_TEXT))
     return Sorted(tuple(arrivals), tuple(set_aside))
