@@ -48,6 +48,9 @@ def main(*fds: int) -> None:
     if configuration is None:
         return
     isolated = configuration.fields["isolated"] is True
+    os.umask(
+        0o022
+    )  # what is laid out for a run is there to be read, whatever whoever started us keeps to themselves
     confine.ended_before_others(confine.SERVER_SCORE)
     workspace = cast(str, configuration.fields["workspace"])
     for probe in cast(list[str], configuration.fields["probes"]):
