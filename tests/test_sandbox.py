@@ -8,6 +8,7 @@ import os
 import select
 import signal
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -37,6 +38,7 @@ from tests.sandboxed import (
     traces,
     verdict,
 )
+from tests.tiny_class import LAB, RIGHT
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root gives every box a user of its own")
 
@@ -50,6 +52,33 @@ def own_box() -> Iterator[Box]:
     """A second box, for tests that break one or need two."""
     with Box({"engine": PROBE}, isolated=True) as box:
         yield box
+
+
+@needs_root
+@pytest.mark.parametrize("umask", [0o777, 0o477])
+def test_what_whoever_starts_it_keeps_to_themselves_costs_no_points(umask: int, tmp_path: Path) -> None:
+    (tmp_path / "doubling.py").write_text(RIGHT)
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "lockstep",
+            "check",
+            str(tmp_path),
+            "--graders",
+            str(LAB),
+            "--exercise",
+            "doubling",
+        ],
+        cwd=ROOT,
+        umask=umask,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "All 2 checks passed: 3.5 of 3.5 points." in done.stdout
 
 
 @pytest.fixture(scope="module")

@@ -48,6 +48,8 @@ def main(*fds: int) -> None:
     if configuration is None:
         return
     isolated = configuration.fields["isolated"] is True
+    # A run must be able to read what is laid out for it, however strict the umask of whoever started us.
+    os.umask(0o022)
     confine.ended_before_others(confine.SERVER_SCORE)
     workspace = cast(str, configuration.fields["workspace"])
     for probe in cast(list[str], configuration.fields["probes"]):
