@@ -85,20 +85,10 @@ def check_arguments(order: Order) -> None:
 
     Raises CouldNotGrade, RosterError and PolicyError with a sentence.
     """
-<<<<<<< HEAD
     exercises = _exercises(order)
     _refuse_contradiction(order)
+    _refuse_results_among_handins(order)
     only_checks(order.only, exercises)
-=======
-    only_checks(order.only, _exercises(order))
-    # Who has done so before goes on there: intake tells what is lockstep's own from what was handed in.
-    is_one = order.submissions.is_dir() and os.path.realpath(order.submissions) == os.path.realpath(order.out)
-    if is_one and not (order.out / FILE).exists():
-        raise CouldNotGrade(
-            f"--out names the folder of the hand-ins, {order.out}: what is written there would be taken for "
-            "students' work; name a folder of its own"
-        )
->>>>>>> c4b8a5454d56eb62301abe9fb101e51914abb8b4
     if order.roster is not None:
         read_roster(order.roster)
     if order.late is not None:
@@ -148,6 +138,16 @@ def _exercises(order: Order) -> tuple[Exercise, ...]:
     return tuple(
         exercise for exercise in known.values() if not order.exercises or exercise.id in order.exercises
     )
+
+
+def _refuse_results_among_handins(order: Order) -> None:
+    """Who has done so before goes on there: intake tells what is lockstep's own from what was handed in."""
+    is_one = order.submissions.is_dir() and os.path.realpath(order.submissions) == os.path.realpath(order.out)
+    if is_one and not (order.out / FILE).exists():
+        raise CouldNotGrade(
+            f"--out names the folder of the hand-ins, {order.out}: what is written there would be taken for "
+            "students' work; name a folder of its own"
+        )
 
 
 def _refuse_contradiction(order: Order) -> None:
