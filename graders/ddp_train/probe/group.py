@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator
-from typing import Any, cast
+from typing import cast
 
 import torch
 import torch.distributed as dist
@@ -25,28 +24,10 @@ def join(student: Student, inputs: Inputs) -> Observation:
         return _join(student, inputs, machine)
 
 
-@contextlib.contextmanager
-def emulated_machine(inputs: Inputs) -> Iterator[Machine | None]:
+def emulated_machine(inputs: Inputs) -> contextlib.AbstractContextManager[Machine | None]:
     """The GPUs that the judge wants this process to have, if any."""
     count = inputs.values.get("gpus")
-    if not count:
-        yield None
-        return
-    with gpus(cast(int, count)) as machine:
-        if machine is not None:
-            _name_nccl(machine)
-        yield machine
-
-
-def _name_nccl(machine: Machine) -> None:
-    """Let `dist.get_backend()` say nccl where gloo stands in for it: some move to the GPU what nccl is to add up."""
-    real = dist.get_backend
-
-    def get_backend(*args: Any, **kwargs: Any) -> str:
-        name = real(*args, **kwargs)
-        return "nccl" if machine.only_nccl else name
-
-    machine.patches.set(dist, "get_backend", get_backend)
+    return gpus(cast(int, count)) if count else contextlib.nullcontext()
 
 
 def _join(student: Student, inputs: Inputs, machine: Machine | None) -> Observation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any, cast
@@ -26,7 +27,7 @@ from .nets import MAX_ROWS, InjectedFault, new_rows, state_of
 from .recorder import FIRST_STEPS, wrapped_model
 from .training import train_once
 
-OTHERS_SECONDS = 2.0
+OTHERS_SECONDS = 6.0
 
 
 def alone(student: Student, inputs: Inputs) -> Observation:
@@ -204,6 +205,8 @@ def resumes(student: Student, inputs: Inputs) -> Observation:
         if what not in seen:
             seen.add(what)
             student.watch.note(what)
+            with open(_mark(inputs.rank), "w"):
+                pass
 
     def opened(event: str, args: tuple[Any, ...]) -> None:
         if event != "open" or not isinstance(args[0], str | bytes | os.PathLike) or "opened" in seen:
@@ -211,8 +214,7 @@ def resumes(student: Student, inputs: Inputs) -> Observation:
         if os.path.basename(os.fsdecode(args[0])) == CHECKPOINT:
             note("opened")
             if inputs.rank == 0:
-                # The others have so long to show that they do not wait for what it reads.
-                time.sleep(OTHERS_SECONDS)
+                _await_others(inputs.world_size)
 
     def before_forward(module: nn.Module, _: object) -> None:
         if (
@@ -226,6 +228,18 @@ def resumes(student: Student, inputs: Inputs) -> Observation:
     sys.addaudithook(opened)
     run_script(student, inputs)
     return Observation({})
+
+
+def _mark(rank: int) -> str:
+    """A file that says of a rank, to the others, that it has opened the checkpoint or begun to train."""
+    return os.path.join(tempfile.gettempdir(), f".came-by-{rank}")
+
+
+def _await_others(world_size: int) -> None:
+    """Before rank 0 fails, and with it all: the others show what they do, unless they wait for what it reads."""
+    until = time.monotonic() + OTHERS_SECONDS
+    while time.monotonic() < until and not all(os.path.exists(_mark(rank)) for rank in range(1, world_size)):
+        time.sleep(0.01)
 
 
 def _before_each_image(do: Callable[[int], None]) -> None:

@@ -23,6 +23,7 @@ def patch_groups(machine: Machine) -> None:
     for name in _COLLECTIVES:
         # Where torch calls them itself, for objects and for DistributedDataParallel, it knows them by another name.
         machine.patches.set(distributed, name, _only_of_gpus(machine, getattr(distributed, name)))
+    machine.patches.set(distributed, "get_backend", _named(machine, distributed.get_backend))
 
 
 def _patch_makers(machine: Machine) -> None:
@@ -68,3 +69,14 @@ def _only_of_gpus(machine: Machine, real: Any) -> Any:
         return real(*args, **kwargs)
 
     return through
+
+
+def _named(machine: Machine, real: Any) -> Any:
+    """Some move to the GPU what is to be added up only where the backend is called nccl."""
+
+    @functools.wraps(real)
+    def get_backend(*args: Any, **kwargs: Any) -> Any:
+        name = real(*args, **kwargs)
+        return "nccl" if machine.only_nccl else name
+
+    return get_backend
