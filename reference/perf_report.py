@@ -28,6 +28,7 @@ BASELINES: dict[str, dict[str, Any]] = {
 FOLLOWING = {"device_ids", "backend", "grad_scaler", "precision_requested", "strategy", "plugin"}
 # One call of these scripts measures one configuration, so that a report grows from call to call.
 ONE_AT_A_TIME = {"ddp_scaling", "amp", "lightning"}
+BACKENDS = ("nccl", "gloo", "mpi")  # that a report can name
 COMPUTED = {
     "mean_s",
     "std_s",
@@ -63,9 +64,14 @@ def write_report(
     can hold one process and two, or fp32 and AMP.
     """
     code_sha256 = hashlib.sha256(Path(script).read_bytes()).hexdigest()
-    own = {"runs": runs, "claims": list(claims), **sections}
+    own = {"runs": _with_one_backend(runs), "claims": _with_one_backend(claims), **sections}
+    environment = _environment()
     if kind in ONE_AT_A_TIME:
-        own = _with_earlier(own, _earlier_report(Path(path), kind, code_sha256, workload))
+        own["runs"] = [{**run, "extra": {**_place(), **run.get("extra", {})}} for run in own["runs"]]
+        earlier = _earlier_report(Path(path), kind, code_sha256, workload)
+        if earlier:
+            own = _with_earlier(own, earlier)
+            environment["gpus"] = _gpus_of_both(earlier["env"]["gpus"], environment["gpus"])
     on_gpu = torch.cuda.is_available() and kind != "dataloader"
     report = {
         "schema": "perf-report/1",
@@ -77,7 +83,7 @@ def write_report(
             "code_sha256": code_sha256,
             "argv": [word for word in sys.argv if word],
         },
-        "env": _environment(),
+        "env": environment,
         "method": {
             "clock": "time.perf_counter",
             "sync": "cuda.synchronize" if on_gpu else "not_applicable",
@@ -93,6 +99,26 @@ def write_report(
         report["plot"] = plot
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_text(json.dumps(report, indent=1) + "\n")
+
+
+def _with_one_backend(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Name the backend that was used, where `dist.get_backend()` names one for each sort of device, or none."""
+    device, usual = ("cuda", "nccl") if torch.cuda.is_available() else ("cpu", "gloo")
+    found = []
+    for entry in entries:
+        changed = dict(entry)
+        for key in ("config", "base"):
+            name = entry.get(key, {}).get("backend")
+            if name is None or name in BACKENDS:
+                continue
+            # As in "cpu:gloo,cuda:nccl"; a group that was made without a backend has an "undefined" one.
+            by_device = dict(part.split(":", 1) for part in str(name).split(",") if ":" in part)
+            used = usual if name == "undefined" else by_device.get(device)
+            changed[key] = {**entry[key], "backend": used}
+            if used not in BACKENDS:
+                del changed[key]["backend"]
+        found.append(changed)
+    return found
 
 
 def _earlier_report(path: Path, kind: str, code_sha256: str, workload: dict[str, Any]) -> dict[str, Any]:
@@ -116,6 +142,27 @@ def _with_earlier(own: dict[str, Any], earlier: dict[str, Any]) -> dict[str, Any
     return merged
 
 
+def _gpus_of_both(earlier: list[dict[str, Any]], now: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What either call saw: a batch system gives each job as many GPUs as it asks for, and not always the same."""
+    others = list(earlier)
+    for gpu in now:
+        if gpu in others:
+            others.remove(gpu)
+    return now + others
+
+
+def _place() -> dict[str, Any]:
+    """Where a run took place: two jobs may measure at the same time, each on a machine or a GPU of its own."""
+    devices = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
+    uuids = [_alias(str(device.uuid)) for device in devices if hasattr(device, "uuid")]
+    return {"hostname": _alias(platform.node())} | ({"gpu_uuids": uuids} if uuids else {})
+
+
+def _alias(name: str) -> str:
+    """Tells one name from another without telling it: what a student calls a computer is nobody's business."""
+    return hashlib.sha256(name.encode()).hexdigest()[:12]
+
+
 def _about(entry: dict[str, Any]) -> tuple[Any, Any]:
     """What an entry of a report speaks of: a configuration, or a trial of `batch_search` a precision."""
     return entry.get("what"), entry.get("config", entry.get("precision"))
@@ -124,7 +171,8 @@ def _about(entry: dict[str, Any]) -> tuple[Any, Any]:
 def _environment() -> dict[str, Any]:
     devices = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
     environment = {
-        "os": platform.system(),
+        # Windows' drivers, below WSL as well, move to the host's memory what a GPU has no room for.
+        "os": platform.system() + (" (WSL)" if "microsoft" in platform.release().lower() else ""),
         "python": platform.python_version(),
         "torch": torch.__version__,
         # A container or a batch system may give a process fewer cores than the machine has.

@@ -12,8 +12,9 @@ import tracemalloc
 from collections.abc import Callable
 from dataclasses import is_dataclass
 from decimal import Decimal
+from hashlib import sha256
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import jsonschema
@@ -120,6 +121,68 @@ def test_trainings_add_to_their_report_what_they_measure_next(writer: ModuleType
     assert [trial["batch_size"] for trial in report["batch_search"]] == [64, 64]
     assert [claim["value"] for claim in report["claims"] if claim["what"] == "max_batch"] == ["64", "64"]
     assert [claim["what"] for claim in report["claims"]].count("speedup") == 1
+
+
+@pytest.mark.parametrize(
+    ("earlier", "now", "together"),
+    [(("a", "a"), ("a",), ["a", "a"]), (("a",), ("a", "a"), ["a", "a"]), (("a",), (), ["a"]), (("a",), ("b",), ["b", "a"])],
+)  # fmt: skip
+def test_a_report_names_the_gpus_of_every_call(
+    earlier: tuple[str, ...], now: tuple[str, ...], together: list[str],
+    writer: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """A batch system gives each job GPUs of its own; two processes may be measured before one."""
+    path, configs = tmp_path / "ddp.json", CONFIGS["ddp_scaling"]
+    monkeypatch.setattr(writer.platform, "node", lambda: "annas-laptop")
+    for config, names in ((configs[1], earlier), (configs[0], now)):
+        devices = [SimpleNamespace(name=name, total_memory=16 << 30, uuid=f"GPU-{name}") for name in names]
+        monkeypatch.setattr(writer.torch.cuda, "device_count", lambda devices=devices: len(devices))
+        monkeypatch.setattr(writer.torch.cuda, "get_device_properties", lambda i, devices=devices: devices[i])
+        writer.write_report(str(path), "ddp_scaling", __file__, readings(config, 0.5), WORKLOAD, "an epoch")
+    assert perf_report.problems(path.read_bytes()) == []
+    report = json.loads(path.read_text())
+    assert [gpu["name"] for gpu in report["env"]["gpus"]] == together
+    uuids = {run["config"]["world_size"]: run["extra"].get("gpu_uuids", []) for run in report["runs"]}
+    aliases = {name: sha256(f"GPU-{name}".encode()).hexdigest()[:12] for name in (*earlier, *now)}
+    assert uuids == {2: [aliases[name] for name in earlier], 1: [aliases[name] for name in now]}
+    assert "annas-laptop" not in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("said", "cuda", "written_down"),
+    [
+        ("gloo", True, "gloo"),
+        ("undefined", True, "nccl"),
+        ("undefined", False, "gloo"),
+        ("cpu:gloo,cuda:nccl", True, "nccl"),
+        ("cpu:gloo,cuda:nccl", False, "gloo"),
+        ("xccl", False, None),
+    ],
+)
+def test_the_writer_names_the_backend_that_was_used(
+    said: str, cuda: bool, written_down: str | None,
+    writer: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """`init_process_group()` without a backend takes one for each device; `get_backend()` then says "undefined"."""
+    monkeypatch.setattr(writer.torch.cuda, "is_available", lambda: cuda)
+    monkeypatch.setattr(writer.torch.cuda, "device_count", lambda: 0)
+    path, config = tmp_path / "ddp.json", {**CONFIGS["ddp_scaling"][0], "backend": said}
+    claim = {"what": "accuracy_pct", "config": config, "value": "61.2", "unit": "%"}
+    writer.write_report(
+        str(path), "ddp_scaling", __file__, readings(config, 0.5), WORKLOAD, "an epoch", claims=[claim]
+    )
+    assert perf_report.problems(path.read_bytes()) == []
+    report = json.loads(path.read_text())
+    named = {each["config"].get("backend") for each in (*report["runs"], *report["claims"])}
+    assert named == {written_down}
+
+
+def test_the_writer_names_a_system_whose_driver_is_that_of_windows(
+    writer: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer.platform, "system", lambda: "Linux")
+    monkeypatch.setattr(writer.platform, "release", lambda: "5.15.167.4-microsoft-standard-WSL2")
+    assert written(writer, "amp", tmp_path / "report.json")["env"]["os"] == "Linux (WSL)"
 
 
 def test_other_code_or_another_workload_starts_a_new_report(writer: ModuleType, tmp_path: Path) -> None:

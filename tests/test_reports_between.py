@@ -21,6 +21,9 @@ from lockstep.reports.verify import verify
 Report = dict[str, Any]
 
 
+OTHER_DAY_S = 86_400.123457
+
+
 def original(kind: str = "dataloader", **options: Any) -> Report:
     return {**copy.deepcopy(start(kind, **options)), "student": {"id": "ann"}}
 
@@ -31,6 +34,7 @@ def handed_in_by(
     """What another student makes of a report: other readings, and all that follows from them."""
     report = copy.deepcopy(report)
     report["student"] = {"id": student}
+    report["runs"][0]["t_start"] += OTHER_DAY_S
     for run in report["runs"]:
         value = change(float(run["wall_s"]))
         run["wall_s"] = value if isinstance(value, str) else repr(value)
@@ -49,6 +53,55 @@ def words(*reports: Report) -> list[list[str]]:
 def jitter(size: float, scale: float = 1.05) -> Callable[[float], float]:
     rng = np.random.default_rng(1)
     return lambda value: value * scale * float(np.exp(size * rng.standard_normal()))
+
+
+def test_readings_of_one_exercise_in_the_report_of_another_are_told() -> None:
+    one, other = original("ddp_scaling"), original("amp")
+    assert words(one, other) == [[], []]
+    for own, theirs in zip(other["runs"][:3], one["runs"], strict=False):
+        own["wall_s"] = theirs["wall_s"]
+    settle(other)
+    assert words(one, other) == [["unusual"], ["unusual"]]
+    assert "in the ddp_scaling report of the same student" in found(one, other)[1][0].message
+
+
+def test_readings_of_one_exercise_times_a_constant_in_the_report_of_another_are_told() -> None:
+    one, other = original("ddp_scaling"), original("amp")
+    for own, theirs in zip(other["runs"][:5], reversed(one["runs"][:5]), strict=True):
+        own["wall_s"] = repr(0.77 * float(theirs["wall_s"]))
+    settle(other)
+    assert words(one, other) == [["unusual"], ["unusual"]]
+    assert "times a constant" in found(one, other)[1][0].message
+
+
+def with_moments_of(original: Report, moved: Callable[[float], float] = lambda x: x) -> Report:
+    """Readings of one's own, shorter than the runs of another report whose times were kept."""
+    report = handed_in_by("ben", original, jitter(0.03, 0.6))
+    for mine, hers in zip(report["runs"], original["runs"], strict=True):
+        mine.update({name: moved(hers[name]) for name in ("t_start", "t_end")})
+    return report
+
+
+def test_moments_of_another_report_are_told_whatever_the_readings_are() -> None:
+    ann = original()
+    (one,), (other,) = found(ann, with_moments_of(ann))
+    assert [one.judgement, other.judgement] == [Judgement.UNUSUAL] * 2
+    assert "t_start and t_end also stand in the dataloader report of ben" in one.message
+
+
+@pytest.mark.parametrize("coarse", [1, 64, 1000])
+def test_moments_that_a_timetable_or_a_coarse_clock_makes_alike_say_nothing(coarse: int) -> None:
+    ann = original()
+    for run in ann["runs"]:
+        run.update({name: round(run[name] * coarse) / coarse for name in ("t_start", "t_end")})
+    assert words(ann, with_moments_of(ann)) == [[], []]
+
+
+def test_times_that_were_left_at_nought_say_nothing() -> None:
+    ann = original()
+    for run in ann["runs"]:
+        run.update(t_start=0.0, t_end=1e15)
+    assert words(ann, with_moments_of(ann)) == [[], []]
 
 
 COPIES: dict[str, tuple[Callable[[float], float | str], str]] = {

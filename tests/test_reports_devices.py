@@ -97,6 +97,9 @@ def test_a_precision_has_the_fastest_unit_that_may_carry_it_out() -> None:
     # Before Ampere there is no TF32 whatever the setting says, before Volta nothing faster than fp32.
     assert t4.peak("fp32", tf32=True) == 8.1e12
     assert t4.peak("fp16-amp", tf32=True) == 65e12
+    # What takes fp16 alone does not calculate in bfloat16, which is emulated there.
+    assert t4.peak("bf16-amp", tf32=True) == 8.1e12
+    assert a100.peak("bf16-true", tf32=False) == 312e12
     assert gtx.peak("fp16-amp", tf32=True) == gtx.fp32
     assert a100.peak("int8", tf32=True) is None
 

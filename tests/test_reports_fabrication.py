@@ -22,6 +22,7 @@ from lockstep.reports.document import Number, document
 from lockstep.reports.finding import Finding, Judgement
 from lockstep.reports.resolution import at_least, equal_by_chance, resolution
 from lockstep.reports.rule import Facts
+from lockstep.reports.series import report_tick
 from lockstep.reports.verify import verify
 
 Report = dict[str, Any]
@@ -85,14 +86,13 @@ def borrowed(count: int) -> Callable[..., Any]:
     return change
 
 
-PATTERN = (0.0101, -0.0063, 0.0037, -0.0019, -0.0056)
-
-
-def one_pattern(walls: list[list[float]]) -> list[list[float]]:
-    """Every configuration spreads alike, in an order of its own."""
-    orders = itertools.permutations(PATTERN)
+def one_spread(walls: list[list[float]]) -> list[list[float]]:
+    """Every configuration has its own readings, drawn together until they spread by 1 %."""
+    means = [statistics.fmean(own) for own in walls]
+    widths = [statistics.stdev(own) / mean / 0.01 for own, mean in zip(walls, means, strict=True)]
     return [
-        [statistics.fmean(w) * (1 + off) for off in next(itertools.islice(orders, 17, None))] for w in walls
+        [mean + (value - mean) / width for value in own]
+        for own, mean, width in zip(walls, means, widths, strict=True)
     ]
 
 
@@ -112,9 +112,11 @@ MADE_UP: list[tuple[str, str, Judgement, Callable[..., Any], str]] = [
     ("F05", "scaled", INCONSISTENT, second(lambda w: [x * 0.91803 for x in w]), "times 0.91803"),
     ("F05", "scaled and rounded", INCONSISTENT, second(lambda w: [format(x * 0.9, ".4f") for x in w]), "times 0.9"),
     ("F05", "shifted", INCONSISTENT, second(lambda w: [x - 3.21 for x in w]), "plus -3.21 s"),
+    ("F05", "scaled and moved about", INCONSISTENT, second(lambda w: [w[i] * 0.83 for i in (3, 0, 4, 1, 2)]),
+     "times 0.83 in another order"),
     ("F06", "mirrored", UNUSUAL, first(lambda w: [w[0] + x for x in (0.31, -0.17, 0, 0.17, -0.31)]), "mirrored"),
     ("F07", "fives", UNUSUAL, each(lambda w: [format(round(x * 200) / 200, ".3f") for x in w]), "last digits"),
-    ("F09", "one spread", UNUSUAL, one_pattern, "spread alike"),
+    ("F09", "one spread", UNUSUAL, one_spread, "spread alike"),
 ]  # fmt: skip
 
 
@@ -150,6 +152,28 @@ def test_steps_of_one_run_in_another() -> None:
     (finding,) = told(report)
     assert (finding.rule, finding.judgement) == ("F03", INCONSISTENT)
     assert "entries of step_s" in finding.message
+
+
+def test_steps_of_one_run_times_a_constant() -> None:
+    report = copy.deepcopy(start("ddp_scaling"))
+    steps = (0.1 * (1 + 0.02 * np.random.default_rng(4).standard_normal(30))).tolist()
+    for run, scale in zip(report["runs"][:2], (1.0, 0.93), strict=True):
+        run["step_s"] = [repr(step * scale) for step in steps]
+    (finding,) = told(report)
+    assert (finding.rule, finding.judgement) == ("F05", INCONSISTENT)
+    assert "runs[1].step_s are those of runs[0] times 0.93" in finding.message
+
+
+@pytest.mark.parametrize("decimals", [9, 6, 4])
+def test_steps_of_a_steady_machine_are_not_each_other_s(decimals: int) -> None:
+    """A hundredth of a per cent of noise, a slow first step in every run, and few decimals."""
+    report = copy.deepcopy(start("ddp_scaling"))
+    rng = np.random.default_rng(4)
+    for run in report["runs"]:
+        steps = 0.1 * (1 + 1e-4 * rng.standard_normal(30))
+        steps[0] = 0.4
+        run["step_s"] = [format(step, f".{decimals}f") for step in steps]
+    assert [rule for rule, word in words(report) if rule == "F05"] == []
 
 
 def _exact(decimals: int | None) -> Report:
@@ -199,6 +223,15 @@ def test_an_efficiency_of_one_in_whole_seconds_is_nothing_exact() -> None:
 
 
 TABLE = ("151", "111", "96", "1.36", "1.57")
+
+
+def test_numbers_of_a_known_table_are_told_short() -> None:
+    report = copy.deepcopy(start("dataloader"))
+    long = ("1.1279767209998681", "1.3547266179994041", "1.3665244900003017")
+    for claim, value in zip(report["claims"], long, strict=False):
+        claim["value"] = value
+    (finding,) = told(report, Facts(known_tables=(long,)))
+    assert "1.12798, 1.35473, 1.36652." in finding.message
 
 
 @pytest.mark.parametrize(
@@ -259,6 +292,7 @@ HONEST: dict[str, Callable[..., Any]] = {
     "whole milliseconds of ticks": each(lambda w: [int(round(x * 64) / 64 * 1000) / 1000 for x in w]),
     "short runs in milliseconds": each(lambda w: [round(x / 200, 3) for x in w]),
     "two decimals": each(lambda w: [round(x, 2) for x in w]),
+    "scientific notation": each(lambda w: [f"{x:.6e}" for x in w]),
     "float32": each(lambda w: [float(np.float32(x)) for x in w]),
     "four of five equal in tenths": first(lambda w: ["20.1", "20.1", "20.1", "20.1", "20.2"]),
     "three readings of two decimals in a row": first(lambda w: ["20.11", "20.12", "20.13", "20.2", "20.3"]),
@@ -304,6 +338,48 @@ def test_a_thousand_steps_of_one_length_share_some_readings_by_chance() -> None:
     assert words(report) == []
 
 
+def _of_events(seconds: float) -> float:
+    """What `elapsed_time` gives: a float32 in ms, of GPUs that count in 1.024 us."""
+    return float(np.float32(round(seconds / 1.024e-6) * 1.024e-3)) / 1000
+
+
+def _of_a_counter(rate: float) -> Callable[[float], float]:
+    """What time.perf_counter() gives of a counter with this rate, in whole nanoseconds of a machine long started."""
+    return lambda seconds: (
+        (int((int((4e5 + seconds) * rate) + 1) / rate * 1e9) - int(int(4e5 * rate) / rate * 1e9)) / 1e9
+    )
+
+
+SHORT_CLOCKS: dict[str, Callable[[float], float]] = {
+    "events, and the clock that the writer names": _of_events,
+    "acpi_pm": _of_a_counter(3.579545e6),
+    "an Arm board": _of_a_counter(19.2e6),
+    "an Ampere server": _of_a_counter(25e6),
+}
+
+
+@pytest.mark.parametrize("read", SHORT_CLOCKS.values(), ids=SHORT_CLOCKS)
+def test_short_steps_repeat_where_the_clock_ticks_slowly(read: Callable[[float], float]) -> None:
+    """Forward calls of half a millisecond: within their spread such a clock has a few readings only."""
+    report = copy.deepcopy(start("dp_inference", machine="two t4"))
+    other = copy.deepcopy(report) | {"student": {"id": "neighbour"}}
+    for seed, each_report in enumerate((report, other)):
+        rng = np.random.default_rng(seed)
+        for run in each_report["runs"]:
+            parts = [read(5e-4 * (1 + 0.01 * abs(x))) for x in rng.standard_normal(run["steps"]).tolist()]
+            run.update(step_s=[repr(part) for part in parts], wall_s=repr(sum(parts)))
+        settle(each_report)
+    steps = [step for run in report["runs"] for step in run["step_s"]]
+    assert len(set(steps)) < len(steps) / 2
+    assert words(report, Facts(others=(document(other),))) == []
+
+
+def test_events_are_the_clock_where_the_method_says_that_they_were_waited_for() -> None:
+    report = reworked(start("dp_inference"), each(lambda w: [x / 1e3 / 7 for x in w]))
+    report["method"].update(clock="time.perf_counter", sync="cuda_event")
+    assert report_tick(document(report)) == 1e-6
+
+
 def test_few_digits_are_advised_against() -> None:
     report = reworked(start("dataloader"), each(lambda w: [format(x / 10, ".2f") for x in w]))
     found = verify(document(report), Facts(), fabrication.RULES).findings
@@ -327,6 +403,8 @@ def test_few_digits_are_advised_against() -> None:
         ([repr(float(np.float32(x))) for x in (23.78934, 19.123456)], "", 2.0**-19),
         (["3.1415926535", "2.7182818284"], "cuda_event", 1e-6),
         ([repr(n / 24e6) for n in (312456789, 298765431, 301234567, 305678901)], "", 125e-9 / 3),
+        ([repr(float(np.float32(x)) / 1000) for x in (3.1415926, 2.7182818)], "", 1e-6),
+        (["0.000512032", "0.000509920", "0.000520096"], "", 32e-9),
         (["0", "1e99"], "", 1.0),
     ],
 )

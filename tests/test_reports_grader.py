@@ -117,6 +117,22 @@ def test_a_script_with_other_line_ends_is_the_same_script(tmp_path: Path) -> Non
     assert handed_in.digests(source) >= {digest, other} <= handed_in.digests(ends)
 
 
+def test_readings_of_one_report_in_another_are_noted_under_whatever_name(tmp_path: Path, box: Box) -> None:
+    """One STUDENT_ID for ddp, none for lightning: both are in one submission."""
+    (tmp_path / "reports").mkdir()
+    ddp, lightning = (
+        json.loads((REFERENCE / "reports" / f"{name}.json").read_text()) for name in ("ddp", "lightning")
+    )
+    for own, theirs in zip(lightning["runs"], ddp["runs"][:3], strict=False):
+        own["wall_s"] = theirs["wall_s"]
+    ddp["student"]["id"], lightning["student"]["id"] = "ann", "unknown"
+    for name, report in (("ddp", ddp), ("lightning", lightning)):
+        (tmp_path / "reports" / f"{name}.json").write_text(json.dumps(report))
+    (check,) = graded(tmp_path, EXERCISE, box, checks=["measured"]).exercises[0].checks
+    assert check.points == 0.4
+    assert "the lightning report of the same student" in check.message
+
+
 def test_a_notebook_leaves_the_hash_open(tmp_path: Path) -> None:
     notebook = {"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
     cell = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": ["x = 1"]}
@@ -294,3 +310,21 @@ def test_edits_of_json_that_lead_nowhere_are_errors(tmp_path: Path) -> None:
     for path in ("runs[num_workers=77].wall_s", "nothing.at.all", "claims[99].value"):
         with pytest.raises((ValueError, LookupError)):
             edit_json(tmp_path, {"file": "reports/loader.json", "path": path, "scale": 2.0})
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        (
+            "Your code raised E (x.py, line 3, in f), while running `python x.py -a`.",
+            "Your code raised E (x.py, line 3, in f).",
+        ),
+        (
+            "No answer within 9 s while running `python x.py -a`: it is busy.",
+            "No answer within 9 s: it is busy.",
+        ),
+        ("Your code raised E, while importing x.py.", "Your code raised E, while importing x.py."),
+    ],
+)
+def test_a_command_that_is_run_again_is_named_once(message: str, told: str) -> None:
+    assert spot.without("`python x.py -a`", message) == told

@@ -168,6 +168,55 @@ def test_a_log_of_another_run_or_of_a_part(shift: float, part: float, words: str
     assert (rule, words in message) == ("C13", True)
 
 
+def written_at_once(start: float) -> bytes:
+    """A history that was kept in a list and logged when all was over."""
+    return event_file(training(start, start + 0.05))
+
+
+@pytest.mark.parametrize(("after", "costs"), [(0.5, False), (200_000.0, True), (-200_000.0, True)])
+def test_a_history_logged_in_one_go_is_advice_where_it_was_before_the_report(
+    after: float, costs: bool
+) -> None:
+    report = reported()
+    report["runs"][0]["t_start"] -= 1000.0
+    start, end = span(report)
+    report["runs"][0]["wall_s"] = repr(end - start - 1.0)
+    findings = found(report, {PATH: written_at_once(end + after)})
+    assert any(each.judgement.costs for each in findings) is costs
+    assert any("at one moment" in each.message for each in findings) is not costs
+
+
+def of_two(first: dict[str, Any], second: dict[str, Any], *, same: bool = True) -> tuple[Finding, ...]:
+    """What is said of two tables, equal or not, as the logs of two configurations."""
+    report = reported()
+    report["logs"] = [
+        {"kind": "lightning_csv", "path": f"{name}/metrics.csv", "config": config}
+        for name, config in (("a", first), ("b", second))
+    ]
+    rows = [f"{step},{2.3 - 0.0371 * step},0.7125" for step in range(20)]
+    table = "\n".join(["step,loss,acc1", *rows]).encode()
+    other = table if same else table.replace(b",2.", b",2.0")
+    return tuple(
+        each
+        for each in found(report, {"a/metrics.csv": table, "b/metrics.csv": other})
+        if "the same losses" in each.message
+    )
+
+
+def test_one_table_for_two_precisions_is_for_a_person_to_read() -> None:
+    (finding,) = of_two({"precision": "fp32"}, {"precision": "fp16-amp"})
+    assert str(finding.judgement) == "unusual"
+
+
+def test_tables_that_may_be_alike_are_left_alone() -> None:
+    fp32, amp = {"precision": "fp32"}, {"precision": "fp16-amp"}
+    assert of_two(fp32, amp, same=False) == ()
+    # Seeds make the repetitions of one configuration alike.
+    assert of_two(fp32, fp32) == ()
+    # Both of a log that is of all of them.
+    assert of_two(fp32, {}) == ()
+
+
 def test_few_points_are_advice() -> None:
     report = reported()
     start, _ = span(report)

@@ -187,6 +187,15 @@ def accuracies(
     return report("amp", runs, claims=claims)
 
 
+def last_losses(fp32: float, half: float) -> Raw:
+    runs = [
+        run
+        for name, loss in (("fp32", fp32), ("bf16-amp", half))
+        for run in at(50, {"precision": name, "batch_size": 64}, loss_last=loss)
+    ]
+    return report("amp", runs, (A100,), workload={"num_classes": 10})
+
+
 NO_TF32 = {"allow_tf32": {"matmul": False, "cudnn": False}}
 A100_FP32, A100_TF32 = T4_TRAINING * 19.5 / 8.1, T4_TRAINING * 156 / 8.1
 
@@ -254,6 +263,7 @@ BEYOND: list[tuple[str, str, Judgement, Raw]] = [
     ("P16", "softmax twice", UNUSUAL, learned(70, 2.3, 1.7)),
     ("P16", "a hundred classes", UNUSUAL, learned(70, 4.6, 3.9, classes=100)),
     ("P18", "better", UNUSUAL, accuracies(70, 73.1)),
+    ("P18", "fp32 once more", UNUSUAL, last_losses(1.2345678806304932, 1.2345678806304932)),
     ("P18", "worse", UNUSUAL, accuracies(70, 64, total=10_000, epochs=(5, 5))),
 ]  # fmt: skip
 
@@ -311,6 +321,7 @@ WITHIN: list[tuple[str, str, Raw]] = [
     ("P09", "NVIDIA's 3.97", report("amp", amp(10) + amp(39.7, "fp16-amp"))),
     ("P09", "slower", report("amp", amp(50) + amp(13, "fp16-amp"))),
     ("P09", "bf16 on a T4 is emulated", report("amp", amp(50) + amp(5, "bf16-amp"))),
+    ("P09", "bf16 on a T4 that moves half the bytes", report("amp", amp(50) + amp(74, "bf16-amp"))),
     ("P09", "bf16 on a CPU", report("amp", amp(50) + amp(2, "bf16-amp"), ())),
     ("P09", "other batches", report("amp", amp(10, batch=8) + amp(60, "fp16-amp", 256))),
     ("P10", "half", _peaks(report("amp", amp(50) + amp(80, "fp16-amp")), fp32=8000, fp16=3650)),
@@ -335,6 +346,9 @@ WITHIN: list[tuple[str, str, Raw]] = [
     ("P16", "half right", learned(50, 2.3, 1.7)),
     ("P16", "label smoothing", learned(90, 2.3, 1.5, declared=["label_smoothing"])),
     ("P18", "nearly", accuracies(70, 72.9)),
+    ("P18", "losses of four decimals", last_losses(1.2346, 1.2346)),
+    ("P18", "losses that nearly agree", last_losses(1.2345678806304932, 1.2345678806304900)),
+    ("P18", "a network that never learned", last_losses(2.3025851249694824, 2.3025851249694824)),
     ("P18", "few pictures", accuracies(70, 60, total=100)),
     ("P18", "not equally long", accuracies(60, 80, epochs=(1, 3))),
 ]  # fmt: skip
@@ -499,6 +513,15 @@ def test_no_numbers_upset_the_rules(kind: str, data: st.DataObject) -> None:
         if rule.kinds is None or kind in rule.kinds:
             for finding in rule.examine(document(raw), facts):
                 json.dumps(dict(finding.numbers))
+
+
+def test_a_speedup_that_is_too_small_for_a_number_upsets_no_rule() -> None:
+    raw = honest("dp_inference", np.random.default_rng(0), machine="v100")
+    for run in raw["runs"]:
+        run["wall_s"] = "1e-300" if run["config"]["n_devices"] == 1 else "1e308"
+    for rule in RULES:
+        if rule.kinds is None or "dp_inference" in rule.kinds:
+            list(rule.examine(document(raw), Facts()))
 
 
 def test_constants_are_in_the_texts() -> None:

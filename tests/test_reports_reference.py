@@ -1,9 +1,10 @@
-"""R01 to R03: what a comparison with the reference's own report says, and when it says nothing."""
+"""R01 to R04: what a comparison with the reference's own report says, and when it says nothing."""
 
 from __future__ import annotations
 
 import copy
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 from fixtures.reports import honest
 from lockstep.reports import format as report_format
-from lockstep.reports.document import Report, document
+from lockstep.reports.document import Number, Report, document
 from lockstep.reports.finding import Finding
 from lockstep.reports.reference import RULES, rank_test, ratio_interval
 from lockstep.reports.rule import Facts
@@ -57,7 +58,7 @@ def loader(
 
 
 def compared(own: Report, reference: Report | None) -> tuple[Finding, ...]:
-    """What R01 to R03 say."""
+    """What R01 to R04 say."""
     return verify(own, Facts(reference=reference), RULES).findings
 
 
@@ -67,6 +68,24 @@ SAME = {0: 4.0, 2: 2.5, 4: 2.2}
 def slower(by: float) -> dict[int, float]:
     """The same shape on a slower machine."""
     return {workers: by * seconds for workers, seconds in SAME.items()}
+
+
+def changed(report: Report, factor: float) -> Report:
+    """Readings of another report times a factor, said to be by a script of one's own."""
+    runs = [replace(run, wall=Number(repr(factor * run.seconds)), t_start=run.t_start + 9e4, t_end=run.t_end + 9e4)
+            for run in report.runs]  # fmt: skip
+    return replace(report, runs=tuple(runs), code_sha256="e" * 64)
+
+
+def test_the_reference_s_readings_with_a_factor_are_told_and_cost_nothing() -> None:
+    reference = document(honest("dataloader", np.random.default_rng(1), clock="perf_counter"))
+    own = document(honest("dataloader", np.random.default_rng(2), clock="perf_counter"))
+    told = [each for each in compared(changed(reference, 1.07), reference) if each.rule == "R04"]
+    assert [str(each.judgement) for each in told] == ["unusual"]
+    assert "the reference" in told[0].message
+    assert [each for each in compared(changed(own, 1.0), reference) if each.rule == "R04"] == []
+    # What its own script measured may be the reference itself.
+    assert [each for each in compared(reference, reference) if each.rule == "R04"] == []
 
 
 @pytest.mark.parametrize(

@@ -195,7 +195,7 @@ def test_a_damaged_record_is_told(pieces: bytes, problem: str) -> None:
 
 def test_limits_end_the_reading(monkeypatch: pytest.MonkeyPatch, logged: bytes) -> None:
     for limit, value, words in (
-        ("MAX_BYTES", 5000, "the file is cut off"),
+        ("MAX_BYTES", 5000, "only the first 5000 were read"),
         ("MAX_ROWS", 10, "more than 10 rows"),
         ("MAX_VALUES", 10, "more than 10 values"),
         ("MAX_PIECES", 10, "more than 10 records"),
@@ -205,7 +205,8 @@ def test_limits_end_the_reading(monkeypatch: pytest.MonkeyPatch, logged: bytes) 
     ):
         with monkeypatch.context() as patch:
             patch.setattr(wandbfile, limit, value)
-            assert words in read_history(logged).problems[0]
+            # A file that ends between two records is not cut off as well.
+            assert any(words in problem for problem in read_history(logged).problems)
 
 
 @quick

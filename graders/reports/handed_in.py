@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -90,7 +90,17 @@ def facts(handed_in: HandedIn, submission: Submission) -> Facts:
         files=Beside(submission.files, posixpath.dirname(handed_in.path)),
         least_runs=wanted.least_runs,
         reference=reference,
+        others=_beside(handed_in, submission),
         known_tables=(*known_tables(), *readings),
+    )
+
+
+def _beside(handed_in: HandedIn, submission: Submission) -> tuple[Report, ...]:
+    """The other reports of the submission: one student's, under whatever names they were measured."""
+    own = handed_in.report
+    found = [item.report for item in read(submission) if item.wanted != handed_in.wanted]
+    return tuple(
+        replace(report, student=own.student) for report in found if report is not None and own is not None
     )
 
 

@@ -20,7 +20,7 @@ from PIL import Image
 from torch import nn
 from torchvision import models
 
-from lockstep.sandbox import loading
+from lockstep.sandbox import reading
 from lockstep.sandbox.modelmeter import measure
 from lockstep.sandbox.probing import Inputs, Observation, Student
 from lockstep.sandbox.slowed import hold_up_batches, hold_up_calls, watch_workers
@@ -135,7 +135,7 @@ def source(student: Student, inputs: Inputs) -> Observation:
     The sources are read, not run.
     """
     script, beside = cast(str, inputs.values["script"]), cast(list[str], inputs.values["beside"])
-    trees = {path: ast.parse(loading.read_source(path)) for path in (script, *beside)}
+    trees = {path: ast.parse(reading.read_source(path)) for path in (script, *beside)}
     reassigned: list[Json] = [
         [name, f"{path}:{line}"]
         for path, tree in trees.items()
@@ -168,7 +168,7 @@ def _names_in_helpers(nodes: list[ast.AST]) -> set[str]:
         path = module.replace(".", "/") + ".py"
         if os.path.isfile(path):
             with contextlib.suppress(SyntaxError, ValueError):
-                names |= _names(list(ast.walk(ast.parse(loading.read_source(path)))))
+                names |= _names(list(ast.walk(ast.parse(reading.read_source(path)))))
     return names
 
 

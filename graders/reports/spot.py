@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import time
 from collections.abc import Mapping, Sequence
@@ -132,7 +133,7 @@ def run_again(check: Check, handed_in: HandedIn) -> Rerun:
             limits=LIMITS,
         )
     except CheckEnded as ended:
-        return _failed(command, f"did not come to its end. {ended.feedback.message}", began)
+        return _failed(command, f"did not come to its end. {without(command, ended.feedback.message)}", began)
     ended_at = time.time()
     seen = outcome.ranks[0]
     status = integer(seen.values.get("status"))
@@ -162,6 +163,11 @@ def run_again(check: Check, handed_in: HandedIn) -> Rerun:
         busy=_busy(outcome.stood_still),
         source=seen_in_source,
     )
+
+
+def without(command: str, message: str) -> str:
+    """A message on what happened while a command ran, where the command has been named already."""
+    return re.sub(rf",? while running {re.escape(command)}", "", message)
 
 
 def _failed(command: str, problem: str, began: float) -> Rerun:

@@ -6,6 +6,7 @@ like (lockstep.reports). Whether a configuration is faster or slower than anothe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,7 +19,7 @@ from lockstep.reports.finding import ASIDE, Finding, Judgement
 from lockstep.reports.model import needs_model
 from lockstep.reports.rule import Facts, Rule
 from lockstep.reports.verify import RULES, verify
-from lockstep.text import safe_line
+from lockstep.text import listed, more_places, safe_line
 from lockstep.verdict import Failed
 
 TOLD = 3
@@ -26,6 +27,8 @@ TOLD = 3
 NOTED = 2
 # That no nonce was issued, no hash is that of a notebook, no reference is there to compare with: nothing of a student's.
 OF_THE_GRADER = ("S05", "S06", "R01")
+# As a sentence names its rule, which may name another.
+RULE_NAMED = re.compile(r"\(([A-Z]\d\d)\)")
 COMPLETE = ("S03", "S04")
 PICTURED = ("C12",)
 
@@ -95,7 +98,7 @@ def told_once(name: str, findings: Sequence[Finding]) -> list[Told]:
     told = []
     for rule in dict.fromkeys(finding.rule for finding in findings):
         same = [finding for finding in findings if finding.rule == rule]
-        more = f" The like in {len(same) - 1} more places." if len(same) > 1 else ""
+        more = f" The like in {more_places(len(same) - 1)}." if len(same) > 1 else ""
         told.append(Told(name, f"{same[0].judgement} ({rule}). {same[0].message}{more}"))
     return told
 
@@ -136,7 +139,15 @@ def end(check: Check, found: Sequence[Told], share: float, hint: str) -> None:
             hint = "Mend `complete` first, which says what is missing; nothing else was found here."
         more = f"\nAnd {len(found) - TOLD} more." if len(found) > TOLD else ""
         told = "\n".join(str(each) for each in found[:TOLD]) + more
-        check.fail(told, hint, points=round(check.points * share, 2))
+        check.fail(told, f"{hint}{_where_described(told)}", points=round(check.points * share, 2))
+
+
+def _where_described(told: str) -> str:
+    """Where to read on what the rules demand that are named by their numbers."""
+    rules = sorted(set(RULE_NAMED.findall(told)))
+    if not rules:
+        return ""
+    return f" docs/report-rules.md describes {'rule' if len(rules) == 1 else 'the rules'} {listed(rules)}."
 
 
 def known(check: Check) -> Callable[[HandedIn], Facts]:
@@ -245,6 +256,7 @@ def test_spot_rerun(check: Check) -> None:
             continue
         again[item.name] = replace(known(check)(item), rerun=spot.run_again(check, item))
     found: list[Told] = []
+    came_to_nothing, misplaced = True, False
     share = 0.0
     for name, worth in spot.SHARES.items():
         told, free = examine(
@@ -253,7 +265,10 @@ def test_spot_rerun(check: Check) -> None:
         # One cause has many consequences: the first is the one to mend.
         found += told[:1]
         evidence = again[name].rerun if name in again else None
+        here = [each for each in told if not each.absent]
+        came_to_nothing = came_to_nothing and (not here or bool(evidence and evidence.problem))
         if free and evidence and evidence.misplaced:
+            misplaced = True
             found.append(Told(name, evidence.misplaced))
             free *= spot.MISPLACED
         share += worth * free
@@ -261,6 +276,9 @@ def test_spot_rerun(check: Check) -> None:
         check,
         found,
         share,
-        "A report is what the handed-in script writes when it is run: with its flags, on any data, each time anew. Take the "
-        "time of what was done in that run, and write every reading.",
+        "Run the same command with a small data set of your own: it has to come to its end and to write that report. Does "
+        "the script know every option of it, spelled just so?"
+        if came_to_nothing and not misplaced
+        else "A report is what the handed-in script writes when it is run: with its flags, on any data, each time anew. Take "
+        "the time of what was done in that run, and write every reading.",
     )

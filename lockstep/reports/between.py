@@ -1,4 +1,4 @@
-"""F11: readings that reports of different students share, scaled or jittered copies included.
+"""F11: readings that reports of different students share, scaled or jittered copies included, or two of one student.
 
 Who shares measurements says so in `student.team`; then nothing is compared. Which of two reports came first cannot
 be told from numbers, so both get the finding.
@@ -19,11 +19,11 @@ from lockstep.reports.resolution import (
     equal_by_chance,
     key,
     relative_spread,
-    resolution,
     sensible,
     ticks_in,
 )
 from lockstep.reports.rule import Facts, Rule
+from lockstep.reports.series import report_tick, step_tick
 from lockstep.text import safe_line
 
 SHARED_DIGITS = 5
@@ -38,6 +38,14 @@ OF_THE_REST = 0.90
 without the few runs that are farthest off: a single slow run in the same place makes any two reports go along."""
 FARTHEST = 0.2
 """The share of values that are the farthest off."""
+STAMP_DECIMALS = 6
+"""Moments are compared to the microsecond, in which no two runs of two people start or end."""
+COARSE_STAMPS = (64, 1000)
+"""Moments that are whole in one of these parts of a second say nothing: clocks tick so, timetables start jobs so."""
+STAMP_NOISE, LAST_STAMP = 1e-3, 1e12
+PAIRS_OF_KINDS = 400
+WITHIN_S = 3600.0
+"""Chance is counted as if all runs had started within one lab."""
 NOISE = 1e-4
 """Relative spread from which on noise is more than the last digits of the clock."""
 
@@ -55,11 +63,12 @@ class Prepared:
     step_tick: float
     series: Mapping[str, tuple[float, ...]]
     """Readings by configuration, in the order of the file."""
+    stamps: frozenset[float]
+    """When runs started and ended, to the microsecond."""
 
 
 def prepared(report: Report) -> Prepared:
     """Make a report ready to be compared."""
-    clock = str(report.method.get("clock", ""))
     walls = sensible(run.wall for run in report.runs)
     steps = sensible(step for run in report.runs for step in run.step_seconds)
     defaults = DEFAULTS.get(report.kind, {})
@@ -69,13 +78,21 @@ def prepared(report: Report) -> Prepared:
         frozenset(_name(member) for member in report.team),
         {key(number.value): number for number in walls},
         {key(number.value): number for number in steps},
-        resolution(walls, clock),
-        resolution(steps, clock),
+        # A run may be the sum of its steps, a multiple of their tick.
+        max(report_tick(report), step_tick(report)) if steps else report_tick(report),
+        step_tick(report),
         {
             config_key({**defaults, **group.config}): group.seconds
             for group in report.groups
             if len(sensible(run.wall for run in group.runs)) == len(group.runs) >= 2
         },
+        frozenset(
+            round(moment, STAMP_DECIMALS)
+            for run in report.runs
+            for moment in (run.t_start, run.t_end)
+            if moment < LAST_STAMP
+            and not any(abs(moment * part - round(moment * part)) < STAMP_NOISE for part in COARSE_STAMPS)
+        ),
     )
 
 
@@ -97,13 +114,24 @@ def compared(reports: Sequence[Report]) -> list[tuple[Finding, ...]]:
 def between(one: Prepared, other: Prepared) -> Iterator[Finding]:
     """What is to be said about `one` because of `other`; the gravest alone."""
     same_student = one.member == other.member
-    if same_student and one.report.kind != other.report.kind:
-        return
     count, example, expected = _shared(one, other)
     chance = at_least(count, expected)
     copied = count >= SHARED_TO_FAIL and chance < CHANCE
     who = safe_line(other.report.student, 60)
     example_text = ", ".join(safe_line(number.text, 24) for number in example)
+    if same_student and one.report.kind != other.report.kind:
+        if copied:
+            yield unusual(
+                f"{count} readings also stand in the {other.report.kind} report of the same student, such as "
+                f"{example_text}; chance makes {expected:.2g}. A reading belongs to one run of one script: was a part of "
+                "one report taken over into the other?",
+                shared=count,
+                expected=expected,
+            )
+        else:
+            moments = list(_same_moments(one, other, f"the {other.report.kind} report of the same student"))
+            yield from moments or _worked_out(one, other)
+        return
     if same_student or one.member in other.team or other.member in one.team:
         if copied and same_student:
             yield advice(
@@ -128,8 +156,22 @@ def between(one: Prepared, other: Prepared) -> Iterator[Finding]:
             yield inconsistent(message, shared=count, expected=expected)
         else:
             yield unusual(message, shared=count, expected=expected)
-    elif one.report.kind == other.report.kind:
+        return
+    yield from _of_one_measurement(one, other, who)
+
+
+def beside_the_reference(report: Report, reference: Report) -> Iterator[Finding]:
+    """What is to be said where readings are the reference's and were changed; those that were not, F12 tells."""
+    one, other = prepared(report), prepared(reference)
+    if _shared(one, other)[0] < SHARED_TO_FAIL:
+        yield from _of_one_measurement(one, other, "the reference")
+
+
+def _of_one_measurement(one: Prepared, other: Prepared, who: str) -> Iterator[Finding]:
+    moments = list(_same_moments(one, other, f"the {other.report.kind} report of {who}"))
+    if not moments and one.report.kind == other.report.kind:
         yield from _alike(one, other, who)
+    yield from moments
 
 
 def _shared(one: Prepared, other: Prepared) -> tuple[int, list[Number], float]:
@@ -150,6 +192,39 @@ def _shared(one: Prepared, other: Prepared) -> tuple[int, list[Number], float]:
             example += [a[value] for value in sorted(same)[:3]]
             expected += equal_by_chance([*a, *b], tick)
     return count, example[:3], expected
+
+
+def _same_moments(one: Prepared, other: Prepared, where: str) -> Iterator[Finding]:
+    """Whether runs of both start and end in the same microseconds, whatever their readings are."""
+    same = sorted(one.stamps & other.stamps)
+    if len(same) < SHARED_TO_FAIL:
+        return
+    yield unusual(
+        f"{len(same)} of the moments t_start and t_end also stand in {where}, to the microsecond, such as "
+        f"{same[0]:.6f}; the readings differ. No two measurements begin and end together. Were they typed over from an "
+        "example or from somebody else's file? time.time() just before and behind the timed region gives your own.",
+        shared=len(same),
+        expected=len(one.stamps) * len(other.stamps) * 10.0**-STAMP_DECIMALS / WITHIN_S,
+    )
+
+
+def _worked_out(one: Prepared, other: Prepared) -> Iterator[Finding]:
+    """Whether a configuration of one exercise has the readings of another exercise's times a constant."""
+    tick = max(one.wall_tick, other.wall_tick)
+    pairs = [(a, b) for a in one.series.values() for b in other.series.values() if len(a) == len(b)][
+        :PAIRS_OF_KINDS
+    ]
+    for a, b in pairs:
+        scaled, chance = _scaled(a, b, tick)
+        if scaled < MAX_DEVIATION and chance * len(pairs) < CHANCE:
+            yield unusual(
+                f"The {len(a)} readings {_shown(a)} s are those that the {other.report.kind} report of the same student has "
+                f"({_shown(b)} s) times a constant, to {scaled:.1g}. Runs of two scripts vary each in their own way: was one "
+                "exercise worked out from the other?",
+                deviation=scaled,
+                chance=chance * len(pairs),
+            )
+            return
 
 
 def _alike(one: Prepared, other: Prepared, who: str) -> Iterator[Finding]:
@@ -200,7 +275,16 @@ def _aligned(one: Prepared, other: Prepared) -> list[tuple[tuple[float, ...], tu
 
 
 def _scaled(a: Sequence[float], b: Sequence[float], tick: float) -> tuple[float, float]:
-    """By how much `a` is off from `b` times a factor at most, relative, and how likely that is."""
+    """By how much `a` is off from `b` times a factor at most, relative, and how likely that is.
+
+    In the order in which the runs stand, or sorted: whoever moves runs about has as many orders to choose from.
+    """
+    in_place = _scaled_in_place(a, b, tick)
+    off, chance = _scaled_in_place(sorted(a), sorted(b), tick)
+    return min(in_place, (off, min(1.0, chance * math.factorial(len(a)))), key=lambda found: found[1])
+
+
+def _scaled_in_place(a: Sequence[float], b: Sequence[float], tick: float) -> tuple[float, float]:
     spread = min(relative_spread(a), relative_spread(b))
     if len(a) < 3 or spread <= NOISE:
         return math.inf, 1.0
@@ -258,7 +342,10 @@ F11 = Rule(
     f"{SHARED_TO_FAIL} or more shared readings of {SHARED_DIGITS} digits above the clock's resolution, and a chance below "
     f"{CHANCE_TO_FAIL:g}: inconsistent (below {CHANCE:g}: unusual); readings of a configuration times a constant to "
     f"< {MAX_DEVIATION:g}, or residuals of {LEAST_VALUES} or more values correlated above {CORRELATION:g} (and above "
-    f"{OF_THE_REST:g} without what repetitions have in common and without the fifth that is farthest off): unusual",
+    f"{OF_THE_REST:g} without what repetitions have in common and without the fifth that is farthest off): unusual. "
+    f"{SHARED_TO_FAIL} or more moments t_start and t_end that are equal to the microsecond, where they are no multiples of "
+    "1/64 s or of a millisecond: unusual. Between reports of different kinds of one student shared or scaled readings "
+    "and shared moments are unusual, and nothing else is compared",
     "The noise of two measurements is independent. Of generated reports (noise of 0.1 to 25 %) that were scaled by 1.05, "
     "83 % are found with 0.05 % of jitter, 72 % with 0.1 %, 38 % with 0.5 %. In one public collection of GPU timings "
     "(ryujaehun/pytorch-gpu-benchmark) 768 of 4,328 series stand twice, under two names.",

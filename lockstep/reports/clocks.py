@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lockstep.reports.counts import gpus_needed, machine_count, number, of_run, process_count
+from lockstep.reports.counts import gpus_needed, machine_count, number, of_run, process_count, whole_seconds
 from lockstep.reports.document import Report, Run
-from lockstep.reports.finding import Finding, few, inconsistent
+from lockstep.reports.finding import Finding, few, inconsistent, unusual
 from lockstep.reports.resolution import resolution
 from lockstep.reports.rule import Facts, Rule
 
@@ -14,6 +14,10 @@ CLOCK_SLACK_S, CLOCK_SLACK = 0.05, 0.01
 """What the wall clock and the monotonic clock may differ by: a fixed part, and a part of the duration."""
 STEPS_SLACK = 0.05
 """Steps may be read by another clock than the run: by CUDA events, for instance."""
+PART, WHOLE, SAME_PART = 0.9, 0.98, 1.01
+"""wall_s over the time between start and end: where a part is missing, where nothing is, and in all runs alike."""
+SHORT_S, LEAST_RUNS = 0.5, 3
+"""Shorter runs may wait for longer than they take; and a machine that sleeps in one run does not in three."""
 FILE_SLACK_S = 1.0
 """created_utc may be given in whole seconds."""
 
@@ -25,6 +29,7 @@ def _shown(seconds: float) -> str:
 def _clocks(report: Report, facts: Facts) -> Iterator[Finding]:
     yield from few(longer_than_its_span(report))
     yield from few(_steps_longer_than_their_run(report))
+    yield from few(_shorter_than_their_span(report))
     yield from few(_overlaps(report))
     last = max(report.runs, key=lambda run: run.t_end)
     if last.t_end > report.created + FILE_SLACK_S:
@@ -47,15 +52,41 @@ def _clocks(report: Report, facts: Facts) -> Iterator[Finding]:
 
 def longer_than_its_span(report: Report) -> Iterator[Finding]:
     """Each run that is said to have taken longer than the time between its start and its end."""
+    cut = whole_seconds(report)
     for run in report.runs:
         span = run.t_end - run.t_start
-        if span > 0 and not run.seconds <= span + CLOCK_SLACK_S + CLOCK_SLACK * span:
+        if span >= 0 and (span or cut) and not run.seconds <= span + cut + CLOCK_SLACK_S + CLOCK_SLACK * span:
             yield inconsistent(
                 f"{of_run(report, run)}: wall_s is {_shown(run.seconds)}, but from t_start to t_end there are only "
                 f"{_shown(span)}. If the system clock was set during the run, measure it again; otherwise take "
                 "time.time() just before and just after the timed region.",
                 wall_s=run.seconds,
                 span_s=span,
+            )
+
+
+def _shorter_than_their_span(report: Report) -> Iterator[Finding]:
+    """Each configuration of which all runs leave out a part of their span, while others take all of theirs.
+
+    Where steps are timed one by one, or calls of a network, what lies between them is left out everywhere.
+    """
+    if report.kind == "dp_inference" or any(run.step_seconds for run in report.runs):
+        return
+    shares = {
+        group.name: [run.seconds / (run.t_end - run.t_start) for run in group.runs]
+        for group in report.groups
+        if len(group.runs) >= LEAST_RUNS and all(run.t_end - run.t_start > SHORT_S for run in group.runs)
+    }
+    if whole_seconds(report) or not any(min(own) > WHOLE for own in shares.values()):
+        return
+    for name, own in shares.items():
+        # Starting loader workers takes the same time whatever is read then, and never quite the same.
+        if max(own) < PART and (report.kind != "dataloader" or max(own) < SAME_PART * min(own)):
+            yield unusual(
+                f"{name}: wall_s is {min(own):.0%} to {max(own):.0%} of the time between t_start and t_end in all "
+                f"{len(own)} runs, and in other configurations all of it. What was left out here and not there? t_start and "
+                "t_end belong right before and behind what wall_s times.",
+                shares=[*own[:5]],
             )
 
 
@@ -110,7 +141,7 @@ def _overlaps(report: Report) -> Iterator[Finding]:
                 yield inconsistent(
                     f"{of_run(report, latest)} and {of_run(report, run)} ran at the same time for {_shown(together)}, on "
                     "the same machine: one of them had to wait for the other. Were two scripts started at once? Measure "
-                    "one after the other.",
+                    "one after the other. Were there two machines? Then extra.hostname of each run says which.",
                     overlap_s=together,
                     runs=[latest.index, run.index],
                 )
@@ -120,6 +151,10 @@ def _overlaps(report: Report) -> Iterator[Finding]:
 
 def _share_devices(report: Report, a: Run, b: Run) -> bool:
     """Whether two runs must have met on a device: on GPUs they need not, where there are enough for both."""
+    if _apart(a, b, "hostname"):
+        return False
+    if report.gpus and report.kind != "dataloader" and _apart(a, b, "gpu_uuids"):
+        return False
     ids_a, ids_b = a.config.get("device_ids"), b.config.get("device_ids")
     if isinstance(ids_a, list) and isinstance(ids_b, list):
         return any(one in ids_b for one in ids_a)
@@ -130,15 +165,24 @@ def _share_devices(report: Report, a: Run, b: Run) -> bool:
     return sum(count or 1 for count in used) > len(report.gpus) * nodes
 
 
+def _apart(a: Run, b: Run, key: str) -> bool:
+    """Whether both runs say what they ran on under this key of `extra`, and have none of it in common."""
+    places = [value if isinstance(value, list) else [value] for value in (a.extra.get(key), b.extra.get(key))]
+    named = [[place for place in places_of if isinstance(place, str) and place] for places_of in places]
+    return all(named) and not any(place in named[1] for place in named[0])
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         id="C06",
         demands="A run takes no longer than the time between its start and its end, and its single steps together no "
         "longer than the run; runs on the same devices follow one another, and all of them come before the file that "
         "reports them.",
-        threshold=f"wall_s <= (t_end - t_start) + {CLOCK_SLACK_S} s + {CLOCK_SLACK:.0%}; no more entries in step_s than "
+        threshold=f"wall_s <= (t_end - t_start) + {CLOCK_SLACK_S} s + {CLOCK_SLACK:.0%}, and 1 s where all of these are whole seconds; no more entries in step_s than "
         f"steps, warm-up included, with a sum <= wall_s + {STEPS_SLACK:.0%} + a tick each, both times the processes, GPUs "
-        f"or loader workers; overlaps up to {CLOCK_SLACK_S} s; "
+        f"or loader workers; below {PART:.0%} of it in all runs of a "
+        f"configuration, above {WHOLE:.0%} in another: unusual; overlaps up to {CLOCK_SLACK_S} s, any of runs whose extra names other "
+        "hosts, or other GPUs by their UUIDs; "
         f"created_utc and the deadline with {FILE_SLACK_S:g} s",
         why="wall_s comes from a monotonic clock, t_start and t_end from the system clock, which time servers correct.",
         honest="Only when the system clock is set during a run: rare, and the message asks for the run again.",

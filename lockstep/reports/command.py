@@ -138,12 +138,6 @@ def _draw(told: Sequence[Told], folder: Path) -> None:
             raise CouldNotVerify(f"cannot write into {folder}: {error.strerror}") from error
 
 
-def _notice(text: str) -> None:
-    # A log, or a program that reads both streams, is not waiting.
-    if sys.stderr.isatty():
-        output.complain(text)
-
-
 def _of_file(path: Path, facts: Facts, notice: Callable[[str], None]) -> Told:
     name = os.fsencode(path).decode("utf-8", "replace")
     raw = format.read_file(path)

@@ -40,6 +40,12 @@ def machine_count(config: Config) -> int:
     return number(config.get("nnodes", 1))
 
 
+def whole_seconds(report: Report) -> float:
+    """What t_start and t_end may be off by: 1 where all of them are whole seconds, which F14 mentions, otherwise 0."""
+    moments = (moment for run in report.runs for moment in (run.t_start, run.t_end))
+    return 1.0 if all(moment == int(moment) for moment in moments) else 0.0
+
+
 def number(value: Json) -> int:
     """A number of a configuration as a count; 1 for what is none."""
     return int(value) if isinstance(value, int | float) else 1

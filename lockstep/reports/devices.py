@@ -25,6 +25,8 @@ _VARIANTS = {
     "d", "ultra", "nvl", "sxm", "sxm2", "sxm3", "sxm4", "sxm5",
 }  # fmt: skip
 # The ceilings of a family are those of its fastest member, so that these cannot lead beyond them.
+AMPERE = 8.0
+"""Compute capability from which on a GPU has TF32 and bfloat16 in hardware."""
 _PLUGS = {"nvl", "sxm", "sxm2", "sxm3", "sxm4", "sxm5"}
 
 
@@ -47,6 +49,13 @@ class Device:
     compute_capability: str | None
     source: str
 
+    @property
+    def emulates_bf16(self) -> bool:
+        """Whether the hardware is known to have no bfloat16."""
+        return (
+            self.bf16 == 0 and self.compute_capability is not None and float(self.compute_capability) < AMPERE
+        )
+
     def peak(self, precision: str, *, tf32: bool) -> float | None:
         """Operations per second that no arithmetic of this precision exceeds; None for a precision not known.
 
@@ -56,6 +65,9 @@ class Device:
         if precision == "fp32":
             return max(self.fp32, self.tf32 if tf32 else 0.0)
         if precision == "tf32":
+            return max(self.fp32, self.tf32)
+        if precision in ("bf16-amp", "bf16-true") and self.emulates_bf16:
+            # Tensor cores that take fp16 alone are of no use to it.
             return max(self.fp32, self.tf32)
         if precision in ("fp16-amp", "bf16-amp", "fp16-true", "bf16-true"):
             return max(self.fp32, self.tf32, self.fp16, self.bf16)

@@ -73,7 +73,7 @@ def _known(report: Report, facts: Facts) -> Iterator[Finding]:
         if len(same) >= KNOWN_NUMBERS and sum(map(_significant, same)) >= KNOWN_DIGITS:
             yield unusual(
                 f"{len(same)} numbers are those of a table that can be read elsewhere: "
-                f"{', '.join(f'{number:f}' for number in same[:5])}. Are they quoted for comparison? Then they belong "
+                f"{', '.join(f'{number:.6g}' for number in same[:5])}. Are they quoted for comparison? Then they belong "
                 "into answers; claims and runs are for what was measured here.",
                 numbers=len(same),
             )

@@ -6,19 +6,22 @@ import re
 from collections.abc import Iterator
 
 from lockstep.reports.counts import gpus_needed, machine_count, number
+from lockstep.reports.devices import AMPERE, Device
 from lockstep.reports.document import Report
-from lockstep.reports.finding import Finding, advice, few, inconsistent
+from lockstep.reports.finding import Finding, advice, few, inconsistent, unusual
 from lockstep.reports.rule import Facts, Rule
 from lockstep.text import safe_line
 
-AMPERE = 8.0
-"""Compute capability from which on a GPU has TF32 and bfloat16 in hardware."""
+CAPABILITY = re.compile(r"[0-9]{1,2}(\.[0-9]{1,2})?")
+GROWN = frozenset({"ddp_scaling", "lightning"})
+"""Reports that several calls write, one for each number of devices, each with the GPUs that it was given."""
 
 
 def _hardware(report: Report, facts: Facts) -> Iterator[Finding]:
     yield from few(_devices_used(report))
     yield from _clock_of_a_gpu(report)
-    yield from few(_precisions(report))
+    yield from few(_precisions(report, facts))
+    yield from _other_capabilities(report, facts)
 
 
 def _devices_used(report: Report) -> Iterator[Finding]:
@@ -41,10 +44,17 @@ def _devices_used(report: Report) -> Iterator[Finding]:
                 gpus=0,
             )
         elif used is not None and used > max(there * nodes, 0):
-            yield inconsistent(
+            of_later = report.kind in GROWN and any(
+                run.t_start > max(own.t_end for own in group.runs) for run in report.runs
+            )
+            yield (unusual if of_later else inconsistent)(
                 f"{group.name} used {used} GPUs; env.gpus names {there}"
                 + (f" on each of {nodes} machines." if nodes > 1 else ".")
-                + " Was the environment noted on another machine, or do you mean processes on the CPU?",
+                + (
+                    " env is of the call that wrote the file last: did that have fewer GPUs?"
+                    if of_later
+                    else " Was the environment noted on another machine, or do you mean processes on the CPU?"
+                ),
                 used=used,
                 gpus=there,
                 nodes=nodes,
@@ -75,15 +85,19 @@ def _clock_of_a_gpu(report: Report) -> Iterator[Finding]:
         )
 
 
-def _precisions(report: Report) -> Iterator[Finding]:
-    best = _capability(report)
+def _precisions(report: Report, facts: Facts) -> Iterator[Finding]:
+    stated = _capability(report)
+    # What a name stands for is taken from a table, which may err; what the report says is its own.
+    best = _published(report, facts) if stated is None else stated
     if best is None or best >= AMPERE:
         return
+    contradicts = unusual if stated is None else inconsistent
+    whose = "has" if stated is not None else "names cards of"
     for group in report.groups:
         precision = str(group.config.get("precision", group.config.get("precision_resolved", "")))
         if precision == "tf32":
-            yield inconsistent(
-                f"{group.name}: TF32 needs compute capability 8.0 (Ampere), and env.gpus has {best:g}. There it is plain "
+            yield contradicts(
+                f"{group.name}: TF32 needs compute capability 8.0 (Ampere), and env.gpus {whose} {best:g}. There it is plain "
                 "fp32 whatever allow_tf32 says.",
                 compute_capability=best,
             )
@@ -100,9 +114,37 @@ def _capability(report: Report) -> float | None:
     found = [
         float(gpu.compute_capability)
         for gpu in report.gpus
-        if gpu.compute_capability is not None and re.fullmatch(r"\d{1,2}(\.\d{1,2})?", gpu.compute_capability)
+        if gpu.compute_capability is not None and CAPABILITY.fullmatch(gpu.compute_capability)
     ]
     return max(found, default=None) if len(found) == len(report.gpus) else None
+
+
+def _cards(report: Report, facts: Facts) -> list[tuple[str, str | None, Device]]:
+    """Name, compute capability as stated, and published figures of the GPUs that are known."""
+    found = [(gpu.name, gpu.compute_capability, facts.devices.find(gpu.name)) for gpu in report.gpus]
+    return [(name, stated, device) for name, stated, device in found if device is not None]
+
+
+def _published(report: Report, facts: Facts) -> float | None:
+    """The highest compute capability of the cards that the report names, where all of them are known."""
+    known = [device.compute_capability for _, _, device in _cards(report, facts)]
+    capabilities = [float(capability) for capability in known if capability is not None]
+    return max(capabilities, default=None) if len(capabilities) == len(report.gpus) else None
+
+
+def _other_capabilities(report: Report, facts: Facts) -> Iterator[Finding]:
+    for name, stated, device in _cards(report, facts):
+        published = device.compute_capability
+        if stated is None or published is None or not CAPABILITY.fullmatch(stated):
+            continue
+        if int(float(stated)) != int(float(published)):
+            yield unusual(
+                f"env.gpus: {safe_line(name, 60)} with compute capability {stated}; {device.name} has {published}. Take both "
+                "from the same GPU: torch.cuda.get_device_name() and get_device_capability(), with the same index.",
+                stated=float(stated),
+                published=float(published),
+            )
+            return
 
 
 # C15: what Lightning does with a precision
@@ -133,7 +175,8 @@ RULES: tuple[Rule, ...] = (
         id="C14",
         demands="A configuration uses no more devices than there are, and nothing they do not have.",
         threshold="devices <= GPUs of a machine x machines; machines <= processes; TF32 from compute capability 8.0 on; "
-        "nccl and CUDA events need GPUs",
+        "nccl and CUDA events need GPUs; where no compute capability is stated, or one of another generation than the card's "
+        "name stands for: unusual. Of trainings that were not the last to be measured: unusual, for env is of the last",
         why="NVIDIA, CUDA C++ Programming Guide, Compute Capabilities: TF32 and bfloat16 in hardware from 8.0 on.",
         honest="None known.",
         examine=_hardware,

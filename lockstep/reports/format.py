@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import jsonschema
 
 from lockstep.jsontext import Json, JsonError, parse_json
-from lockstep.text import safe_line
+from lockstep.text import more_places, safe_line
 
 SCHEMA = Path(__file__).parent.parent / "schemas" / "perf-report-1.schema.json"
 MAX_BYTES = 1 << 20
@@ -138,7 +138,7 @@ def _told(found: Iterable[tuple[Place, tuple[str, ...], str]]) -> list[str]:
         names = tuple(part if isinstance(part, str) else "[]" for part in place)
         alike.setdefault((names, about), []).append(sentence)
     told = [
-        each[0] if len(each) == 1 else f"{each[0]} The same in {len(each) - 1} more places."
+        each[0] if len(each) == 1 else f"{each[0]} The same in {more_places(len(each) - 1)}."
         for each in alike.values()
     ]
     if len(told) > MAX_PROBLEMS:

@@ -14,6 +14,7 @@ from lockstep.reports.document import Config, Group, Report
 from lockstep.reports.model import ModelFacts
 from lockstep.reports.resolution import resolution
 from lockstep.reports.rule import Facts
+from lockstep.reports.series import clock
 from lockstep.text import safe_line
 
 SAME_MODEL = 0.1
@@ -125,7 +126,7 @@ def pace(report: Report, group: Group) -> Pace | None:
     """The pace of a configuration; None where a reading is no duration."""
     if min(group.seconds) <= 0:
         return None
-    tick = resolution((run.wall for run in group.runs), str(report.method.get("clock", "")))
+    tick = resolution((run.wall for run in group.runs), clock(report))
     images = sorted(run.samples / (run.seconds + tick) for run in group.runs)
     steps = sorted((run.seconds + tick) / run.steps for run in group.runs)
     # With an even number of runs the one of the two middle ones that allows more.

@@ -13,6 +13,9 @@ from lockstep.reports.rule import Facts, Rule
 FIRST_LOSS = 1.0
 MOSTLY_RIGHT = 0.5
 POINTS, SIGMAS = 3.0, 3.0
+SAME_GUESS = 1e-4
+LOSS_DIGITS = 7
+"""As many as a float32 has; with fewer, losses of two trainings are equal by chance."""
 
 
 def _classes(report: Report, facts: Facts) -> int | None:
@@ -82,6 +85,7 @@ def _accuracy(claim: Claim) -> float | None:
 
 
 def _precisions_agree(report: Report, facts: Facts) -> Iterator[Finding]:
+    yield from _same_losses(report, facts)
     told = []
     for claim in report.claims:
         right, groups = _accuracy(claim), report.selected(claim.config)
@@ -103,6 +107,40 @@ def _precisions_agree(report: Report, facts: Facts) -> Iterator[Finding]:
                     accuracy=right,
                     fp32=full,
                 )
+
+
+def _same_losses(report: Report, facts: Facts) -> Iterator[Finding]:
+    """Half precision whose last losses are those of fp32: autocast was off, or one was copied."""
+    classes = _classes(report, facts)
+    full = {
+        run.loss_last: group.name
+        for group in report.groups
+        if precision(report, group.config) == "fp32"
+        for run in group.runs
+        if run.loss_last is not None and _has_digits(run.loss_last) and not _guesses(run.loss_last, classes)
+    }
+    for group in report.groups:
+        losses = [run.loss_last for run in group.runs if run.loss_last is not None]
+        same = {loss for loss in losses if loss in full}
+        if precision(report, group.config) in ("fp32", "tf32", None) or not same or same != {*losses}:
+            continue
+        yield unusual(
+            f"{group.name}: loss_last is {losses[0]:.10g}, to the last digit what it is with {full[losses[0]]}. Sums in half "
+            "precision come out otherwise. Was autocast switched on, for the device that trains? "
+            'torch.autocast("cuda") does nothing on a CPU.',
+            loss=losses[0],
+        )
+        return
+
+
+def _has_digits(loss: float) -> bool:
+    # Losses that were rounded are equal by chance, and those of nought say nothing.
+    return len(repr(loss).partition("e")[0].replace(".", "").strip("-0")) >= LOSS_DIGITS
+
+
+def _guesses(loss: float, classes: int | None) -> bool:
+    """Whether it is the loss of a network whose outputs are all alike, which it is in any precision."""
+    return classes is not None and classes > 1 and abs(loss - math.log(classes)) < SAME_GUESS
 
 
 def _variance(claim: Claim, right: float) -> float:
@@ -136,8 +174,9 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         id="P18",
-        demands="Half precision is as accurate as fp32.",
-        threshold=f"{POINTS:g} points and {SIGMAS:g} standard deviations of the number of pictures, at equal epochs",
+        demands="Half precision is as accurate as fp32, and no copy of it.",
+        threshold=f"{POINTS:g} points and {SIGMAS:g} standard deviations of the number of pictures, at equal epochs; "
+        f"last losses of {LOSS_DIGITS} digits that are the same: unusual",
         why="NVIDIA's DeepLearningExamples, ResNet-50: 77.12 against 76.95 % on an A100, 76.88 against 77.01 % on a V100.",
         honest="Short trainings are noisy.",
         examine=_precisions_agree,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 from lockstep.reports.curves import METRICS, Curve, Curves, Point, finite, read_curves
 from lockstep.reports.document import Claim, Log, Number, Report, Run, same_setting
-from lockstep.reports.finding import Finding, advice, inconsistent, not_verified
+from lockstep.reports.finding import Finding, advice, inconsistent, not_verified, unusual
 from lockstep.reports.rule import Facts, Rule
 from lockstep.text import safe_line
 
@@ -17,6 +17,10 @@ MAX_LOGS = 12
 FEW_POINTS = 10
 SPAN = 0.5
 """The part of the timed training that a curve of many points must span."""
+FEW = 3
+"""Points of a curve that is compared with another training's."""
+CHANGING = ("precision", "precision_resolved", "batch_size", "batch_per_rank", "world_size", "devices")
+"""Settings that change every loss in its last digits at least."""
 TIME_SLACK_S = 1.0
 """Steps of the system clock within one log."""
 FLOAT32_ULPS = 4
@@ -33,6 +37,7 @@ def _of(log: Log) -> str:
 def _logs(report: Report, facts: Facts) -> Iterator[Finding]:
     if len(report.logs) > MAX_LOGS:
         yield not_verified(f"The report names {len(report.logs)} logs; the first {MAX_LOGS} were read.")
+    read: list[tuple[Log, Curves]] = []
     for log in report.logs[:MAX_LOGS]:
         if facts.files is None:
             yield not_verified(f"{_of(log)} was not handed in with the report.")
@@ -47,6 +52,7 @@ def _logs(report: Report, facts: Facts) -> Iterator[Finding]:
                 f"{_of(log)} is another file than the one the report was made with: their SHA-256 differ. Was it written to "
                 "afterwards? Write the report when the log is closed."
             )
+        read.append((log, curves))
         yield from _damage(log, curves)
         yield from _presence(log, curves)
         for curve in curves.curves:
@@ -57,8 +63,9 @@ def _logs(report: Report, facts: Facts) -> Iterator[Finding]:
                 break
         run = _run_of(report, log)
         if run is not None:
-            yield from _time(log, run, curves)
+            yield from _time(report, log, run, curves)
         yield from _accuracies(report, log, curves)
+    yield from _twice(report, read)
 
 
 def _damage(log: Log, curves: Curves) -> Iterator[Finding]:
@@ -72,6 +79,40 @@ def _damage(log: Log, curves: Curves) -> Iterator[Finding]:
         )
     if others:
         yield advice(f"{_of(log)}: {safe_line(others[0], 160)}. What could be read was.", places=len(others))
+
+
+def _twice(report: Report, read: Sequence[tuple[Log, Curves]]) -> Iterator[Finding]:
+    """Whether one training's curves are handed in as those of two that cannot have the same."""
+    told = [(log, _points(curves)) for log, curves in read if log.config is not None]
+    for (one, points), (other, same) in combinations(told, 2):
+        if points and points == same and one.path != other.path and _train_apart(report, one, other):
+            yield unusual(
+                f"{_of(one)} and {_of(other)} hold the same losses to the last digit, and are said to be of different "
+                "configurations. Was one of them copied, or did a second training write where the first one had? Or was "
+                "the setting never switched on, so that both trained the same?",
+                points=sum(map(len, points.values())),
+            )
+            return
+
+
+def _points(curves: Curves) -> dict[str, tuple[tuple[int, float], ...]]:
+    """Steps and values of the losses of several points, whatever their files are called."""
+    return {
+        curve.tag: tuple((point.step, point.value) for point in curve.points)
+        for curve in curves.curves
+        if len(curve.points) >= FEW and "loss" in curve.tag.lower()
+    }
+
+
+def _train_apart(report: Report, one: Log, other: Log) -> bool:
+    """Whether the runs of two logs differ in what changes every loss in its digits."""
+
+    def settings(log: Log) -> set[str]:
+        groups = report.selected(log.config or {})
+        return {repr([group.config.get(key) for key in CHANGING]) for group in groups}
+
+    own, others = settings(one), settings(other)
+    return bool(own) and bool(others) and not own & others
 
 
 def _presence(log: Log, curves: Curves) -> Iterator[Finding]:
@@ -128,7 +169,7 @@ def _run_of(report: Report, log: Log) -> Run | None:
     return runs[0] if len(runs) == 1 else None
 
 
-def _time(log: Log, run: Run, curves: Curves) -> Iterator[Finding]:
+def _time(report: Report, log: Log, run: Run, curves: Curves) -> Iterator[Finding]:
     timed = [
         [point.time for point in finite(curve) if point.time is not None]
         for curve in curves.curves
@@ -138,7 +179,17 @@ def _time(log: Log, run: Run, curves: Curves) -> Iterator[Finding]:
     if not times:
         return
     first, last = min(times), max(times)
-    if last < run.t_start - TIME_SLACK_S or first > run.t_end + TIME_SLACK_S:
+    elsewhere = last < run.t_start - TIME_SLACK_S or first > run.t_end + TIME_SLACK_S
+    too_short = last - first < SPAN * run.seconds - TIME_SLACK_S
+    between = run.t_start - TIME_SLACK_S <= first and last <= report.created + TIME_SLACK_S
+    if last - first < TIME_SLACK_S and between and (elsewhere or too_short):
+        # A history that was kept in a list and logged in one go: odd, and nothing that contradicts the run.
+        yield advice(
+            f"{_of(log)} was written at one moment, {first - run.t_start:.6g} s after runs[{run.index}] began: its times say "
+            "nothing about the training. Log each value when it is known, or give add_scalar its walltime.",
+            span_s=last - first,
+        )
+    elif elsewhere:
         yield inconsistent(
             f"{_of(log)} was written at another time than runs[{run.index}], the run it is said to be of. Is it the log of "
             "another run?",
@@ -147,7 +198,7 @@ def _time(log: Log, run: Run, curves: Curves) -> Iterator[Finding]:
             t_start=run.t_start,
             t_end=run.t_end,
         )
-    elif last - first < SPAN * run.seconds - TIME_SLACK_S:
+    elif too_short:
         yield inconsistent(
             f"{_of(log)} spans {last - first:.6g} s, runs[{run.index}] took {run.seconds:.6g} s; a log of the whole run spans "
             f"at least {SPAN:.0%} of it. Was the log cut, or does wall_s hold more than the training?",
@@ -264,7 +315,8 @@ RULES: tuple[Rule, ...] = (
         demands="A log that the report names is whole, goes forward, spans the run it is of and holds the accuracy that is "
         "claimed for it.",
         threshold=f"checksums exact; steps and times do not go back ({TIME_SLACK_S:g} s for the clock); a curve of {FEW_POINTS} "
-        f"points spans {SPAN:.0%} of wall_s; the claim within its printed decimals or {FLOAT32_ULPS} float32 eps",
+        f"points spans {SPAN:.0%} of wall_s; the claim within its printed decimals or {FLOAT32_ULPS} float32 eps; the same "
+        "losses in the logs of two configurations that train differently: unusual",
         why="TensorBoard stores float32 and stops reading at a damaged record without a word, so that records are read one "
         "by one here. The checksums detect accidents, not intent.",
         honest="Restarted trainings go back: they are declared. A log cut off by a crash is read as far as it goes.",

@@ -174,8 +174,9 @@ def _may_be_less(report: Report, config: Config) -> bool:
 
 
 def _spills(report: Report) -> bool:
-    """Whether what does not fit may be in the host's memory: declared, or done by the driver on Windows."""
-    return "unified_memory" in report.declared or str(report.env.get("os", "")).lower().startswith("win")
+    """Whether what does not fit may be in the host's memory: declared, or done by Windows' driver, below WSL as well."""
+    system = str(report.env.get("os", "")).lower()
+    return "unified_memory" in report.declared or system.startswith("win") or "wsl" in system
 
 
 # P03: what a GPU can hold
@@ -252,6 +253,14 @@ def _low_peaks(report: Report) -> Iterator[Finding]:
                 half[size] = name, peak
         for size in sorted(full.keys() & half.keys()):
             name, peak = half[size]
+            if peak == full[size]:
+                yield unusual(
+                    f"{name}: the peak is {peak} bytes, to the byte what it is in fp32 at the same batch. AMP keeps other "
+                    "activations, and copies of the weights. Was the peak of an earlier training read again? "
+                    "torch.cuda.reset_peak_memory_stats() forgets it.",
+                    amp_bytes=peak,
+                    fp32_bytes=full[size],
+                )
             if peak < AMP_PEAK * full[size]:
                 yield unusual(
                     f"{name}: the peak is {gib(peak)}, {peak / full[size]:.2f} of the {gib(full[size])} in fp32 at the same "
@@ -395,14 +404,14 @@ RULES: tuple[Rule, ...] = (
         demands="Allocated <= reserved <= the memory of the GPU.",
         threshold=f"{MEMORY_SLACK:.0%}; more memory than the largest card of that name ({LARGER_CARD} times) is unusual",
         why="PyTorch's allocator hands out of what it has reserved, and reserves what is there.",
-        honest="Unified memory, which is declared; drivers for Windows move memory to the host unasked, so that there it "
-        "is unusual only.",
+        honest="Unified memory, which is declared; drivers for Windows, below WSL as well, move memory to the host unasked, "
+        "so that there it is unusual only.",
         examine=_held,
     ),
     Rule(
         id="P10",
-        demands="AMP takes about half the memory of fp32 at the same batch, not less.",
-        threshold=f"peak of AMP / peak of fp32 >= {AMP_PEAK}",
+        demands="AMP takes about half the memory of fp32 at the same batch, not less, and never just as much.",
+        threshold=f"peak of AMP / peak of fp32 >= {AMP_PEAK}, and not 1 to the byte",
         why="Activations halve at best; the weights stay, and get copies. Published: 0.62 (fairchem, issue 397).",
         honest="Rarely, where fp32 takes large workspaces.",
         examine=_amp_peaks,

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import combinations, pairwise
 
 from lockstep.reports.document import Report
 from lockstep.reports.finding import Finding, inconsistent, unusual
-from lockstep.reports.resolution import relative_spread
+from lockstep.reports.resolution import relative_spread, sensible, ticks_in
 from lockstep.reports.rule import Facts, Rule
 from lockstep.reports.series import (
     BY_CHANCE,
@@ -23,6 +23,7 @@ from lockstep.reports.series import (
     named,
     report_tick,
     seconds,
+    step_tick,
     texts,
 )
 
@@ -32,6 +33,8 @@ MAX_FIVES = 0.70
 SAME_SPREAD = {2: 2e-4, 3: 5e-3}
 """F09: the largest standard deviation of ln(CV) that is told, by number of configurations; few agree by chance."""
 SAME_SPREAD_OF_MANY = 0.02
+LEAST_STEPS, STEPS_COMPARED, RUNS_COMPARED = 5, 50, 60
+"""F05: entries of step_s that are compared one by one, and runs of which they are."""
 MAX_GROUPS = 300
 """Configurations that are compared pair by pair."""
 
@@ -130,18 +133,60 @@ def _derived(report: Report, facts: Facts) -> Iterator[Finding]:
         else:
             yield unusual(message, deviation=off, chance=chance * pairs)
         return
+    yield from _derived_steps(report)
+
+
+def _derived_steps(report: Report) -> Iterator[Finding]:
+    tick = step_tick(report)
+    timed = [
+        (run.index, [step.value for step in sensible(run.step_seconds)[:STEPS_COMPARED]])
+        for run in report.runs
+        if len(sensible(run.step_seconds)) >= LEAST_STEPS
+    ][:RUNS_COMPARED]
+    pairs = max(1, len(timed) * (len(timed) - 1) // 2)
+    for (a, one), (b, other) in combinations(timed, 2):
+        finest = max(1 / ticks_in(min(steps), tick) for steps in (one, other)) / 2
+        spread = min(relative_spread(one), relative_spread(other))
+        how, off, chance = _fit_pairs(list(zip(one, other, strict=False)), finest, spread)
+        # Equal steps, which F03 tells, are those of another run times one.
+        if off >= MAX_DEVIATION or chance * pairs >= CHANCE_TO_FAIL or one == other:
+            continue
+        yield inconsistent(
+            f"The entries of runs[{b}].step_s are those of runs[{a}] {how}, one by one to {off:.1g}, and the steps of a run "
+            f"vary by {spread:.2g}. Each step takes its own time. Was one run's list worked out from the other's, per image "
+            "or per device? List what the clock gave at each step, or leave step_s out.",
+            deviation=off,
+            chance=chance * pairs,
+        )
+        return
 
 
 def _fit(one: Series, other: Series) -> tuple[str, float, float]:
-    """How `other` comes from `one`, by how much of a reading it is off at most, and how likely that is."""
-    pairs = list(zip(one.values, other.values, strict=False))
+    """How `other` comes from `one`, by how much of a reading it is off at most, and how likely that is.
+
+    In the order in which the runs stand, or sorted: whoever moves runs about has as many orders to choose from.
+    """
+    finest = max(one.step / one.mean, other.step / other.mean) / 2
+    spread = min(relative_spread(one.values), relative_spread(other.values))
+    count = min(len(one.values), len(other.values))
+    in_place = _fit_pairs(list(zip(one.values, other.values, strict=False)), finest, spread)
+    if len(one.values) != len(other.values):
+        return in_place
+    how, off, chance = _fit_pairs(
+        list(zip(sorted(one.values), sorted(other.values), strict=True)), finest, spread
+    )
+    shuffled = f"{how} in another order", off, min(1.0, chance * math.factorial(count))
+    return min(in_place, shuffled, key=lambda fit: fit[2])
+
+
+def _fit_pairs(
+    pairs: Sequence[tuple[float, float]], finest: float, spread: float
+) -> tuple[str, float, float]:
     ratio = statistics.fmean(b / a for a, b in pairs)
     scaled = max(abs(b / a / ratio - 1) for a, b in pairs)
     offset = statistics.fmean(b - a for a, b in pairs)
     shifted = max(abs(b - a - offset) / b for a, b in pairs)
     how, off = (f"times {ratio:.6g}", scaled) if scaled <= shifted else (f"plus {offset:.6g} s", shifted)
-    finest = max(one.step / one.mean, other.step / other.mean) / 2
-    spread = min(relative_spread(one.values), relative_spread(other.values))
     close = 2 * max(off, finest)
     return how, off, (close / spread) ** (len(pairs) - 1) if close < spread else 1.0
 
@@ -159,7 +204,9 @@ def _last_digits(report: Report, facts: Facts) -> Iterator[Finding]:
     place = min(number.ulp for number in numbers)
     if tick > 1.5 * place:
         return  # Digits that come from the clock's tick: multiples of 1/64 s end in 5.
-    digits = [round(number.value / place) % 10 for number in numbers]
+    # Where all have as many digits, as in scientific notation, a longer reading has its last one further left.
+    alike = len({number.digits for number in numbers}) == 1
+    digits = [round(number.value / (number.ulp if alike else place)) % 10 for number in numbers]
     share = sum(digit in (0, 5) for digit in digits) / len(digits)
     if share >= MAX_FIVES:
         yield unusual(
@@ -208,8 +255,9 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "F05",
         "A configuration is not worked out from another.",
-        f"one times a factor, or plus a constant, gives the other in all runs to < {MAX_DEVIATION:g}, and a chance below "
-        f"{CHANCE_TO_FAIL * 10:g}: inconsistent; below {CHANCE:g}: unusual",
+        f"one times a factor, or plus a constant, gives the other in all runs to < {MAX_DEVIATION:g}, in their order or in "
+        f"another, and a chance below {CHANCE_TO_FAIL * 10:g}: inconsistent; below {CHANCE:g}: unusual; the same of the "
+        f"entries of step_s of two runs, from {LEAST_STEPS} on: inconsistent below {CHANCE_TO_FAIL:g}",
         "The noise of two measurements is independent.",
         "0 of 200,000 pairs; the closest differ by 1.9e-4.",
         _derived,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lockstep.jsontext import Json
+from lockstep.reports.counts import whole_seconds
 from lockstep.reports.document import Config, Group, Report, Run, named, same_setting
 from lockstep.reports.finding import Finding, Judgement, advice, few, inconsistent, not_verified, unusual
 from lockstep.reports.rule import Facts, Rule
@@ -69,6 +70,7 @@ def _numbers(report: Report, facts: Facts) -> Iterator[Finding]:
 
 
 def _not_positive(report: Report) -> Iterator[Finding]:
+    tick = max(COARSE_TICK_S, whole_seconds(report))
     for run in report.runs:
         if not run.seconds > 0:
             yield inconsistent(
@@ -76,7 +78,7 @@ def _not_positive(report: Report) -> Iterator[Finding]:
                 "and after the timed region, and fine enough? time.perf_counter() is.",
                 wall_s=run.seconds,
             )
-        within_a_tick = run.t_end == run.t_start and run.seconds <= COARSE_TICK_S
+        within_a_tick = run.t_end == run.t_start and run.seconds <= tick
         if not run.t_end > run.t_start and not within_a_tick:
             yield inconsistent(
                 f"{_of(run)}: t_end - t_start = {run.t_end - run.t_start:.6g} s, but a run ends after it starts. Both are "
@@ -214,7 +216,8 @@ def _training_coverage(report: Report) -> Iterator[Missing]:
 
 
 def _is_mixed(value: Json) -> bool:
-    return isinstance(value, str) and value.endswith(("-amp", "-mixed"))
+    # Before its second version Lightning calls mixed precision 16 and bf16.
+    return isinstance(value, str) and (value.endswith(("-amp", "-mixed")) or value in ("16", "bf16"))
 
 
 def _is_single(value: Json) -> bool:
@@ -226,7 +229,7 @@ def _precision_coverage(report: Report) -> Iterator[Missing]:
 
     def about(is_such: Callable[[Json], bool]) -> Callable[[Config], bool]:
         return lambda config: any(
-            is_such(value) or (is_such is _is_mixed and value in ("16", 16))
+            is_such(value) or (is_such is _is_mixed and value == 16)
             for name, value in config.items()
             if name.startswith("precision")
         )
@@ -364,7 +367,7 @@ RULES: tuple[Rule, ...] = (
         id="S02",
         demands="Readings are positive, runs end after they start, claims have the unit of what they claim.",
         threshold=f"wall_s > 0 and t_end > t_start, or equal where wall_s is at most {COARSE_TICK_S} s, one tick of time.time() on "
-        "Windows; a ratio may be a percentage, an accuracy a fraction, if the unit says so",
+        "Windows, or 1 s where all times are whole seconds; a ratio may be a percentage, an accuracy a fraction, if the unit says so",
         why="No run takes no time: time.perf_counter() ticks at least 10 million times a second.",
         honest="None known.",
         examine=_numbers,

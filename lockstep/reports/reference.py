@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from functools import cache
 
+from lockstep.reports.between import beside_the_reference
 from lockstep.reports.document import Group, Report, config_key
 from lockstep.reports.finding import Finding, advice, not_verified, unusual
 from lockstep.reports.rule import Facts, Rule
@@ -190,6 +191,13 @@ def _direction(report: Report, facts: Facts) -> Iterator[Finding]:
             )
 
 
+def _changed(report: Report, facts: Facts) -> Iterator[Finding]:
+    reference = facts.reference
+    # What the reference's own script measured may be the reference itself.
+    if reference is not None and report.code_sha256 != reference.code_sha256:
+        yield from beside_the_reference(report, reference)
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         id="R01",
@@ -216,5 +224,13 @@ RULES: tuple[Rule, ...] = (
         why="No direction is required: more workers, two GPUs or AMP may well be slower. What is graded is the explanation.",
         honest="It never costs anything.",
         examine=_direction,
+    ),
+    Rule(
+        id="R04",
+        demands="Readings are not the reference's with a factor, nor with other numbers between the same times.",
+        threshold="as F11 between students, but never more than unusual",
+        why="The noise of two measurements is independent; the reference's report may be at hand.",
+        honest="None of 3,967 honest pairs of students.",
+        examine=_changed,
     ),
 )

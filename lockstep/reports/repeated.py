@@ -166,11 +166,13 @@ def _shared(report: Report, facts: Facts) -> Iterator[Finding]:
         for number in _without_uniform([run.wall for run in group.runs])
     ]
     steps = [(run.index, number) for run in report.runs for number in _without_uniform(run.step_seconds)]
+    of_steps = step_tick(report) if steps else 0.0
     for readings, one, many in (
         (walls, "reading", "readings"),
         (steps, "entry of step_s", "entries of step_s"),
     ):
-        tick = resolution((number for _, number in readings), clock(report))
+        # A run may be the sum of its steps, a multiple of their tick.
+        tick = max(resolution((number for _, number in readings), clock(report)), of_steps)
         enough = [
             (place, number)
             for place, number in readings

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
+import struct
 from collections.abc import Iterable, Sequence
 
 from lockstep.reports.document import Number
@@ -16,10 +17,20 @@ from lockstep.reports.document import Number
 WINDOWS_TICK_S = 1 / 64
 """time.time() and, up to Python 3.12, time.monotonic() on Windows (GetSystemTimeAsFileTime, GetTickCount64)."""
 MILLISECOND_S = 1e-3
-PERFORMANCE_COUNTER_S = 1e-7
-"""time.perf_counter() on Windows (QueryPerformanceFrequency: 10 MHz)."""
-APPLE_COUNTER_S = 1 / 24e6
-"""time.perf_counter() on Apple silicon (mach_timebase_info: 125/3 ns)."""
+COUNTERS_S = (
+    1.024e-6,  # CUDA events of many GPUs, which other clocks are named for
+    1 / 3.579545e6,  # Linux's clock source acpi_pm (ACPI specification, Power Management Timer)
+    1e-7,  # Windows (QueryPerformanceFrequency: 10 MHz), and Linux on Hyper-V
+    1 / 14.31818e6,  # Linux's clock source hpet, the usual rate
+    1 / 19.2e6,  # Arm's generic timer, whose rate each maker chooses: Qualcomm,
+    1 / 24e6,  # Apple (mach_timebase_info: 125/3 ns),
+    1 / 25e6,  # Ampere,
+    1 / 31.25e6,  # NVIDIA, and what the events of its newer GPUs are counted in,
+    1 / 50e6,
+    1 / 54e6,  # Broadcom,
+    1e-8,
+)
+"""Ticks behind time.perf_counter() that are longer than the nanoseconds it tells."""
 LEAST_S = 1e-9
 """time.perf_counter() counts whole nanoseconds everywhere; digits below are what floats make of them."""
 CUDA_EVENT_S = 1e-6
@@ -30,7 +41,8 @@ SAME_DIGITS = 9
 _MOST_S = 1e9
 # The floats of time.time() are 2.4e-7 apart, and a reading is a difference of two.
 _TIME_NOISE_S = 1e-6
-_COUNTER_NOISE_S = 1e-9
+# Both readings are whole nanoseconds, and floats that may be 2e-10 apart.
+_COUNTER_NOISE_S = 1.3e-9
 
 
 def sensible(numbers: Iterable[Number]) -> list[Number]:
@@ -49,14 +61,22 @@ def resolution(numbers: Iterable[Number], clock: str = "") -> float:
         return 1.0
     values = [number.value for number in readings]
     found = max(LEAST_S, min(number.ulp for number in readings), _float_spacing(values))
-    if clock == "cuda_event":
-        # Its milliseconds are a float32.
+    if clock == "cuda_event" or _are_float32_milliseconds(values):
+        # `elapsed_time` gives a float32, whichever clock the report names.
         found = max(found, CUDA_EVENT_S, 2.0**-23 * max(values))
     return max(found, _tick(values))
 
 
 def _float_spacing(values: Sequence[float]) -> float:
     return 1 / max(value.as_integer_ratio()[1] for value in values)
+
+
+def _are_float32_milliseconds(values: Sequence[float]) -> bool:
+    """Whether all readings are a float32 divided by 1000; of other floats one in 2**29 is."""
+    return all(
+        abs(struct.unpack("f", struct.pack("f", 1e3 * value))[0] - 1e3 * value) <= 1e-15 * 1e3 * value
+        for value in values
+    )
 
 
 def _tick(values: Sequence[float]) -> float:
@@ -68,14 +88,7 @@ def _tick(values: Sequence[float]) -> float:
         return WINDOWS_TICK_S
     if whole_milliseconds:
         return MILLISECOND_S
-    return next(
-        (
-            tick
-            for tick in (PERFORMANCE_COUNTER_S, APPLE_COUNTER_S)
-            if _multiples(values, tick, _COUNTER_NOISE_S)
-        ),
-        LEAST_S,
-    )
+    return next((tick for tick in COUNTERS_S if _multiples(values, tick, _COUNTER_NOISE_S)), LEAST_S)
 
 
 def _multiples(values: Sequence[float], tick: float, noise: float) -> bool:
