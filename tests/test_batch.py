@@ -69,6 +69,54 @@ def test_results_among_the_submissions_are_refused_and_go_on_where_they_are(
     assert {str(row[0]) for row in verdicts(submissions)} == {"ada", "bob"}
 
 
+MIXED = {
+    "pages go there": (
+        "hw/students",
+        "hw",
+        "lie in hw/students, where --out hw would have its own files written",
+    ),
+    "deeper": (
+        "hw/exports/lab 1",
+        "hw",
+        "lie in hw/exports, where --out hw would have its own files written",
+    ),
+    "unpacked there": ("hw/submissions", "hw", "lie in hw/submissions, where --out hw"),
+    "in a hand-in": ("hw", "hw/ada/results", "lies inside of hw/ada, which would be taken for a hand-in"),
+    "is a hand-in": ("hw", "hw/ada", "holds steps.md, so it may be one of them"),
+}
+
+
+@pytest.mark.parametrize(("given", "results", "said"), MIXED.values(), ids=MIXED)
+def test_results_and_hand_ins_that_would_be_mixed_are_refused(
+    given: str,
+    results: str,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    hand_in(Path(given), {"ada": "", "bob": "two four"})
+    before = sorted(tmp_path.rglob("*"))
+    assert grade(Path(given), Path(results)) == 2
+    assert said in text_of(capfd.readouterr().err)
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("given", "results"), [("hw/handed in", "hw"), ("hw", "hw/results"), ("hw", "hw results")]
+)
+def test_results_beside_or_around_the_hand_ins_are_told_from_them(
+    given: str, results: str, tmp_path: Path
+) -> None:
+    submissions, out = tmp_path / given, tmp_path / results
+    hand_in(submissions, {"ada": "", "bob": "two four"})
+    for _ in range(2):
+        assert grade(submissions, out) == 0
+        assert {str(row[0]) for row in verdicts(out)} == {"ada", "bob"}
+        assert len(attempts(out)) == 2
+
+
 def test_a_class_is_graded_and_what_has_not_changed_is_not_graded_again(
     submissions: Path, out: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -66,3 +66,35 @@ BEFORE, AFTER = "2026-04-30T10:00:00+00:00", "2026-05-01T12:00:00+00:00"
 def test_a_decision_that_newer_work_has_outgrown_is_told(decided: Override, told: str) -> None:
     said = _said(Intake((_handin(ANN),)), replace(ANN, overrides=(decided,)))
     assert (told in said) if told else ("a decision holds" not in said)
+
+
+@pytest.mark.parametrize(
+    ("out", "gradebook", "named"),
+    [
+        ("RESULTS", "", "lockstep remove RESULTS --not-on-roster"),
+        ("lab 3", "", "lockstep remove 'lab 3' --not-on-roster"),
+        ("lab 3", "postgresql://kim@host/lab", "lockstep remove postgresql://kim@host/lab --not-on-roster"),
+    ],
+)
+def test_a_command_is_told_as_it_has_to_be_typed_on_a_line_of_its_own(
+    out: str, gradebook: str, named: str
+) -> None:
+    written = io.StringIO()
+    graded = Graded(Intake((_handin(ANN),)), Plan((), 1, 0), stopped=False)
+    said = summary(graded, (ANN, replace(BEN, in_class=False)), CATALOGUE, Path(out), gradebook)
+    terminal.console_for(written).print(said, crop=False)
+    assert f"Who was never in the class is taken out of the results: {named}\n" in written.getvalue()
+    assert f"{Path(out, 'index.html')} shows the class" in written.getvalue()
+
+
+def test_other_points_for_the_same_work_are_listed_by_student() -> None:
+    written = io.StringIO()
+    graded = Graded(Intake((_handin(ANN), _handin(BEN))), Plan((), 2, 0), stopped=False)
+    turned = ((BEN.student.id, "a was 2, now 1"), (BEN.student.id, "b was 0, now 1"))
+    said = summary(graded, (ANN, BEN), CATALOGUE, Path("RESULTS"), turned=turned)
+    terminal.console_for(written).print(said, crop=False)
+    words = " ".join(written.getvalue().replace("│", " ").split())
+    assert (
+        f"Other points than before for the same work: {BEN.student.shown}: a was 2, now 1; b was 0, now 1"
+        in words
+    )

@@ -18,6 +18,7 @@ from lockstep.classroom.handin import HandIn
 from lockstep.classroom.marking import COLUMNS, MarkingError, Taken, read_reviews, write_reviews
 from lockstep.classroom.people import Student
 from lockstep.classroom.review import run_review
+from lockstep.classroom.show import run_show
 from lockstep.result import CheckResult, Review
 from lockstep.verdict import Verdict
 
@@ -415,3 +416,46 @@ def test_the_command_writes_reads_and_counts(
     assert capsys.readouterr().out == "No answer waits.\n"
     assert _review(place, write=tmp_path / "nosuch" / "answers.csv") == 2
     assert "cannot be written" in capsys.readouterr().err
+
+
+# Shown to whoever is asked
+
+
+def shown(capsys: pytest.CaptureFixture[str], place: Path, student: str, what: str | None = None) -> str:
+    assert run_show(gradebook=str(place), student=student, what=what) == 0
+    return " ".join(capsys.readouterr().out.replace("│", " ").split())
+
+
+def test_a_lost_point_is_shown_with_its_reason_and_how_to_see_it_again(
+    book: Gradebook, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    override(book, "007", "ex/two", 1.0, "half of it is right", "me")
+    said = shown(capsys, place, "ada@example.org", "ex/two")
+    assert said == (
+        "Ada Lovelace (007) 3 of 17 points. 3 answers wait for a person, who may still give points. "
+        "ex / two: failed, 1 of 3 points Second. A person gave 1 instead of 0 points. Comment: half of it is right "
+        "The same again, on the same data, from what came in as work.zip: "
+        "pytest graders/ --submission PATH --exercise ex --check two --seed 1"
+    )
+    assert "ex / one: passed, 2 of 2 points First." in shown(capsys, place, "007", "ex")
+    assert "answers / Q1: no points yet Why Q1?" in shown(capsys, place, "007", "answers/Q1")
+
+
+def test_all_that_cost_points_is_shown_where_nothing_is_named(
+    book: Gradebook, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = shown(capsys, place, "b2")
+    assert "ex / two: failed, 0 of 3 points" in said
+    assert "answers / Q2" in said
+    assert "ex / one" not in said
+    assert "me" not in said.split()
+    assert shown(capsys, place, "b3") == "Bob (b3) Nothing was handed in."
+
+
+def test_of_a_check_that_is_not_there_nothing_is_shown(
+    book: Gradebook, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_show(gradebook=str(place), student="007", what="ex/three") == 2
+    assert "ex has no 'three'; it has one, two" in capsys.readouterr().err
+    assert run_show(gradebook=str(place), student="Bob", what=None) == 2
+    assert "'Bob' are 2 students" in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,12 +18,13 @@ from lockstep.classroom.handin import HandIn
 from lockstep.classroom.lms import sort_out
 from lockstep.classroom.matching import Register
 from lockstep.classroom.people import Student
-from lockstep.classroom.record import Mark, Override, answer_key
+from lockstep.classroom.record import Flag, Mark, Override, answer_key
 from lockstep.classroom.strangers import recognised
 from lockstep.result import CheckResult, Review
 from lockstep.verdict import Verdict
 from tests.batches import attempts, grade, hand_in
 from tests.downloads import ARCHIVE, CLASS, CODE, class_of, download, names_only
+from tests.gradebook_child import child
 from tests.test_pages import read, text_of
 
 HEADER = "id,name,email,canvas id\n"
@@ -55,7 +57,7 @@ class Term:
     def ran(self, *arguments: str) -> str:
         """What another command of lockstep says."""
         cli.main([*arguments])
-        return " ".join(self._capfd.readouterr().out.split())
+        return " ".join(self._capfd.readouterr().out.replace("│", " ").split())
 
     def grades(self) -> dict[str, str]:
         """Final points by id, as grades.csv has them."""
@@ -186,6 +188,87 @@ def test_rows_of_who_left_stay_as_they_are_in_a_platform_s_file(term: Term, tmp_
     assert "Jane Doe,301,m1,A,\n" in file.read_text().replace("\r", "")
 
 
+def test_lateness_that_a_roster_tells_afterwards_counts_for_who_is_in_an_earlier_download(
+    term: Term, tmp_path: Path
+) -> None:
+    def with_roster(lines: str) -> dict[str, str]:
+        (tmp_path / "late.csv").write_text(f"id,late days,submitted at\n{lines}m3,,\n")
+        (tmp_path / "late.toml").write_text("[late]\ndeadline = 2026-05-01T12:00:00Z\npercent_per_day = 10\n")
+        more = ("--roster", str(tmp_path / "late.csv"), "--late", str(tmp_path / "late.toml"))
+        grade(term.submissions, term.out, *more)
+        return term.grades()
+
+    term.grade(JANE, BOB, CAT, works={"m1": "", "m2": ""})
+    for name in ("m1", "m2"):
+        shutil.rmtree(term.submissions / name)
+    hand_in(term.submissions, {"m3": ""})
+    assert with_roster("m1,1.5,\nm2,,2026-05-02T10:00Z\n") == {"m1": "4.8", "m2": "5.4", "m3": "6"}
+    # A roster that does not speak of it takes nothing back.
+    assert with_roster("m1,0,\nm2,,\n") == {"m1": "6", "m2": "5.4", "m3": "6"}
+
+
+# Who was never in the class
+
+
+def test_students_of_a_wrong_folder_are_named_and_removed(term: Term) -> None:
+    term.grade(works={"hw one": "one", "old": "one", "m2": "two"})
+    for name in ("hw one", "old"):
+        shutil.rmtree(term.submissions / name)
+    assert term.grade(works={"m1": ""}) == 0
+    assert (
+        "Not among these hand-ins, and no roster says whether they are in the class; what they have counts: "
+        "hw one old"
+    ) in term.said
+    assert f"taken out of the results: lockstep remove {term.out} STUDENT" in term.said
+    assert "There is no roster" in term.ran("remove", str(term.out))
+
+    assert cli.main(["remove", str(term.out), "--not-on-roster"]) == 2
+    assert cli.main(["remove", str(term.out), "old", "nobody"]) == 2
+    assert set(attempts(term.out)) == {"hw one", "old", "m1", "m2"}
+    said = term.ran("remove", str(term.out), "hw one", "old")
+    assert "Removed: hw one: hw one, 4.25 of 6 points old: old, 4.25 of 6 points Pages and exports" in said
+    assert term.grades() == {"m1": "6", "m2": "5.25"}
+    assert set(term.statuses()) == set(attempts(term.out)) == {"m1", "m2"}
+    assert sorted(path.name for path in (term.out / "students").iterdir()) == ["m1", "m2"]
+
+    assert term.grade() == 0
+    assert "lockstep remove" not in term.said
+    assert "2 hand-ins: 0 graded now, 2 unchanged" in term.said
+
+
+def test_students_of_a_wrong_roster_are_removed_unless_somebody_decided_about_them(term: Term) -> None:
+    term.grade(JANE, "x1,Eve Elsewhere,,\n", CAT, works={"m1": "one", "m3": "two"})
+    term.ran("override", str(term.out), "m3", "steps/one", "--points", "1")
+    term.grade(JANE, BOB)
+    assert "counts nowhere: Cat Oy Eve Elsewhere" in term.said
+    assert f"taken out of the results: lockstep remove {term.out} --not-on-roster" in term.said
+    assert cli.main(["remove", str(term.out), "m1"]) == 2
+    listed = "Cat Oy (m3): m3, 5.25 of 6 points Eve Elsewhere (x1): handed in nothing"
+    assert term.ran("remove", str(term.out)).endswith(f"Not on the roster: {listed}")
+
+    said = term.ran("remove", str(term.out), "--not-on-roster")
+    assert "Removed: Eve Elsewhere (x1): handed in nothing Kept, because a person decided about them" in said
+    assert set(term.gradebook()) == {"m1", "m2", "m3"}
+    assert "Removed: Cat Oy (m3)" in term.ran("remove", str(term.out), "Cat Oy")
+    assert "Everybody is on the roster." in term.ran("remove", str(term.out), "--not-on-roster")
+
+
+def test_a_flag_that_names_only_who_was_removed_is_none(tmp_path: Path) -> None:
+    with open_gradebook(tmp_path / "gradebook.db") as book:
+        book.enroll([Student("ann"), Student("ben"), Student("hw1", enrolled=False)])
+        kind = "equal hand-in"
+        book.set_flags(
+            {
+                "ann": [Flag(kind, "all", "", ("hw1",)), Flag(kind, "all", "", ("ben", "hw1"))],
+                "ben": [Flag("hung", "all", "")],
+                "hw1": [Flag(kind, "all", "", ("ann",))],
+            }
+        )
+        book.remove(["hw1"])
+        told = {record.student.id: [flag.others for flag in record.flags] for record in book.records()}
+        assert told == {"ann": [("ben", "hw1")], "ben": [()]}
+
+
 # Who is recognised
 
 
@@ -269,3 +352,46 @@ def test_all_of_a_stranger_s_becomes_the_student_s(tmp_path: Path) -> None:
         assert record.attempt is not None
         assert record.attempt.id == last
         assert len(book.attempts("m1")) == 3
+
+
+def test_what_a_person_decides_is_on_pages_and_in_tables_at_once(term: Term) -> None:
+    term.grade(JANE, BOB, works={"m1": "one", "m2": ""})
+    page = term.out / "students" / "m1" / "index.html"
+    given = ("override", str(term.out), "m1", "steps/one")
+    said = term.ran(*given, "--points", "1", "--comment", "shown in the lab")
+    assert said.endswith(f"Pages and exports in {term.out} say so now.")
+    assert "shown in the lab" in text_of(page.read_text())
+    assert term.grades() == {"m1": "5", "m2": "6"}
+    assert "mean 5.5" in term.page()
+    term.ran(*given, "--withdraw")
+    assert "shown in the lab" not in text_of(page.read_text())
+    assert term.grades() == {"m1": "4.25", "m2": "6"}
+
+
+def test_a_decision_is_taken_while_others_are_at_work_and_where_nothing_can_be_written(term: Term) -> None:
+    term.grade(JANE, BOB, works={"m1": "one", "m2": ""})
+    given = ("override", str(term.out), "m1", "steps/one", "--points")
+    with child(term.out, "hold") as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "held\n"
+        said = term.ran(*given, "1")
+    assert f"Another process is at work on {term.out}; pages and exports say so when it is done" in said
+    assert term.grades()["m1"] == "4.25"
+    table = term.out / "exports" / "grades.csv"
+    table.unlink()
+    table.mkdir()
+    assert f"Pages and exports do not say so yet: {table}: Is a directory." in term.ran(*given, "0.5")
+    table.rmdir()
+    term.ran("export", str(term.out))
+    assert term.grades()["m1"] == "4.5"
+
+
+def test_nothing_of_a_removed_student_stays_in_the_results(term: Term) -> None:
+    hand_in(term.submissions, {"m1": "one", "old": "two"})
+    for name in ("m1", "old"):  # an archive beside other files is unpacked
+        (term.submissions / name / "more.zip").write_bytes(ARCHIVE)
+    term.grade()
+    assert sorted(path.name for path in (term.out / "submissions").iterdir()) == ["m1", "old"]
+    assert term.ran("remove", str(term.out), "old").endswith("say so now.")
+    kept = {path.name for path in term.out.rglob("*") if path.name.startswith(("m1", "old"))}
+    assert kept == {"m1", "m1.json", "m1.xml"}

@@ -6,7 +6,9 @@ import copy
 import itertools
 import json
 import shutil
+import sqlite3
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,14 @@ import pytest
 from fixtures.reports import KINDS, Noise, honest
 from fixtures.reports.malformed import MALFORMED, Malformed
 from fixtures.reports.rework import settle
-from lockstep.classroom import flags, readings
+from lockstep.classroom import flags, readings, tracebytes
 from lockstep.classroom.gradebook import Gradebook, open_gradebook
 from lockstep.classroom.handin import HandIn
 from lockstep.classroom.noise import alike_noise, series
 from lockstep.classroom.overlap import COMMON_LEAST
 from lockstep.classroom.people import Student
 from lockstep.classroom.record import Flag, Record
+from lockstep.classroom.traces import traces
 from lockstep.classroom.winnowing import given
 from lockstep.classroom.wording import same_words
 from lockstep.reports import between
@@ -259,6 +262,20 @@ def test_scaled_and_jittered_readings_are_told(school: Class, change: Callable[[
         "ann": ["shared readings"],
         "ben": ["shared readings"],
     }
+
+
+def test_times_of_another_report_around_readings_of_one_s_own_are_told(school: Class) -> None:
+    original = report()
+    other = reread(report(seed=3), lambda value: value)
+    for mine, hers in zip(other["runs"], original["runs"], strict=False):
+        mine.update({name: hers[name] for name in ("t_start", "t_end")})
+    school.add("ann", {"reports/loader.json": original})
+    school.add("ben", {"reports/loader.json": other})
+    for number in range(20):
+        school.add(f"s{number}", {"reports/loader.json": report(seed=100 + number)})
+    found = school.found()
+    assert found.keys() == {"ann", "ben"}
+    assert "t_start and t_end also stand in" in found["ben"]["shared readings"].detail
 
 
 @pytest.mark.parametrize("name", ["ann", "Ann", " ANN@example.org "])
@@ -556,14 +573,85 @@ def test_a_team_that_is_formed_later_counts(school: Class, tmp_path: Path) -> No
         assert kinds(book) == {}
 
 
-def test_flags_of_students_who_are_not_handed_over_stay(school: Class, tmp_path: Path) -> None:
+def test_a_late_copy_of_what_came_in_before_is_told_to_both(school: Class, tmp_path: Path) -> None:
+    measured = report(seed=7)
+    school.add("ann", {"fashion_trainer.py": filled("careful"), "reports/loader.json": measured})
+    school.add("ben", {"fashion_trainer.py": filled("terse")})
+    with open_gradebook(tmp_path / "gradebook.db") as book:
+        enrolled(book, school)
+        flags.refresh(book, school.handins, HANDED)
+        assert kinds(book) == {}
+        shutil.rmtree(tmp_path / "class")  # the first download is no more
+        late = Class(tmp_path / "late")
+        late.add("ben", {"fashion_trainer.py": filled("careful").replace("labels", "targets")})
+        late.add("cat", {"reports/loader.json": reread(measured, lambda value: value * 1.3)})
+        enrolled(book, late)
+        flags.refresh(book, late.handins, HANDED)
+        assert kinds(book) == {
+            "ann": ["similar code", "shared readings"],
+            "ben": ["similar code"],
+            "cat": ["shared readings"],
+        }
+        late.add("ben", {"fashion_trainer.py": filled("terse")})
+        enrolled(book, late)
+        flags.refresh(book, [each for each in late.handins if each.student.id == "ben"], HANDED)
+        assert kinds(book) == {"ann": ["shared readings"], "cat": ["shared readings"]}
+
+
+def test_of_earlier_work_nothing_is_kept_and_who_is_not_in_the_class_is_not_compared(
+    school: Class, tmp_path: Path
+) -> None:
+    def kept(book: Gradebook) -> int:
+        flags.refresh(book, school.handins, HANDED)
+        return len(book.traces(flags.basis_of_traces(given(HANDED))))
+
+    school.add("ann", {"fashion_trainer.py": filled("careful")})
+    school.add("ben", {"fashion_trainer.py": filled("careful") + "\n"})
+    with open_gradebook(tmp_path / "gradebook.db") as book:
+        enrolled(book, school)
+        assert kept(book) == 2
+        school.add("ben", {"fashion_trainer.py": filled("careful") + "\n\n"})
+        enrolled(book, school)
+        assert (kept(book), kinds(book)) == (2, {"ann": ["similar code"], "ben": ["similar code"]})
+        book.enroll([Student("ann")], everybody=True)
+        assert (kept(book), kinds(book)) == (2, {})
+        book.enroll([Student("ann"), Student("ben")], everybody=True)
+        assert (kept(book), kinds(book)) == (2, {"ann": ["similar code"], "ben": ["similar code"]})
+
+
+def test_where_a_gradebook_of_before_keeps_nothing_of_a_hand_in_its_flags_stay(
+    school: Class, tmp_path: Path
+) -> None:
     code = filled("careful")
     school.add("ann", {"fashion_trainer.py": code})
     school.add("ben", {"fashion_trainer.py": code + "\n"})
     with open_gradebook(tmp_path / "gradebook.db") as book:
         enrolled(book, school)
         flags.refresh(book, school.handins, HANDED)
+    with closing(sqlite3.connect(tmp_path / "gradebook.db")) as before:
+        before.execute("DROP TABLE traces")
+    with open_gradebook(tmp_path / "gradebook.db", create=False) as book:
         school.add("cat", {"fashion_trainer.py": filled("terse")})
         enrolled(book, school)
-        flags.refresh(book, [school.handins[1], school.handins[2]], HANDED)
+        with book.grading():
+            flags.refresh(book, [school.handins[1], school.handins[2]], HANDED)
         assert kinds(book) == {"ann": ["similar code"]}
+
+
+def test_traces_come_back_from_a_gradebook_as_they_were(school: Class) -> None:
+    code = filled("careful")
+    cells = [{"cell_type": "code", "source": code, "metadata": {}, "outputs": [], "execution_count": None}]
+    notebook = {"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    plot = b"\x89PNG of measurements"
+    school.add(
+        "ann",
+        {"a.py": f"{code}# \u202eturned\n", "b.ipynb": notebook, "loader.json": report(), "p.png": plot},
+    )
+    (handin,) = school.handins
+    assert handin.path is not None
+    found = traces(open_submission(handin.path), given(HANDED))
+    assert len(found.prints) == 2
+    assert all((found.readings, found.made, found.turned, found.prints[1].cells))
+    again = tracebytes.unpacked(tracebytes.packed(found))
+    assert tracebytes.packed(again) == tracebytes.packed(found)
+    assert repr(again) == repr(found)

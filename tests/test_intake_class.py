@@ -119,7 +119,7 @@ def test_without_a_roster_everybody_is_a_student(
 def test_a_late_mark_of_canvas_is_a_note(tmp_path: Path) -> None:
     handin = by_id(taken(tmp_path, CANVAS, True))["m200"]
     assert handin.late_days is None
-    assert "Canvas marks it as late" in handin.notes[-1]
+    assert handin.notes[-1] == "Canvas marks it as late"  # their author reads it
 
 
 def test_what_canvas_numbered_anew_takes_the_place_of_the_old(tmp_path: Path) -> None:
@@ -509,6 +509,41 @@ def test_an_id_in_front_is_not_enough_where_more_of_the_name_is_somebody_else_s(
     said = reason(intake, name)
     assert f"It begins with the id `anna`, but `{called}` leads to " in said
     assert "(77)" in said
+
+
+@both
+@pytest.mark.parametrize(
+    ("name", "called"),
+    [
+        ("anna_bob_scaling.py", "bob"),
+        ("anna_bob.py", "bob"),
+        ("anna_m4321_scaling.py", "anna_m4321"),
+        ("anna_lab_3_m4321.py", "anna_lab_3_m4321"),
+        ("m8765_m4321_scaling.py", "m4321"),
+        ("m8765_lab_3_m4321.py", "lab_3_m4321"),
+        ("anna_with-carl_answers.md", ""),
+        ("anna_9_scaling.py", ""),
+        ("anna_anna_abel_scaling.py", ""),
+        ("m4321-2_scaling.py", ""),
+    ],
+)
+def test_what_has_the_ids_of_two_in_its_name_is_nobody_s(
+    tmp_path: Path, name: str, called: str, packed: bool
+) -> None:
+    roster = class_of(
+        "id,name\nanna,Anna Abel\nbob,Bob Berg\n9,Nina Nine\nm4321,Mo Moll\nm4321-2,Mia\nm8765,Max"
+    )
+    intake = taken(tmp_path, {name: CODE, "anna_ddp_train.py": CODE}, packed, roster)
+    if not called:
+        assert labels(intake) == set()
+        return
+    assert set(by_id(intake)) == {"anna"}
+    assert files_of(by_id(intake)["anna"]) == {"ddp_train.py": CODE}
+    first = name.partition("_")[0]
+    who = "Bob Berg (bob)" if called == "bob" else "Mo Moll (m4321)"
+    assert f"It begins with the id `{first}`, but `{called}` leads to {who}. Rename it" in reason(
+        intake, name
+    )
 
 
 @both

@@ -1,4 +1,4 @@
-"""Makes all that a gradebook holds of one student another's: they turned out to be the same person."""
+"""Makes all that a gradebook holds of one student another's, as they turned out to be one person, or nobody's."""
 
 from __future__ import annotations
 
@@ -19,6 +19,22 @@ def adopt(connection: Connection, stranger: str, student: str, keys: Mapping[str
         _move_decisions(connection, table, stranger, student, keys)
     connection.execute(delete(tables.flags).where(tables.flags.c.student == stranger))
     connection.execute(delete(tables.students).where(tables.students.c.id == stranger))
+
+
+def forget(connection: Connection, student: str) -> None:
+    """Delete all that there is of a student; flags that name nobody else beside the one they are for, as well."""
+    handins, attempts = tables.handins, tables.attempts
+    own = select(handins.c.id).where(handins.c.student == student)
+    made = select(attempts.c.id).where(attempts.c.handin.in_(own))
+    for table in (tables.checks, tables.gradings):
+        connection.execute(delete(table).where(table.c.attempt.in_(made)))
+    connection.execute(delete(attempts).where(attempts.c.handin.in_(own)))
+    for row in connection.execute(select(tables.flags.c.id, tables.flags.c.others)).all():
+        if row.others == [student]:
+            connection.execute(delete(tables.flags).where(tables.flags.c.id == row.id))
+    for table in (handins, tables.overrides, tables.marks, tables.flags):
+        connection.execute(delete(table).where(table.c.student == student))
+    connection.execute(delete(tables.students).where(tables.students.c.id == student))
 
 
 def _move_handins(connection: Connection, stranger: str, student: str) -> None:

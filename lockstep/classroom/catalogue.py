@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lockstep.exercise import Exercise
+from lockstep.exercise import Exercise, ExerciseError
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,11 @@ def catalogue(exercises: Sequence[Exercise]) -> tuple[ExerciseTitle, ...]:
 def _docstrings(folder: Path) -> Mapping[str, str]:
     found: dict[str, str] = {}
     for path in sorted(folder.glob("test_*.py")):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        try:
+            tree = ast.parse(path.read_bytes(), path.name)
+        except (SyntaxError, ValueError) as error:
+            raise ExerciseError(f"the grader {path} cannot be read: {error}") from error
+        for node in tree.body:
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 lines = (ast.get_docstring(node) or "").splitlines()
                 found[node.name.removeprefix("test_")] = lines[0] if lines else ""

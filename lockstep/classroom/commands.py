@@ -18,7 +18,7 @@ BOOK = "the folder that `lockstep grade --out` has made, or the URL of a gradebo
 
 def add_to(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Add the commands for a class."""
-    for add in (_add_grade, _add_override, _add_review, _add_compare, _add_export):
+    for add in (_add_grade, _add_show, _add_override, _add_review, _add_remove, _add_compare, _add_export):
         add(subparsers)
 
 
@@ -52,6 +52,12 @@ def _grade(options: argparse.Namespace) -> int:
     return run_grade(order, gradebook=options.gradebook, trusted=options.i_trust_this_code)
 
 
+def _show(options: argparse.Namespace) -> int:
+    from lockstep.classroom.show import run_show
+
+    return run_show(gradebook=options.results, student=options.student, what=options.what)
+
+
 def _override(options: argparse.Namespace) -> int:
     from lockstep.classroom.decisions import run_override
 
@@ -76,6 +82,14 @@ def _review(options: argparse.Namespace) -> int:
         read=options.read,
         by=options.by,
         above_max=options.above_max,
+    )
+
+
+def _remove(options: argparse.Namespace) -> int:
+    from lockstep.classroom.removal import run_remove
+
+    return run_remove(
+        gradebook=options.results, students=tuple(options.students), not_on_roster=options.not_on_roster
     )
 
 
@@ -181,6 +195,20 @@ def _add_grade(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     )
 
 
+def _add_show(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = subparsers.add_parser(
+        "show",
+        help="why a student has these points",
+        description="Prints what a student reads about a check, an exercise or, where none is named, all that did "
+        "not pass or has a point missing; and how to make the same checks again, on the same data.",
+        epilog="Exit status: 0 done, 2 there is no such student or check.",
+    )
+    command.set_defaults(command=_show)
+    command.add_argument("results", type=arguments.place, metavar="RESULTS", help=BOOK)
+    command.add_argument("student", metavar="STUDENT", help="id, email or name")
+    command.add_argument("what", nargs="?", metavar="EXERCISE[/CHECK]", help="a check, or an exercise")
+
+
 def _add_override(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     command = subparsers.add_parser(
         "override",
@@ -220,6 +248,24 @@ def _add_review(subparsers: argparse._SubParsersAction[argparse.ArgumentParser])
         "--read", type=arguments.path, metavar="FILE", help="take the table in, all of it or nothing"
     )
     _add_decider(command)
+
+
+def _add_remove(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    command = subparsers.add_parser(
+        "remove",
+        help="take out who is not in the class",
+        description="Takes students out of a gradebook, with all that was graded and decided: those whom a wrong "
+        "roster or a wrong folder has made. Without students it lists whom the roster does not name.",
+        epilog="Exit status: 0 done, 2 nothing was changed.",
+    )
+    command.set_defaults(command=_remove)
+    command.add_argument("results", type=arguments.place, metavar="RESULTS", help=BOOK)
+    command.add_argument("students", nargs="*", metavar="STUDENT", help="id, email or name")
+    command.add_argument(
+        "--not-on-roster",
+        action="store_true",
+        help="everybody whom the last roster does not name, but for those about whom a person decided",
+    )
 
 
 def _add_decider(command: argparse.ArgumentParser) -> None:

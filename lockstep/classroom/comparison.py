@@ -47,11 +47,11 @@ class ComparisonError(Exception):
 
 def run_compare(*, old: str, new: str, as_json: bool) -> int:
     """`lockstep compare OLD NEW`. Returns the exit status."""
-    out, err = terminal.console_for(sys.stdout), terminal.console_for(sys.stderr)
+    out = terminal.console_for(sys.stdout)
     try:
         found = compare(old, new)
     except (ComparisonError, GradebookError) as refusal:
-        err.print(Text(f"lockstep: {safe_line(str(refusal), 1000)}"), soft_wrap=True)
+        terminal.complain(str(refusal))
         return UNREADABLE
     if as_json:
         out.print(Text(json.dumps(to_json(found), indent=2, allow_nan=False)), soft_wrap=True)

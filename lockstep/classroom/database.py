@@ -99,8 +99,16 @@ class Database:
     def hold(self) -> Iterator[None]:
         """Keep other processes from holding it as long as the block lasts; others may read and write.
 
-        The system ends the hold of a process that ends, whichever way. Raises GradebookError when it is held.
+        Tables are made that a gradebook of before lacks. The system ends the hold of a process that ends, whichever
+        way. Raises GradebookError when it is held.
         """
+        with self._held():
+            with self.write() as connection:
+                tables.metadata.create_all(connection)
+            yield
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
         if self._file is not None:
             with _locked(self._file):
                 yield

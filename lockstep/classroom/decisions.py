@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import getpass
 import math
-import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
@@ -24,6 +22,7 @@ from lockstep.classroom.exports.grade import scale
 from lockstep.classroom.gradebook import Gradebook, GradebookError, open_gradebook
 from lockstep.classroom.people import Student
 from lockstep.classroom.record import Mark, Override, Record, answer_key
+from lockstep.classroom.renewal import renew
 from lockstep.result import Review
 from lockstep.terminal import of_points
 from lockstep.text import safe_line
@@ -208,7 +207,7 @@ def run_override(
     above_max: bool,
 ) -> int:
     """`lockstep override`: decide, take back, or with no student list what was decided. Returns the exit status."""
-    out, err = terminal.console_for(sys.stdout), terminal.console_for(sys.stderr)
+    out = terminal.console_for(sys.stdout)
     try:
         with open_gradebook(gradebook, create=False) as book:
             if student is None and not (points is not None or comment or withdraw):
@@ -223,19 +222,12 @@ def run_override(
                 before = _withdrawn(book, student, what, points, comment)
             else:
                 before = override(book, student, what, points, comment, by or user(), above_max=above_max)
-            out.print(_told(before, book.record(before.student.id)))
-            out.print(Text(until_then(gradebook)), soft_wrap=True)
+            out.print(_told(before, book.record(before.student.id)), soft_wrap=True)
+            out.print(Text(renew(book, gradebook)), soft_wrap=True)
             return DONE
     except (DecisionError, GradebookError) as refusal:
-        err.print(Text(f"lockstep: {safe_line(str(refusal), 1000)}"), soft_wrap=True)
+        terminal.complain(str(refusal))
         return REFUSED
-
-
-def until_then(gradebook: str) -> str:
-    """Which command makes pages and exports say what was decided; a URL is not repeated, for it may hold a password."""
-    if Path(gradebook).is_dir():
-        return f"Pages and exports say so after: lockstep export {shlex.quote(gradebook)}"
-    return "Pages and exports say so after the next `lockstep grade`, exports after `lockstep export --out` as well."
 
 
 def _withdrawn(book: Gradebook, student: str, what: str, points: float | None, comment: str) -> Subject:

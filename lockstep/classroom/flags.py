@@ -17,7 +17,8 @@ from lockstep.classroom import compared
 from lockstep.classroom.absent import has_no_file
 from lockstep.classroom.gradebook import Gradebook
 from lockstep.classroom.handin import HandIn
-from lockstep.classroom.record import Flag, Record
+from lockstep.classroom.record import Flag, Record, in_class
+from lockstep.classroom.tracebytes import packed, unpacked
 from lockstep.classroom.traces import Traces, traces
 from lockstep.classroom.winnowing import Given, given
 from lockstep.reports.finding import ASIDE, GRAVITY, Judgement
@@ -53,7 +54,7 @@ FROM_FILES = (compared.EQUAL, compared.CODE, compared.READINGS, compared.FILES, 
 """Kinds that only the files themselves tell; the others follow from the gradebook."""
 BASIS = "flags rest on"
 """Under this key a gradebook keeps what its flags from files were made of."""
-FORMAT = 1
+FORMAT = 2
 """Raised when the same files would be told otherwise."""
 
 CHECKS_NAMED = 4
@@ -72,8 +73,9 @@ def handed_out(graders: Path) -> tuple[Path, ...]:
 def refresh(book: Gradebook, handins: Iterable[HandIn], handed: Sequence[Path] = ()) -> None:
     """Write the flags of a class into its gradebook, in the place of those that are there.
 
-    Hand-ins are read one at a time, and only if one of them, a team or what was `handed` out changed since the last
-    time. Flags of students who are not among them stay. Raises GradebookError.
+    Hand-ins are read one at a time, and only those that are new, if a hand-in, the class, a team or what was `handed`
+    out changed since the last time. With students who are not among them the class is compared by what the gradebook
+    keeps of their work; where it keeps nothing, their flags stay. Raises GradebookError.
     """
     known = given(handed)
     records = book.records()
@@ -81,11 +83,37 @@ def refresh(book: Gradebook, handins: Iterable[HandIn], handed: Sequence[Path] =
     if book.recall(BASIS) == basis:
         from_files: Mapping[str, Sequence[Flag]] = {record.student.id: _kept(record) for record in records}
     else:
-        present = gather(handins, known)
-        absent = {record.student.id: _kept(record) for record in records if record.student.id not in present}
-        from_files = {**absent, **_from_files(records, present)}
+        found = _traces_of_class(book, in_class(records), handins, known)
+        without = {
+            record.student.id: _kept(record) for record in in_class(records) if record.student.id not in found
+        }
+        from_files = {**without, **_from_files(records, found)}
     book.set_flags(_sorted(records, from_files))
     book.remember(BASIS, basis)
+
+
+def _traces_of_class(
+    book: Gradebook, records: Sequence[Record], handins: Iterable[HandIn], known: Given
+) -> Mapping[str, Traces]:
+    """What is compared of everybody's newest hand-in, by student id: as it was kept or, where it is new, as it is."""
+    basis = basis_of_traces(known)
+    newest = {student: received.digest for student, received in book.received().items()}
+    kept = book.traces(basis)
+    new = gather((handin for handin in handins if newest.get(handin.student.id) not in kept), known)
+    book.keep_traces(basis, {each.digest: packed(each) for each in new.values()})
+    students = (record.student.id for record in records)
+    return {
+        student: new[student] if student in new else unpacked(kept[newest[student]])
+        for student in students
+        if student in new or newest.get(student) in kept
+    }
+
+
+def basis_of_traces(known: Given) -> str:
+    """A name for what traces rest on besides the hand-in."""
+    total = hashlib.sha256(known.runs.tobytes())
+    total.update(json.dumps([FORMAT, sorted(map(bytes.hex, known.digests))]).encode())
+    return total.hexdigest()
 
 
 def find(
@@ -150,7 +178,7 @@ def _from_files(records: Sequence[Record], found: Mapping[str, Traces]) -> Mappi
 def _sorted(
     records: Sequence[Record], from_files: Mapping[str, Sequence[Flag]]
 ) -> Mapping[str, tuple[Flag, ...]]:
-    answers = compared.by_student(compared.from_answers(records))
+    answers = compared.by_student(compared.from_answers(in_class(records)))
     found = {}
     for record in records:
         student = record.student.id
@@ -167,14 +195,13 @@ def _kept(record: Record) -> list[Flag]:
 
 def _basis(book: Gradebook, records: Sequence[Record], known: Given) -> str:
     """Equal as long as the same files would be compared in the same way."""
-    total = hashlib.sha256(known.runs.tobytes())
     received = book.received()
     newest = {student: received[student].digest for student in sorted(received)}
-    teams = {record.student.id: [record.student.shown, record.student.team] for record in records}
-    total.update(
-        json.dumps([FORMAT, newest, teams, sorted(map(bytes.hex, known.digests))], sort_keys=True).encode()
-    )
-    return total.hexdigest()
+    people = {
+        record.student.id: [record.student.shown, record.student.team, record.in_class] for record in records
+    }
+    about = json.dumps([basis_of_traces(known), newest, people], sort_keys=True)
+    return hashlib.sha256(about.encode()).hexdigest()
 
 
 def _named(names: Sequence[str]) -> str:

@@ -7,6 +7,7 @@ import os
 import signal
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from types import FrameType
 
@@ -16,7 +17,7 @@ from lockstep.classroom.database import FILE
 from lockstep.classroom.fingerprint import fingerprints, versions
 from lockstep.classroom.gradebook import Gradebook
 from lockstep.classroom.handin import Intake
-from lockstep.classroom.intake import take_in
+from lockstep.classroom.intake import OWN, UNPACKED, late_by_roster, take_in
 from lockstep.classroom.latepolicy import read_policy
 from lockstep.classroom.matching import Register
 from lockstep.classroom.plan import Plan, Wanted, forget_forced, make_plan, only_checks
@@ -35,6 +36,9 @@ from lockstep.text import safe_line
 
 WORK = ".work"
 """In the folder of results: what a grading needs while it runs."""
+
+WRITTEN_INTO = frozenset({UNPACKED, "students", "exports", WORK})
+"""Folders in the folder of results that are made, and tidied up, by lockstep alone."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,10 @@ def check_arguments(order: Order) -> None:
     Raises CouldNotGrade, RosterError and PolicyError with a sentence.
     """
     exercises = _exercises(order)
+    try:
+        catalogue(exercises)
+    except ExerciseError as error:
+        raise CouldNotGrade(str(error)) from error
     _refuse_contradiction(order)
     _refuse_results_among_handins(order)
     only_checks(order.only, exercises)
@@ -141,13 +149,42 @@ def _exercises(order: Order) -> tuple[Exercise, ...]:
 
 
 def _refuse_results_among_handins(order: Order) -> None:
-    """Who has done so before goes on there: intake tells what is lockstep's own from what was handed in."""
-    is_one = order.submissions.is_dir() and os.path.realpath(order.submissions) == os.path.realpath(order.out)
-    if is_one and not (order.out / FILE).exists():
+    """Refuse folders of which one would be written into the other: pages would be graded, and work overwritten.
+
+    Results may lie in a folder of their own directly among the hand-ins: intake tells it from them.
+    """
+    given, out = Path(os.path.realpath(order.submissions)), Path(os.path.realpath(order.out))
+    graded_before = (out / FILE).exists()
+    if given == out and given.is_dir():
+        # Who has done so before goes on there: intake tells what is lockstep's own from what was handed in.
+        if not graded_before:
+            raise CouldNotGrade(
+                f"--out names the folder of the hand-ins, {order.out}: what is written there would be taken for "
+                "students' work; name a folder of its own"
+            )
+    elif out in given.parents and (place := given.relative_to(out).parts[0]) in WRITTEN_INTO:
+        if place == UNPACKED and graded_before:
+            return  # intake says what these files are
         raise CouldNotGrade(
-            f"--out names the folder of the hand-ins, {order.out}: what is written there would be taken for "
-            "students' work; name a folder of its own"
+            f"the hand-ins {order.submissions} lie in {order.out / place}, where --out {order.out} would have its own "
+            "files written: they would be mixed; name another folder"
         )
+    elif given in out.parents and out.parent != given:
+        raise CouldNotGrade(
+            f"--out {order.out} lies inside of {order.submissions / out.relative_to(given).parts[0]}, which would be "
+            "taken for a hand-in; name a folder beside it"
+        )
+    elif given in out.parents and out.is_dir() and not graded_before and (found := _not_results(out)):
+        raise CouldNotGrade(
+            f"--out {order.out} lies among the hand-ins and holds {safe_line(found)}, so it may be one of them, which "
+            "nobody would grade; name a folder of its own"
+        )
+
+
+def _not_results(folder: Path) -> str:
+    """Something in a folder that no grading has written; empty where there is nothing."""
+    names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+    return next((name for name in names if name not in OWN), "")
 
 
 def _refuse_contradiction(order: Order) -> None:
@@ -177,7 +214,7 @@ def _take_in(
     if order.late is not None:
         book.remember_policy(read_policy(order.late))
     asked_for = {file for exercise in exercises for file in exercise.files}
-    intake = take_in(order.submissions, order.out / "submissions", roster, book.policy().deadline, asked_for)
+    intake = take_in(order.submissions, order.out / UNPACKED, roster, book.policy().deadline, asked_for)
     if not intake.handins:
         raise CouldNotGrade(_nobody(order.submissions, intake))
     if sheet is not None:
@@ -186,7 +223,20 @@ def _take_in(
         [*(handin.student for handin in intake.handins), *intake.missing], everybody=roster is not None
     )
     book.list_unmatched(intake.unmatched)
-    return intake, tuple(_renamed(book, roster)) if roster is not None else ()
+    if roster is None:
+        return intake, ()
+    renamed = tuple(_renamed(book, roster))
+    book.set_late(dict(_late_before(intake, roster, book.policy().deadline)))
+    return intake, renamed
+
+
+def _late_before(intake: Intake, roster: Roster, deadline: datetime | None) -> Iterator[tuple[str, float]]:
+    """How late by the roster those were who are not in this download, by id: it may say so after they were graded."""
+    absent = {student.id for student in intake.missing}
+    for entry in roster.entries:
+        late = late_by_roster(entry, deadline) if entry.student.id in absent else None
+        if late is not None:
+            yield entry.student.id, late
 
 
 def _renamed(book: Gradebook, roster: Roster) -> Iterator[str]:

@@ -13,14 +13,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, or_, select, update
 
 from lockstep.classroom import rows, tables
-from lockstep.classroom.adoption import adopt
+from lockstep.classroom.adoption import adopt, forget
 from lockstep.classroom.catalogue import CheckTitle, ExerciseTitle
 from lockstep.classroom.database import Database, GradebookError
 from lockstep.classroom.handin import HandIn, Unmatched
 from lockstep.classroom.latepolicy import LatePolicy
+from lockstep.classroom.latest import newest_handins
 from lockstep.classroom.people import Student
 from lockstep.classroom.reader import Reader
 from lockstep.classroom.received import Received, received
@@ -68,6 +69,11 @@ class Gradebook:
         """Sentences about the place of the gradebook, for whoever opened it."""
         return self._database.notes
 
+    @property
+    def shown(self) -> str:
+        """Where it is, for a message: a file, or a URL without its password."""
+        return self._database.shown
+
     def grading(self) -> AbstractContextManager[None]:
         """Keep other processes from grading into this gradebook as long as the block lasts.
 
@@ -104,6 +110,13 @@ class Gradebook:
             _insist(connection, student)
             adopt(connection, stranger, student, keys)
 
+    def remove(self, students: Iterable[str]) -> None:
+        """Forget students, by id, with hand-ins, gradings and decisions. Raises GradebookError for an unknown one."""
+        with self._write() as connection:
+            for student in students:
+                _insist(connection, student)
+                forget(connection, student)
+
     def receive(self, handin: HandIn, digest: str, notes: Sequence[str] = ()) -> int:
         """Write a hand-in down and return its number; the same work of the same student keeps its number.
 
@@ -133,6 +146,14 @@ class Gradebook:
             connection.execute(delete(table).where(table.c.id == found))
             connection.execute(update(table).where(table.c.id == moved).values(digest=digest))
             return moved
+
+    def set_late(self, days: Mapping[str, float]) -> None:
+        """Write down, by student id, how late the newest hand-ins were, where a roster says so afterwards."""
+        table = tables.handins
+        with self._write() as connection:
+            for student, late in days.items():
+                newest = table.c.id.in_(newest_handins(student))
+                connection.execute(update(table).where(newest).values(late_days=late))
 
     def list_unmatched(self, unmatched: Sequence[Unmatched]) -> None:
         """Replace the list of files that belong to nobody or were set aside."""
@@ -265,6 +286,24 @@ class Gradebook:
                 for flag in own
             ]
             rows.put_new(connection, tables.flags, new)
+
+    def traces(self, basis: str) -> Mapping[str, bytes]:
+        """What is kept for comparisons on this `basis`, by the digest of the hand-in."""
+        table = tables.traces
+        with self._read() as connection:
+            found = connection.execute(select(table.c.digest, table.c.packed).where(table.c.basis == basis))
+            return {row.digest: row.packed for row in found}
+
+    def keep_traces(self, basis: str, new: Mapping[str, bytes]) -> None:
+        """Keep what is compared of hand-ins, by digest; of those that are nobody's newest nothing is kept any more."""
+        table, handins = tables.traces, tables.handins
+        newest = select(handins.c.digest).where(handins.c.id.in_(newest_handins()))
+        with self._write() as connection:
+            for digest, content in new.items():
+                rows.put(connection, table, {"digest": digest, "basis": basis, "packed": content})
+            connection.execute(
+                delete(table).where(or_(table.c.basis != basis, table.c.digest.not_in(newest)))
+            )
 
     def remember(self, key: str, value: object) -> None:
         """Keep a value of JSON under a key."""

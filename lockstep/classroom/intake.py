@@ -15,7 +15,7 @@ from lockstep.classroom.filenames import is_archive, label, stem_of
 from lockstep.classroom.handin import HandIn, Intake, Unmatched
 from lockstep.classroom.lms import is_lms_made, junk_reason, sort_out
 from lockstep.classroom.matching import Register
-from lockstep.classroom.roster import Roster
+from lockstep.classroom.roster import Entry, Roster
 from lockstep.classroom.settle import Settled, settle
 from lockstep.classroom.slug import slugs
 from lockstep.members import SubmissionError
@@ -25,14 +25,16 @@ from lockstep.text import few_lines
 __all__ = ["IntakeError", "take_in"]
 
 _RESULTS = "Left out: results of lockstep."
-_OWN = frozenset(
-    {"students", "exports", "submissions", "index.html"}
+UNPACKED = "submissions"
+"""In the folder of results: hand-ins that had to be unpacked or put together."""
+OWN = frozenset(
+    {"students", "exports", UNPACKED, "index.html"}
     | {f"gradebook.db{suffix}" for suffix in ("", "-wal", "-shm", "-journal")}
 )
 """What lies in the folder of results, in the way of those who keep the submissions there, too."""
 
-LATE = "Canvas marks it as late; the roster's column `late days` or `submitted at` can say by how much"
-"""The note on a hand-in that is late by nobody knows how much."""
+LATE = "Canvas marks it as late"
+"""The note on a hand-in that is late by nobody knows how much; students read it, and a roster may tell afterwards."""
 
 
 def take_in(
@@ -88,7 +90,7 @@ def _is_ours(item: Item, unpack_into: Path) -> bool:
         return False
     ours = os.path.realpath(unpack_into)
     results = os.path.dirname(ours)
-    if item.name in _OWN and _is_results(item.place.parent, results):
+    if item.name in OWN and _is_results(item.place.parent, results):
         return True
     return item.is_folder and (os.path.realpath(item.place) == ours or _is_results(item.place, results))
 
@@ -200,10 +202,16 @@ def _settled(claims: Sequence[Claim], unpack_into: Path, deadline: datetime | No
 
 def _late_days(each: Claim, deadline: datetime | None) -> float | None:
     """Days after the deadline, where the roster gives them or somebody else than the student gives the time."""
-    if each.entry is not None and each.entry.late_days is not None:
-        return each.entry.late_days
-    at = each.entry.submitted_at if each.entry is not None else None
-    at = at or each.arrival.submitted_at
+    told = late_by_roster(each.entry, deadline) if each.entry is not None else None
+    return _days_after(deadline, each.arrival.submitted_at) if told is None else told
+
+
+def late_by_roster(entry: Entry, deadline: datetime | None) -> float | None:
+    """Days after the deadline by what the roster says; None where it says nothing."""
+    return _days_after(deadline, entry.submitted_at) if entry.late_days is None else entry.late_days
+
+
+def _days_after(deadline: datetime | None, at: datetime | None) -> float | None:
     if at is None or deadline is None:
         return None
     # A time without a zone is meant in the zone of the other one, or of this machine.

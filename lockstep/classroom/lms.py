@@ -12,7 +12,7 @@ from lockstep.classroom.canvas import named_by_canvas, sort_canvas
 from lockstep.classroom.filenames import is_archive, stem_of
 from lockstep.classroom.github import sort_github
 from lockstep.classroom.gradescope import number_of, sort_gradescope
-from lockstep.classroom.matching import Register
+from lockstep.classroom.matching import ID_IN_NAME, Register
 from lockstep.classroom.moodle import is_moodle, sort_moodle
 from lockstep.classroom.names import folded
 from lockstep.classroom.roster import Roster
@@ -69,7 +69,8 @@ def sort_out(items: Iterable[Item], roster: Roster | None) -> Sorted:
 def _by_id(items: Sequence[Item], roster: Roster | None) -> Sorted:
     """Files with an id in front, `m100_ddp_train.py` and `m100_answers.md`: what follows is what they were called.
 
-    Of several ids the longest counts. A longer beginning that is what somebody else is known by makes it nobody's.
+    Of several ids that begin alike the longest counts. What somebody else is known by, as a longer beginning or behind
+    the id, makes it nobody's.
     """
     if roster is None:
         return Sorted()
@@ -88,8 +89,11 @@ def _by_id(items: Sequence[Item], roster: Roster | None) -> Sorted:
         if not known or _is_one_of(stem, ids):
             continue
         number = folded(item.name[: known[-1]])
-        longer = [item.name[: sign.start()] for sign in signs if sign.start() > known[-1]]
-        if elsewhere := _elsewhere(dict.fromkeys([*longer, stem]), number, register):
+        further = [sign.start() for sign in signs if sign.start() > known[-1]]
+        longer = [*(item.name[:end] for end in further), stem]
+        behind = [name[known[-1] + 1 :] for name in longer]
+        called = [*longer, *(name for name in behind if not _is_a_count(name))]
+        if elsewhere := _elsewhere(dict.fromkeys(called), number, register):
             arrivals.append(Arrival((Person(),), (Piece(item),), doubt=elsewhere))
             continue
         pieces[number].append(Piece(item, item.name[known[-1] + 1 :]))
@@ -105,12 +109,17 @@ def _is_one_of(text: str, ids: frozenset[str]) -> bool:
     return text.strip() == text and folded(text) in ids
 
 
-def _elsewhere(beginnings: Iterable[str], number: str, register: Register) -> str:
+def _is_a_count(text: str) -> bool:
+    """Whether it is too short for an id that stands somewhere in a name: `12_3_scaling.py` is of lab 3."""
+    return len(text) < ID_IN_NAME and text.isdecimal()
+
+
+def _elsewhere(parts: Iterable[str], number: str, register: Register) -> str:
     """Why the student with the id `number` may not be meant, a sentence; empty where nothing says so."""
-    for beginning in beginnings:
-        if others := register.others_called(beginning, number):
+    for part in parts:
+        if others := register.others_called(part, number):
             return (
-                f"It begins with the id `{safe_line(number, 60)}`, but `{safe_line(beginning, 60)}` leads to {others}. "
+                f"It begins with the id `{safe_line(number, 60)}`, but `{safe_line(part, 60)}` leads to {others}. "
                 "Rename it to the student's id."
             )
     return ""

@@ -161,7 +161,7 @@ def _number(finding: Finding, name: str, otherwise: float) -> float:
 
 
 def _keys(report: between.Prepared) -> NDArray[np.float64]:
-    """The readings that have more digits than the clock repeats by chance."""
+    """The readings that have more digits than the clock repeats by chance, and the moments around them."""
     least = 10.0 ** (between.SHARED_DIGITS - 1)
     kept = {
         value
@@ -169,7 +169,7 @@ def _keys(report: between.Prepared) -> NDArray[np.float64]:
         for value, number in numbers.items()
         if ticks_in(value, max(tick, number.ulp)) >= least
     }
-    return np.array(sorted(kept), dtype=np.float64)
+    return np.array(sorted(kept | report.stamps), dtype=np.float64)
 
 
 def _slim(values: Mapping[str, Json]) -> dict[str, Json] | None:
@@ -195,7 +195,8 @@ def _slim(values: Mapping[str, Json]) -> dict[str, Json] | None:
         }
         series: list[Json] = [step for step in times if step is not None]
         # The rest only has to be there.
-        rest: dict[str, Json] = {"t_start": 0, "t_end": 0, "samples": 0, "steps": 0}
+        moments = {name: _moment(run.get(name)) for name in ("t_start", "t_end")}
+        rest: dict[str, Json] = {**moments, "samples": 0, "steps": 0}
         kept.append({"config": config, "rep": number, "wall_s": wall, "step_s": series, **rest})
     if not kept:
         return None
@@ -211,6 +212,13 @@ def _decimal(value: Json) -> str | None:
     """A reading as text: the format has it so, and some write numbers."""
     text = value if isinstance(value, str) else repr(value) if isinstance(value, float) else ""
     return text if _DECIMAL.fullmatch(text) else None
+
+
+def _moment(value: Json) -> float:
+    """Seconds since 1970; 0, which no run starts at, for what is no moment."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return 0.0
+    return float(value) if 0 <= value <= report_format.LAST_SECOND else 0.0
 
 
 def _object(value: Json) -> Mapping[str, Json]:

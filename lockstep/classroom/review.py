@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -10,46 +11,45 @@ from pathlib import Path
 from rich.text import Text
 
 from lockstep import terminal
-from lockstep.classroom.decisions import DONE, REFUSED, until_then, user
+from lockstep.classroom.decisions import DONE, REFUSED, user
 from lockstep.classroom.gradebook import GradebookError, open_gradebook
 from lockstep.classroom.marking import MarkingError, Taken, read_reviews, waiting, write_reviews
 from lockstep.classroom.record import Record
+from lockstep.classroom.renewal import renew
 from lockstep.text import safe_line
 
 
 def run_review(*, gradebook: str, write: Path | None, read: Path | None, by: str, above_max: bool) -> int:
     """`lockstep review`: write the table, take it in, or say how many answers wait. Returns the exit status."""
-    out, err = terminal.console_for(sys.stdout), terminal.console_for(sys.stderr)
-
-    def say(sentence: str) -> None:
-        err.print(Text(f"lockstep: {safe_line(sentence, 1000)}"), soft_wrap=True)
-
+    out = terminal.console_for(sys.stdout)
     try:
         with open_gradebook(gradebook, create=False) as book:
             if write is not None:
-                out.print(Text(_written(write_reviews(book, write), write)))
+                place = book.shown if "://" in gradebook else gradebook
+                out.print(Text(_written(write_reviews(book, write), write, place)), soft_wrap=True)
             elif read is not None:
                 out.print(Text(_told(read_reviews(book, read, by or user(), above_max=above_max))))
-                out.print(Text(until_then(gradebook)), soft_wrap=True)
+                out.print(Text(renew(book, gradebook)), soft_wrap=True)
             else:
                 out.print(Text("\n".join(_summary(book.records()))))
             return DONE
     except MarkingError as refusal:
         for problem in refusal.problems:
-            say(problem)
+            terminal.complain(problem)
         if read is not None:
-            say("nothing was taken in")
+            terminal.complain("nothing was taken in")
     except GradebookError as refusal:
-        say(str(refusal))
+        terminal.complain(str(refusal))
     except OSError as error:
-        say(f"{write} cannot be written: {error.strerror}")
+        terminal.complain(f"{write} cannot be written: {error.strerror}")
     return REFUSED
 
 
-def _written(count: int, path: Path) -> str:
+def _written(count: int, path: Path, place: str) -> str:
     if not count:
         return f"No answer waits; {path} has a header and no row."
-    return f"{_answers(count)} in {path}: fill in points and comment, then `lockstep review --read` it."
+    back = shlex.join(["lockstep", "review", place, "--read", str(path)])
+    return f"{_answers(count)} in {path}: fill in points and comment, then: {back}"
 
 
 def _told(taken: Taken) -> str:

@@ -6,7 +6,6 @@ import sys
 
 from rich.console import Console
 from rich.progress import track
-from rich.text import Text
 
 from lockstep import terminal
 from lockstep.classroom import flags
@@ -20,8 +19,8 @@ from lockstep.classroom.publish import publish
 from lockstep.classroom.roster import RosterError
 from lockstep.classroom.sheet import SheetError
 from lockstep.classroom.summary import summary, ungraded
+from lockstep.classroom.turned import turned
 from lockstep.grading import CouldNotGrade
-from lockstep.text import safe_line
 
 ALL_GRADED, SOME_NOT, REFUSED = 0, 1, 2
 STOPPED = 130
@@ -58,28 +57,31 @@ def run_grade(order: Order, *, gradebook: str | None, trusted: bool) -> int:
                 graded = grade_class(order, book, progress)
             if graded.stopped:
                 so_far = f"{progress.through} of {len(graded.plan.work)} hand-ins are through; "
-                return _stopped(err, so_far)
-            return _published(order, book, graded, err)
+                return _stopped(so_far)
+            return _published(order, book, graded, err, book.shown if gradebook else "")
     except (CouldNotGrade, GradebookError, IntakeError, PolicyError, RosterError, SheetError) as refusal:
-        return _refused(err, str(refusal))
+        return _refused(str(refusal))
     except OSError as error:
-        return _refused(err, f"{error.filename}: {error.strerror}")
+        return _refused(f"{error.filename}: {error.strerror}")
     except KeyboardInterrupt:
-        return _stopped(err)
+        return _stopped()
 
 
-def _published(order: Order, book: Gradebook, graded: Graded, err: Console) -> int:
+def _published(order: Order, book: Gradebook, graded: Graded, err: Console, gradebook: str) -> int:
     """Write what others read, say what it came to; the exit status."""
     watched = track(graded.intake.handins, "comparing", console=err, transient=True)
     handed = flags.handed_out(order.graders)
+    # Before anything is published: what is remembered of it belongs to the state that is.
+    changed = turned(book)
     published = publish(
         book, order.out, graded.intake.handins, handed, lambda: flags.refresh(book, watched, handed)
     )
     out = terminal.console_for(sys.stdout)
-    out.print(summary(graded, published.records, book.catalogue(), order.out))
+    last_words = summary(graded, published.records, book.catalogue(), order.out, gradebook, changed)
+    out.print(last_words, crop=False)
     out.print(terminal.notes(published.notes))
     for failure in published.failures:
-        _refused(err, failure)
+        _refused(failure)
     if published.failures:
         return REFUSED
     left = ungraded(published.records, book.catalogue())
@@ -91,15 +93,11 @@ def _needs_a_look(item: Unmatched) -> bool:
     return not item.set_aside or not (item.reason.startswith(LEFT_OUT) or item.reason.endswith(IT_WAS_READ))
 
 
-def _stopped(err: Console, so_far: str = "") -> int:
-    _say(err, f"stopped. {so_far}what was graded is kept, and the same command goes on from there")
+def _stopped(so_far: str = "") -> int:
+    terminal.complain(f"stopped. {so_far}what was graded is kept, and the same command goes on from there")
     return STOPPED
 
 
-def _refused(err: Console, sentence: str) -> int:
-    _say(err, sentence)
+def _refused(sentence: str) -> int:
+    terminal.complain(sentence, LONGEST)
     return REFUSED
-
-
-def _say(err: Console, sentence: str) -> None:
-    err.print(Text(f"lockstep: {safe_line(sentence, LONGEST)}"), soft_wrap=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from lockstep.classroom.exports.grade import MISSING, scale, why_no_grade
 from lockstep.classroom.grade import Graded
 from lockstep.classroom.intake import LATE
 from lockstep.classroom.record import Record, in_class
+from lockstep.classroom.turned import told
 from lockstep.terminal import notes
 from lockstep.text import few_lines
 
@@ -29,20 +31,39 @@ def ungraded(records: Sequence[Record], catalogue: Sequence[ExerciseTitle]) -> t
 
 
 def summary(
-    graded: Graded, records: Sequence[Record], catalogue: Sequence[ExerciseTitle], out: Path
+    graded: Graded,
+    records: Sequence[Record],
+    catalogue: Sequence[ExerciseTitle],
+    out: Path,
+    gradebook: str = "",
+    turned: Sequence[tuple[str, str]] = (),
 ) -> RenderableType:
-    """What became of the class, in a few lines."""
+    """What became of the class, in a few lines; those that hold a command or a path are never broken.
+
+    `gradebook` is what other commands are given where it is not in the folder of results; `turned` are points that
+    changed, as `lockstep.classroom.turned` finds them.
+    """
+    results = shlex.quote(gradebook or str(out))
     others = [record for record in records if not record.in_class]
     records = in_class(records)
+    unsure = _nobody_knows(graded, records)
     without = ungraded(records, catalogue)
     parts: list[RenderableType] = [Text(line) for line in _figures(graded, records, without, catalogue)]
     lists = (
         ("Not graded:", [f"{_told_apart(record, records)}: {why}" for record, why in without]),
         ("Decided before, and fewer points than now:", list(_outgrown(records))),
+        (
+            "Other points than before for the same work:",
+            told(turned, {record.student.id: _told_apart(record, records) for record in records}),
+        ),
         ("Graded before under another name:", graded.renamed),
         (
             "Not on the roster; what they have is kept and counts nowhere:",
             [_told_apart(record, others) for record in others],
+        ),
+        (
+            "Not among these hand-ins, and no roster says whether they are in the class; what they have counts:",
+            [_told_apart(record, records) for record in unsure],
         ),
         ("Machines:", graded.remarks),
         (
@@ -54,8 +75,22 @@ def summary(
         if lines:
             parts += [Text(), Text(title, style="bold"), notes(few_lines(lines, LISTED))]
     parts.append(Text())
-    parts += [Text(line) for line in _next_steps(records, without, out)]
+    steps = list(_next_steps(records, without, out, results))
+    if others or unsure:
+        whom = "--not-on-roster" if others else "STUDENT"
+        steps.append(
+            f"Who was never in the class is taken out of the results: lockstep remove {results} {whom}"
+        )
+    parts += [Text(line, no_wrap=True, overflow="ignore") for line in steps]
     return Group(*parts)
+
+
+def _nobody_knows(graded: Graded, records: Sequence[Record]) -> Sequence[Record]:
+    """Without a roster those who are not in this download: handed in before, or made up by a wrong folder."""
+    if any(record.student.enrolled for record in records):
+        return ()
+    present = {handin.student.id for handin in graded.intake.handins}
+    return [record for record in records if record.student.id not in present]
 
 
 def _figures(
@@ -130,16 +165,19 @@ def _outgrown(records: Sequence[Record]) -> Iterator[str]:
                 )
 
 
-def _next_steps(records: Sequence[Record], without: Sequence[tuple[Record, str]], out: Path) -> Iterator[str]:
+def _next_steps(
+    records: Sequence[Record], without: Sequence[tuple[Record, str]], out: Path, results: str
+) -> Iterator[str]:
     yield f"{out / 'index.html'} shows the class; tables are in {out / 'exports'}/."
     waiting = sum(record.waiting_reviews for record in records)
     if waiting:
-        yield f"{_count(waiting, 'answer')} {'waits' if waiting == 1 else 'wait'} for a person: lockstep review {out}"
+        wait = "waits" if waiting == 1 else "wait"
+        yield f"{_count(waiting, 'answer')} {wait} for a person: lockstep review {results}"
     flagged = sum(bool(record.flags) for record in records)
     if flagged:
         yield f"{_count(flagged, 'student')} to look at or talk to: they are flagged on the class page."
     if without:
-        yield f"Points that a person gives stay, whatever is graded later: lockstep override {out}"
+        yield f"Points that a person gives stay, whatever is graded later: lockstep override {results}"
 
 
 def _told_apart(record: Record, records: Sequence[Record]) -> str:

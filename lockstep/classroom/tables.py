@@ -16,6 +16,7 @@ from sqlalchemy import (
     Float,
     ForeignKey,
     Integer,
+    LargeBinary,
     MetaData,
     String,
     Table,
@@ -217,4 +218,13 @@ unmatched = Table(
     Column("id", Integer, primary_key=True),
     Column("label", Name, nullable=False),
     Column("reason", Words, nullable=False),
+)
+
+# What is compared of a hand-in, by its digest, as long as it is somebody's newest: later ones are laid beside it.
+traces = Table(
+    "traces",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("basis", String(64), nullable=False),  # what was left out as handed out, and how it was read
+    Column("packed", LargeBinary, nullable=False),
 )

@@ -6,7 +6,7 @@ The measure is lockstep.similarity; here is only which answers of a class are pu
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,9 +64,3 @@ def _runs(answer: str) -> NDArray[np.uint32]:
         for run in zip(*(found[start:] for start in range(SHINGLE)), strict=False)
     }
     return np.array(sorted(runs), dtype=np.uint32)
-
-
-def by_question(answers: Sequence[Mapping[str, str]]) -> Mapping[str, list[str]]:
-    """From each student's answers by question to each question's answers by student."""
-    questions = dict.fromkeys(question for own in answers for question in own)
-    return {question: [own.get(question, "") for own in answers] for question in questions}

@@ -21,7 +21,7 @@ from lockstep.classroom.record import in_class
 from lockstep.classroom.sheet import SHEET_BYTES, SheetError
 from lockstep.classroom.slug import slugs
 from lockstep.grading import CouldNotGrade, default_graders, known_exercises
-from lockstep.terminal import console_for, notes
+from lockstep.terminal import complain, console_for, notes
 from lockstep.text import safe_line
 from lockstep.wholefile import write_whole
 
@@ -155,5 +155,5 @@ def _line(one: LeftOut) -> str:
 
 
 def _refused(sentence: str) -> int:
-    console_for(sys.stderr).print(Text(f"lockstep: {safe_line(sentence, 1000)}"), soft_wrap=True)
+    complain(sentence)
     return REFUSED

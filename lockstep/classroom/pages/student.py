@@ -193,7 +193,7 @@ def _exercise(
     told_by = {
         check.id: ToldBy(safe_line(first.id), anchors[first.id])
         for first, *others in by_reason(exercise.checks)
-        if first.verdict in {Verdict.CRASHED, Verdict.FAILED}
+        if first.verdict in {Verdict.CRASHED, Verdict.FAILED, Verdict.HUNG, Verdict.LIMIT}
         for check in others
     }
     return ExerciseView(
