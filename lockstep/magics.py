@@ -14,14 +14,34 @@ from enum import Enum, auto
 
 # Cell magics that run the cell's Python in the notebook itself. All others hand the cell to another
 # program or language.
-_WRAPPERS = frozenset({"time", "timeit", "capture", "prun", "memit", "mprun", "wandb"})
+WRAPPERS = frozenset(
+    "time timeit capture prun memit mprun wandb snakeviz pyinstrument scalene filprofile".split()
+)
 _WRITERS = frozenset({"writefile", "file"})
+# How a cell of Databricks that is not Python begins.
+_DATABRICKS = re.compile(r"%(?:md|md-sandbox|sh|fs|sql|scala|r)(?:\s|$)")
 
 _FUTURE = re.compile(r"from\s+__future__\s+import\s+[\w,][\w, ]*(?:#.*)?$")
 _TIMED = re.compile(r"%time\s+(?!-)(?=\S)")
-_ASSIGNED = re.compile(r"([A-Za-z_]\w*)\s*=\s*([!%])\s*(.*)")
+_ASSIGNED = re.compile(r"([A-Za-z_][\w.]*(?:\[[\w\"']*\])?(?:\s*,\s*[A-Za-z_]\w*)*)\s*=\s*([!%])\s*(.*)")
 _HELP = re.compile(r"\?{1,2}\s*[\w.*]+\s*$|%{0,2}[A-Za-z_*][\w.*]*\s*\?{1,2}\s*$")
 _INSTALL = re.compile(r"(?:pip3?|conda|mamba|apt|apt-get)\s+(?:install|uninstall|list|show|update)\b")
+
+# IPython takes a first word for a magic where nothing else has that name. Two words in a row are no Python.
+_AUTOMATIC = re.compile(
+    r"(?:(?:ls|ll|cd|cat|cp|mv|rm|mkdir|rmdir) +(?!{0})[\w~$\"'/.-]"
+    r"|(?:load_ext|reload_ext|autoreload|matplotlib|env|run|time|timeit) +(?!{0})[\w\"'])".format(
+        r"(?:and|else|for|if|in|is|not|or)\b"
+    )
+)
+# What later lines may need: a folder to write into, a variable to read. Which process this is torchrun says.
+_FOLDERS = re.compile(r"[!%]mkdir((?: +(?:-p|\w[\w./-]*))+) *$")
+# What brings the names of another file in, unless IPython would first fill a variable in, or take a module's name.
+_RUN = re.compile(r"%run +(?!-\w*m)([^{$]+)$")
+# `%%capture out` keeps what its cell prints.
+_CAPTURE = re.compile(r"%%capture(?: +--?\w\S*)* +([A-Za-z_]\w*)\s*$")
+_VARIABLE = re.compile(r"%(?:set_)?env +(\w+)(?: *= *| +)([\w./:,@+-]+) *$")
+_TORCHRUN = re.compile(r"MASTER_|(?:LOCAL_|GROUP_|NODE_)?RANK$|(?:LOCAL_)?WORLD_SIZE$")
 
 _OUTSIDE = re.compile(r"#|\"\"\"|'''|[\"']|[(\[{]|[)\]}]|\\$")
 _INSIDE = {quote: re.compile(r"\\(?:.|$)|" + quote) for quote in ('"', "'", '"""', "'''")}
@@ -55,12 +75,17 @@ class PlainCell:
 def plain_python(lines: Sequence[str]) -> PlainCell:
     """The cell `lines` (without line ends) as Python."""
     lines = _dedented(lines)
-    first = next((number for number, line in enumerate(lines) if line.strip()), len(lines))
+    # Colab lets a form's title stand above a cell magic.
+    first = next((number for number, line in enumerate(lines) if line.strip() and line[0] != "#"), len(lines))
+    if first < len(lines) and (foreign := _DATABRICKS.match(lines[first])):
+        return _left_out(lines, f"is a {foreign[0].strip()} cell")
     while first < len(lines) and lines[first].startswith("%%"):
         magic, _, arguments = lines[first][2:].strip().partition(" ")
-        if magic.lower() not in _WRAPPERS:
+        if magic.lower() not in WRAPPERS:
             return _foreign(lines, magic, arguments, lines[first + 1 :])
-        lines[first] = _comment(lines[first])
+        captured = _CAPTURE.match(lines[first])
+        kept = f'{captured[1]} = get_ipython().run_cell_magic("capture", "", "")  ' if captured else ""
+        lines[first] = f"{kept}{_comment(lines[first])}"
         first += 1
     return _without_line_magics(lines)
 
@@ -122,18 +147,44 @@ def _statement(line: str) -> tuple[str, _Rest]:
     """The first line of a statement as Python, and what a continuation of it would be."""
     indent = line[: len(line) - len(line.lstrip())]
     code = line[len(indent) :]
+    if _AUTOMATIC.match(code):
+        code = f"%{code}"
     if timed := _TIMED.match(code):
         return indent + code[timed.end() :], _Rest.PYTHON
     if assigned := _ASSIGNED.match(code):
         name, sign, command = assigned.groups()
         if sign == "%" and command.startswith("time "):
             return f"{indent}{name} = {command[5:]}", _Rest.PYTHON
-        # What a shell command prints is a list of lines: an empty one keeps the name defined.
-        value = "[]" if sign == "!" else "None"
-        return f"{indent}{name} = {value}  {_comment(sign + command)}", _Rest.SHELL
+        return f"{indent}{name} = {_value(name, sign, command)}  {_comment(sign + command)}", _Rest.SHELL
+    if done := _done_in_python(code):
+        return f"{indent}{done}  {_comment(code)}", _Rest.PYTHON
     if code.startswith(("%", "!", "?")) or _HELP.match(code) or _INSTALL.match(code):
         return _placeholder(indent, code), _Rest.SHELL
     return line, _Rest.PYTHON
+
+
+def _done_in_python(code: str) -> str:
+    """What `!mkdir -p reports` or `%env DATA=data` does, as Python; empty for any other magic.
+
+    An `import os` would make `os` a local name of the function that this may stand in.
+    """
+    if made := _FOLDERS.match(code):
+        folders = [word for word in made[1].split() if word != "-p" and ".." not in word]
+        return "; ".join(f'_ = __import__("os").makedirs("{folder}", exist_ok=True)' for folder in folders)
+    if (given := _VARIABLE.match(code)) and not _TORCHRUN.match(given[1]):
+        return f'__import__("os").environ["{given[1]}"] = "{given[2]}"'
+    if run := _RUN.match(code):
+        return f"get_ipython().run_line_magic('run', {run[1].strip()!r})"
+    return ""
+
+
+def _value(name: str, sign: str, command: str) -> str:
+    """What is assigned: the lines that a shell command prints, as many as there are names, or what a magic gives."""
+    if sign == "!":
+        count = len(name.split(","))
+        return f"get_ipython().getoutput({command!r})" + (f"[:{count}]" if count > 1 else "")
+    magic, _, line = command.partition(" ")
+    return f"get_ipython().run_line_magic({magic!r}, {line!r})"
 
 
 def _dedented(lines: Sequence[str]) -> list[str]:

@@ -7,12 +7,14 @@ it can be led back to the cell. A cell's text never enters a message: it may hol
 from __future__ import annotations
 
 import json
+import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lockstep.cellheader import header
 from lockstep.leftovers import NOTEBOOK_BYTES
-from lockstep.magics import PlainCell, Written, plain_python
+from lockstep.magics import PlainCell, plain_python
 from lockstep.members import Names, SubmissionError, check_name, relative_path, shown, size_text
 from lockstep.source import SOURCE_BYTES
 
@@ -22,8 +24,10 @@ PARTS = 1_000_000
 CELLS = 2000
 """Cells of one notebook, text included. Long course notebooks have a hundred."""
 
-# Where hosted notebooks start: `%%writefile /content/x.py` means a file beside the notebook.
-_HOSTED = ("/content/", "/kaggle/working/", "~/")
+# Where hosted notebooks start, or a folder in a variable: `%%writefile /content/x.py` means a file beside the notebook.
+_BESIDE = re.compile(r"/content/|/kaggle/working/|~/|\{\w+\}/|\$\w+/")
+# Below these lies the notebook's own folder, of which only the student knows where it is.
+_HOMES = re.compile(r"/content/g?drive/My ?Drive/|/home/[^/]+/|/root/|/workspace/")
 
 _Cell = Mapping[str, object]
 
@@ -233,11 +237,15 @@ def _joined(
 def _written_files(cells: Sequence[PlainCell], name: str, notes: list[str]) -> Mapping[str, bytes]:
     files: dict[str, bytes] = {}
     names = Names()
+    paths = [cell.written.name for cell in cells if cell.written]
+    away = [os.path.dirname(path) for path in paths if _HOMES.match(path)]
+    # What all of these share is the folder that was moved into.
+    folder = f"{os.path.commonpath(away)}/" if away else ""
     for number, cell in enumerate(cells, 1):
         if cell.written is None:
             continue
         try:
-            path = _written_path(cell.written)
+            path = _written_path(cell.written.name, folder)
             if path not in files:
                 names.add(path)
         except SubmissionError:
@@ -249,11 +257,11 @@ def _written_files(cells: Sequence[PlainCell], name: str, notes: list[str]) -> M
     return files
 
 
-def _written_path(written: Written) -> str:
-    raw = written.name
-    for prefix in _HOSTED:
-        raw = raw.removeprefix(prefix)
-    path = relative_path(raw)
+def _written_path(raw: str, folder: str) -> str:
+    """Where the file lies that a notebook in `folder` calls `raw`."""
+    beside = _BESIDE.match(raw)
+    is_away = folder and raw.startswith(folder)
+    path = relative_path(raw.removeprefix(folder) if is_away else raw[beside.end() if beside else 0 :])
     if not path or "$" in path or "{" in path:  # IPython would fill in variables
         raise SubmissionError(f"{shown(raw)} is no fixed name.")
     check_name(path)

@@ -145,6 +145,12 @@ STAND_INS = {
     "old display": "from IPython.core.display import display, HTML\ndisplay(HTML())",
     "imported shell": "from IPython import get_ipython\nget_ipython().run_line_magic('cd', '.')",
     "whole module": "import IPython\nIPython.display.display(3)",
+    "a module's module": "from IPython import display\ndisplay.clear_output(wait=True)\ndisplay.display(3)\nfrom IPython.display import display",
+    "shown again": "shown = display(1, display_id=True)\nshown.update(2)",
+    "every expression": "from IPython.core.interactiveshell import InteractiveShell\nInteractiveShell.ast_node_interactivity = 'all'",
+    "magics of one's own": "from IPython.core.magic import register_line_magic\n@register_line_magic\ndef two(line):\n    return 2\nassert two('') == 2",
+    "folders in a function": "import os\ndef f():\n    if not os.path.isdir('c'):\n        !mkdir c\n    return os.path.isdir('c')\nassert f()",
+    "folders and variables": "!mkdir -p a/b\n%env PLACE=a/b\nimport os\nassert os.path.isdir(os.environ['PLACE'])",
     "which front end": "assert 'google.colab' not in str(get_ipython())\nassert get_ipython().__class__.__name__ != 'ZMQInteractiveShell'",
     "bars": "from tqdm.notebook import tqdm, trange\nassert list(tqdm(range(3))) == list(trange(3))",
     "bars by themselves": "from tqdm.auto import tqdm\nassert list(tqdm([1])) == [1]",
@@ -159,6 +165,36 @@ STAND_INS = {
 def test_what_only_jupyter_has_does_no_harm(lab: Lab) -> None:
     seen = lab.seen(*map(code, STAND_INS.values()), code("seen = 'end'"))
     assert seen["seen"] == "end", list(STAND_INS)[cast(int, ran(seen)["failed"]) - 1]
+
+
+PLATFORMS = {
+    "colab": "from google.colab import drive, files\ndrive.mount('/content/drive')\nfor name in files.upload().keys():\n    pass",
+    "keys": "import os\nfrom google.colab import userdata\nos.environ['WANDB_API_KEY'] = userdata.get('WANDB')",
+    "patches": "from google.colab.patches import cv2_imshow\ncv2_imshow(None)",
+    "a module": "import google.colab.output\ngoogle.colab.output.clear()",
+    "kaggle": "from kaggle_secrets import UserSecretsClient\nassert UserSecretsClient().get_secret('wandb') == ''",
+    "widgets": "import ipywidgets as widgets\nslider = widgets.IntSlider(min=1)\nslider.observe(print)\nwith widgets.Output():\n    display(slider)",
+    "interaction": "from ipywidgets import interact\n@interact(x=3)\ndef f(x):\n    return x\nassert f(1) == 1",
+}  # fmt: skip
+
+
+def test_what_a_platform_has_does_no_harm(lab: Lab) -> None:
+    seen = lab.seen(*map(code, PLATFORMS.values()), code("seen = 'end'"))
+    assert seen["seen"] == "end", list(PLATFORMS)[cast(int, ran(seen)["failed"]) - 1]
+
+
+def test_a_python_file_that_was_saved_from_colab_finds_its_modules(box: Box) -> None:
+    source = """
+        from IPython.display import clear_output
+        from google.colab import drive
+
+        def main():
+            clear_output()
+            drive.mount("/content/drive")
+            return 5
+    """
+    (rank,) = run(box, source, call="call").ranks
+    assert rank.error is None
 
 
 def test_wandb_takes_the_notebook_for_plain_python(lab: Lab) -> None:
@@ -292,8 +328,8 @@ def test_a_cell_that_python_cannot_read(lab: Lab, cell: str, words: str) -> None
 
 
 def test_importing_it_names_the_cell_too(lab: Lab) -> None:
-    message = lab.verdict(code("def main():\n    pass"), code("\nx = 1 1"), call="call").feedback.message
-    assert "(student.ipynb, cell 2, line 2), while importing student.py." in message
+    message = lab.verdict(code("def f():\n    pass"), code("\ndef main() 1 1"), call="call").feedback.message
+    assert "(student.ipynb, cell 2, line 2), while looking for main in student.py." in message
     assert "(line" not in message
 
 

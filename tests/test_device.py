@@ -1258,6 +1258,11 @@ def test_ranks_train_on_a_gpu_each(backend: str, box: Box) -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["nccl_", "ncll", "cpu:gloo,cuda:nccl_"])
+def test_a_backend_that_torch_does_not_know_is_refused(name: str, box: Box) -> None:
+    assert "Unknown" in message(run(box, RANKS.replace("{backend}", f"{name!r}, "), ranks=2))
+
+
 SUMS = """
     import torch, torch.distributed as dist
 

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from lockstep.sandbox import loading
+from lockstep.sandbox import loading, reading
 
 
 @pytest.fixture(autouse=True)
@@ -253,7 +253,7 @@ def test_annotations_that_are_strings_stay_so_where_lines_are_left_out(tmp_path:
     ],
 )
 def test_what_is_no_source(tmp_path: Path, data: bytes, words: str) -> None:
-    with pytest.raises(loading.SourceError, match=words):
+    with pytest.raises(reading.SourceError, match=words):
         load(tmp_path, data)
 
 

@@ -10,10 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from lockstep.check import Check, Setting
+from lockstep.exercise import load_exercise
 from lockstep.leftovers import NOTEBOOK_BYTES
 from lockstep.magics import plain_python
 from lockstep.notebook import CELLS, PARTS, read_notebook
 from lockstep.submission import Submission, SubmissionError, open_submission
+from lockstep.verdict import Failed
 from tests.effort import costs_at_most
 
 ROOT = Path(__file__).parents[1]
@@ -83,9 +86,26 @@ CELLS_AS_PYTHON = {
         "# !pip install \\\n#   torch \\\n#   numpy\nx = 1",
     ),
     "quotes of a shell command do not count": ("!echo it's (\nx = 1", "# !echo it's (\nx = 1"),
-    "what a command prints becomes an empty list": (
-        "files = !ls\nenv = %env\nt = %time f(\n2)",
-        "files = []  # !ls\nenv = None  # %env\nt = f(\n2)",
+    "what a command prints or a magic gives is what the shell gives": (
+        "files = !ls\nenv = %env\nt = %time f(\n2)\nself.x[0] = !ls\nd['a'] = %pwd\nx = y % z\nx['a'] = !a == 1\n"
+        "a, b = !ls\nr = %timeit -o f('x')",
+        "files = get_ipython().getoutput('ls')  # !ls\nenv = get_ipython().run_line_magic('env', '')  # %env\n"
+        "t = f(\n2)\nself.x[0] = get_ipython().getoutput('ls')  # !ls\n"
+        "d['a'] = get_ipython().run_line_magic('pwd', '')  # %pwd\nx = y % z\n"
+        "x['a'] = get_ipython().getoutput('a == 1')  # !a == 1\n"
+        "a, b = get_ipython().getoutput('ls')[:2]  # !ls\n"
+        "r = get_ipython().run_line_magic('timeit', \"-o f('x')\")  # %timeit -o f('x')",
+    ),
+    "other files are run": (
+        "%run a.py\nif x:\n    %run -i ./b.ipynb --n 3\nrun c\n%run {x}.py\n%run $x\n%run -m torch.utils.collect_env",
+        "get_ipython().run_line_magic('run', 'a.py')  # %run a.py\nif x:\n"
+        "    get_ipython().run_line_magic('run', '-i ./b.ipynb --n 3')  # %run -i ./b.ipynb --n 3\n"
+        "get_ipython().run_line_magic('run', 'c')  # %run c\n# %run {x}.py\n# %run $x\n"
+        "# %run -m torch.utils.collect_env",
+    ),
+    "what a cell prints is kept": (
+        "%%capture --no-stderr out\nx = 1",
+        'out = get_ipython().run_cell_magic("capture", "", "")  # %%capture --no-stderr out\nx = 1',
     ),
     "timed statements run": (
         "%time x = f(1,\n  2)\n%time\n%timeit f()",
@@ -94,6 +114,30 @@ CELLS_AS_PYTHON = {
     "help is a comment": (
         "torch.nn.Linear?\n?print\nprint??\n  x?\ny = 1  # why?",
         "# torch.nn.Linear?\n# ?print\n# print??\n  pass  # x?\ny = 1  # why?",
+    ),
+    "shells and magics without a sign": (
+        "ls -la\ncd data\nif x:\n    mkdir -p {x}\nmatplotlib inline\ntime f(1,\n  2)",
+        "# %ls -la\n# %cd data\nif x:\n    pass  # %mkdir -p {x}\n# %matplotlib inline\nf(1,\n  2)",
+    ),
+    "names that are a magic's stay": (
+        "time - start\nenv in x\nrun .5\nrun = 1\ntime.time()\ncd\nls [0]\nls if x else y",
+        "time - start\nenv in x\nrun .5\nrun = 1\ntime.time()\ncd\nls [0]\nls if x else y",
+    ),
+    "folders are made": (
+        "!mkdir -p reports logs/x\nif x:\n    %mkdir a\n!mkdir /content/x\n!mkdir a && cd a\n!mkdir ../a",
+        '_ = __import__("os").makedirs("reports", exist_ok=True); _ = __import__("os").makedirs("logs/x", exist_ok=True)'
+        '  # !mkdir -p reports logs/x\nif x:\n    _ = __import__("os").makedirs("a", exist_ok=True)  # %mkdir a\n'
+        "# !mkdir /content/x\n# !mkdir a && cd a\n# !mkdir ../a",
+    ),
+    "variables are set": (
+        "%env DATA=./data\n%set_env A b\n%env\n%env DATA\n%env A={x}\n%env A=$x\n%env A='\"'",
+        '__import__("os").environ["DATA"] = "./data"  # %env DATA=./data\n'
+        '__import__("os").environ["A"] = "b"  # %set_env A b\n'
+        "# %env\n# %env DATA\n# %env A={x}\n# %env A=$x\n# %env A='\"'",
+    ),
+    "but not torchrun's": (
+        "%env RANK=0\n%env LOCAL_RANK=0\n%env WORLD_SIZE=1\n%env MASTER_ADDR=localhost",
+        "# %env RANK=0\n# %env LOCAL_RANK=0\n# %env WORLD_SIZE=1\n# %env MASTER_ADDR=localhost",
     ),
     "installers without a sign": (
         "pip install torch\nconda install y",
@@ -114,9 +158,18 @@ CELLS_AS_PYTHON = {
     "awaiting stays": ("await f(1,\n  2)\nx = await g()", "await f(1,\n  2)\nx = await g()"),
     "pasted with its indentation": ("    x = 1\n    if x:\n        y = 2", "x = 1\nif x:\n    y = 2"),
     "a timed cell is its code": ("%%time\nx = 1\n%magic", "# %%time\nx = 1\n# %magic"),
-    "magics on magics": ("\n%%capture out\n%%time\nx = 1", "\n# %%capture out\n# %%time\nx = 1"),
+    "magics on magics": (
+        "\n%%capture out\n%%time\nx = 1",
+        '\nout = get_ipython().run_cell_magic("capture", "", "")  # %%capture out\n# %%time\nx = 1',
+    ),
     "a shell cell is a comment": ("%%bash\nls 'x\n\nfor", "# %%bash\n# ls 'x\n\n# for"),
     "an unknown cell magic too": ("%%nobody_knows\nx = 1", "# %%nobody_knows\n# x = 1"),
+    "magics below a form's title": (
+        "#@title Install\n%%capture\n!ls\nx = 1",
+        "#@title Install\n# %%capture\n# !ls\nx = 1",
+    ),
+    "profilers run the cell": ("%%pyinstrument\nx = 1", "# %%pyinstrument\nx = 1"),
+    "what is not Python on Databricks": ("%sh\nls 'x", "# %sh\n# ls 'x"),
     "an unfinished cell is a comment": ("x = foo(\ny = 1", "# x = foo(\n# y = 1"),
     "an unfinished text is a comment": ('x = """\ny = 1', '# x = """\n# y = 1'),
     "asynchronous blocks stay": ("async with a:\n    x()", "async with a:\n    x()"),
@@ -163,6 +216,18 @@ def test_plain_python_is_left_as_it_is(path: Path) -> None:
     assert cell.left_out == ""
 
 
+def test_a_failed_check_names_the_cell(tmp_path: Path) -> None:
+    read = open_notebook(tmp_path, notebook(code("x = 1"), code("y")))
+    exercise = load_exercise(ROOT / "graders" / "lfw_dataset")
+    setting = Setting(None, read, 0, (2,), False)  # type: ignore[arg-type]
+    with pytest.raises(Failed) as caught:
+        Check(setting, exercise, exercise.check("script")).fail(
+            "NameError (lfw_dataset.py, line 4); lfw_dataset.py:4, perf_report.py, line 7"
+        )
+    told = "NameError (lfw_dataset.ipynb, cell 2, line 1); lfw_dataset.ipynb, cell 2, line 1, perf_report.py, line 7"
+    assert caught.value.feedback.message == told
+
+
 def test_future_imports_move_to_the_top(tmp_path: Path) -> None:
     cells = (code("%matplotlib inline\nx = 1"), code("from __future__ import annotations\ny: Later = 2"))
     read = open_notebook(tmp_path, notebook(*cells))
@@ -188,6 +253,10 @@ WRITING = {
     "a file in a folder": ("%%writefile launch/run.sh\n#!/bin/sh", {"launch/run.sh": b"#!/bin/sh\n"}),
     "by its other name, quoted": ("%%file 'a.py'\n!x", {"a.py": b"!x\n"}),
     "where hosted notebooks start": ("%%writefile /content/a.py\nx", {"a.py": b"x\n"}),
+    "below a form's title": ("#@title Script\n%%writefile a.py\nx", {"a.py": b"x\n"}),
+    "in one's Drive": ("%%writefile /content/drive/MyDrive/hw/a.py\nx", {"a.py": b"x\n"}),
+    "at home": ("%%writefile /home/jovyan/work/a.py\nx", {"a.py": b"x\n"}),
+    "in a folder that a variable names": ("%%writefile {WORK}/launch/a.py\nx", {"launch/a.py": b"x\n"}),
     "its own module": ("%%writefile nb.py\nx = 2", {"nb.py": b"x = 2\n"}),
     "outside the submission": ("%%writefile ../a.py\nx", {}),
     "somewhere on the machine": ("%%writefile /etc/passwd\nx", {}),
@@ -205,6 +274,18 @@ def test_cells_that_write_files(case: str, tmp_path: Path) -> None:
     read = open_notebook(tmp_path, notebook(code("y = 1"), code(cell)), "nb.ipynb")
     assert {path: read.files[path] for path in expected} == expected
     assert set(read.files) <= {*expected, "nb.py"}
+
+
+def test_the_folder_that_all_written_files_share_is_the_notebooks(tmp_path: Path) -> None:
+    drive = "/content/drive/MyDrive/course/hw4"
+    names = (f"{drive}/a.py", f"{drive}/launch/b.sh", "/content/c.py", "d.py")
+    read = open_notebook(tmp_path, notebook(*(code(f"%%writefile {name}\nx") for name in names)), "nb.ipynb")
+    assert set(read.files) == {"nb.py", "a.py", "launch/b.sh", "c.py", "d.py"}
+
+
+def test_a_shell_script_that_a_cell_writes_can_be_started(tmp_path: Path) -> None:
+    read = open_notebook(tmp_path, notebook(code("%%writefile run.sh\nls"), code("%%writefile a.py\nx")))
+    assert read.executable == {"run.sh"}
 
 
 def test_a_cell_appends_to_a_file_and_a_handed_in_file_wins(tmp_path: Path) -> None:

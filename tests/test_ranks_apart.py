@@ -66,6 +66,22 @@ def test_no_socket_leads_past_the_loopback(box: Box) -> None:
     assert [rank.values["seen"] for rank in outcome.ranks] == (["0", "1"] if apart else ["0 1", "0 1"])
 
 
+def test_terminals_are_each_rank_s_own(box: Box) -> None:
+    source = """
+        import os, torch.distributed as dist
+        def main(inputs):
+            dist.init_process_group("gloo")
+            master, own = os.openpty()
+            dist.barrier()
+            seen = sorted(os.listdir("/dev/pts"))
+            os.write(own, b"x")
+            dist.barrier()
+            return f"{os.ttyname(own)} {os.read(master, 9)} {seen}"
+    """
+    outcome = run(box, source, ranks=2, call="give")
+    assert [rank.values["seen"] for rank in outcome.ranks] == ["/dev/pts/0 b'x' ['0', 'ptmx']"] * 2
+
+
 def test_every_rank_finds_the_submission_and_the_data(box: Box) -> None:
     source = """
         def main(inputs):

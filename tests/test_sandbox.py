@@ -302,6 +302,26 @@ def test_it_inherits_its_own_pipes_and_nothing_else(box: Box) -> None:
     assert sorted(found.values()) == [["ISFIFO"]] * 4 + [["ISREG"]]
 
 
+@pytest.mark.skipif(
+    os.getuid() != 0, reason="a run that an ordinary user starts is that user's, and so are its pipes"
+)
+def test_what_is_said_of_a_run_cannot_be_read_back_by_it(box: Box) -> None:
+    refused = seen(
+        box,
+        OPEN_FILES
+        + """
+def opened(name):
+    try:
+        os.close(os.open(f"/proc/self/fd/{name}", os.O_RDONLY | os.O_NONBLOCK))
+    except PermissionError:
+        return False
+    return True
+def main(): return [opened(name) for name, found in kinds().items() if found == ["ISFIFO"]]
+""",
+    )
+    assert refused == [False] * 6
+
+
 def test_a_command_inherits_the_standard_streams_and_a_pipe_for_where_it_stands(box: Box) -> None:
     outcome = run(
         box,
@@ -361,6 +381,7 @@ CALLS: dict[str, tuple[int, ...]] = {
     "perf_event_open": (298, 0, 0, 0, 0, 0),
     "userfaultfd": (323, 0),
     "io_uring_setup": (425, 1, 0),
+    "io_setup": (206, 1, 0),
     "keyctl": (250, 0, 0, 0, 0, 0),
     "add_key": (248, 0, 0, 0, 0, 0),
     "syslog": (103, 3, 0, 0),
@@ -881,6 +902,21 @@ def test_a_run_leaves_nothing_running(box: Box) -> None:
     assert traces(box) == before
 
 
+def test_a_process_whose_first_thread_has_ended_is_left_running(box: Box) -> None:
+    source = """
+        import ctypes, os, threading, time
+        SYS_EXIT = {"x86_64": 60, "aarch64": 93}
+        def main():
+            pid = os.fork()
+            if pid == 0:
+                threading.Thread(target=time.sleep, args=(600,)).start()
+                ctypes.CDLL(None).syscall(SYS_EXIT[os.uname().machine], 0)
+            while open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] != "Z":
+                time.sleep(0.01)
+    """
+    assert run(box, source).left_running == 1
+
+
 LINGERS = """
     import array, os, socket, struct, threading, time
     kept = []
@@ -976,6 +1012,15 @@ def test_commands_end_as_real_ones_do(box: Box) -> None:
     outcome = run(box, script, call="command", values=[{"command": ["python", "student.py"]}])
     assert outcome.ranks[0].values["said"] == "exit 3 3\nkill -15\nraise 1\nb'2\\n'\n"
     assert outcome.ranks[0].values["status"] == 0
+
+
+def test_processes_that_a_command_spawns_find_its_file(box: Box) -> None:
+    source = (
+        "import torch.multiprocessing as mp\ndef work(rank): print('rank', rank)\n"
+        "if __name__ == '__main__':\n    mp.spawn(work, nprocs=1)\n"
+    )
+    outcome = run(box, source, call="command", values=[{"command": ["python", "student.py"]}])
+    assert outcome.ranks[0].values == {"status": 0, "said": "rank 0\n"}
 
 
 def test_a_command_finds_the_notebook_that_was_handed_in(box: Box) -> None:

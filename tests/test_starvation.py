@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import subprocess
@@ -46,7 +47,7 @@ def busy(count: int) -> Iterator[int]:
 def test_processes_that_share_a_processor_wait_for_it() -> None:
     with busy(3) as pid:
         until = time.monotonic() + PATIENCE
-        while kept_waiting(pid, PATIENCE) < 0.2:
+        while kept_waiting(pid, PATIENCE, PATIENCE) < 0.2:
             assert time.monotonic() < until, "nobody waited"
             os.sched_yield()
 
@@ -54,25 +55,91 @@ def test_processes_that_share_a_processor_wait_for_it() -> None:
 def test_what_a_run_takes_from_itself_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     cores = len(os.sched_getaffinity(0))
     monkeypatch.setattr(starvation, "_threads", lambda _: (10.0 * cores, 500.0))
-    assert kept_waiting(1, 10.0) == 0
-    assert kept_waiting(1, 15.0) == 5.0 * cores
+    assert kept_waiting(1, 10.0, 500.0) == 0
+    assert kept_waiting(1, 15.0, 500.0) == 5.0 * cores
+
+
+def test_who_crowds_on_one_processor_waits_no_longer_than_others_worked(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(starvation, "_threads", lambda _: (10.0, 30.0))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8))
+    assert kept_waiting(1, 10.0, 500.0) == 30.0
+    assert kept_waiting(1, 10.0, 2.5) == 2.5
+    assert kept_waiting(1, 10.0, -0.1) == 0
+
+
+CROWDS = """
+import os, signal, time
+def main():
+    processors = sorted(os.sched_getaffinity(0))
+    for _ in range(3):
+        if os.fork() == 0:
+            break
+    else:
+        # The others' processor is busy as well, by processes that are counted nowhere when they end.
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        os.sched_setaffinity(0, set(processors[1:]) or {processors[0]})
+        while True:
+            if os.fork() == 0:
+                until = time.process_time() + 0.05
+                while time.process_time() < until:
+                    pass
+                os._exit(0)
+            try:
+                os.wait()
+            except ChildProcessError:
+                pass
+    os.sched_setaffinity(0, {processors[0]})
+    while True:
+        pass
+"""
+
+
+@pytest.mark.parametrize("told", [True, False], ids=["by the machine", "of itself alone"])
+def test_what_others_work_is_as_far_as_it_is_told(told: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    worked = 5.0
+    monkeypatch.setattr(starvation, "_seconds_of_all", lambda: worked)
+    if not told:  # lxcfs mounts a file of its own there
+        monkeypatch.setattr(os, "stat", lambda path: SimpleNamespace(st_dev=7 if path == "/proc/stat" else 8))
+    others = starvation.Others()
+    worked = 9.0
+    assert others.seconds(3.0) == (1.0 if told else math.inf)
 
 
 def test_a_process_that_is_gone_waits_for_nothing() -> None:
     gone = subprocess.Popen(["true"])
     gone.wait()
-    assert kept_waiting(gone.pid, 60.0) == 0
+    assert kept_waiting(gone.pid, 60.0, 60.0) == 0
 
 
 def test_what_others_took_is_not_counted(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starvation, "kept_waiting", lambda pid, elapsed: elapsed)
+    monkeypatch.setattr(starvation, "kept_waiting", lambda pid, elapsed, others: elapsed)
     outcome = run(box, SLEEPS, limits=Limits(seconds=2))
     assert outcome.ranks[0].complete
     assert not outcome.timed_out
 
 
+def test_a_run_that_crowds_on_one_processor_gets_no_more_time(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[float, float, float]] = []
+    waited = starvation.kept_waiting
+
+    def noted(pid: int, elapsed: float, others: float) -> float:
+        asked.append((elapsed, waited(pid, elapsed, math.inf), others))
+        return waited(pid, elapsed, others)
+
+    monkeypatch.setattr(starvation, "kept_waiting", noted)
+    outcome = run(box, CROWDS, limits=Limits(seconds=2))
+    assert outcome.timed_out
+    assert asked[-1][1] > 1
+    # On a busy machine others work as well, and then it does wait for them: no longer than that.
+    assert [elapsed for elapsed, _, others in asked[:-1] if elapsed >= 2 + max(others, 0)] == []
+
+
 def test_there_is_an_end_to_it(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starvation, "kept_waiting", lambda pid, elapsed: 10 * elapsed)
+    monkeypatch.setattr(starvation, "kept_waiting", lambda pid, elapsed, others: 10 * elapsed)
     outcome = run(box, HANGS, limits=Limits(seconds=1))
     assert outcome.timed_out
     assert outcome.elapsed >= LONGEST
@@ -88,7 +155,7 @@ def main(): subprocess.Popen(["sleep", "SECONDS"])
 def test_what_has_yet_to_end_gets_time_for_it_on_a_busy_machine(
     seconds: float, left: int, box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(starvation, "kept_waiting", lambda pid, elapsed: 0.9 * elapsed)
+    monkeypatch.setattr(starvation, "kept_waiting", lambda pid, elapsed, others: 0.9 * elapsed)
     outcome = run(box, LEAVES.replace("SECONDS", str(seconds)))
     assert outcome.ranks[0].complete
     assert outcome.left_running == left

@@ -68,6 +68,44 @@ shared.write(b"x" * (20 << 20))
     assert 50 * MIB <= more < 60 * MIB
 
 
+def test_memory_of_a_process_whose_first_thread_has_ended_is_counted() -> None:
+    source = """
+import ctypes, os, sys, threading
+kept = bytearray(b"x") * (40 << 20)
+def stay():
+    while open("/proc/self/stat").read().rpartition(")")[2].split()[0] != "Z":
+        pass
+    print("ready", flush=True)
+    sys.stdin.read()
+threading.Thread(target=stay).start()
+ctypes.CDLL(None).syscall({"x86_64": 60, "aarch64": 93}[os.uname().machine], 0)
+"""
+    with _program("") as bare, _program(source) as started:
+        before = watched.own_memory(bare.pid)
+        more = watched.look(started.pid, before, 100).memory
+        exact = watched.exact_memory(started.pid, GIB)
+    assert 40 * MIB <= more < 60 * MIB
+    # It is taken for the supervisor, which has nothing of its own.
+    assert exact == 0
+
+
+def test_shared_memory_that_is_in_no_page_table_is_found() -> None:
+    source = """
+import mmap, os, sys
+shared = mmap.mmap(-1, 20 << 20)
+shared.write(b"x" * (20 << 20))
+shared.madvise(mmap.MADV_DONTNEED)
+if os.fork() == 0:
+    sys.stdin.read()
+    os._exit(0)
+"""
+    with _program("") as bare, _program(source) as started:
+        before = watched.own_memory(bare.pid)
+        assert watched.look(started.pid, before, 100).memory < 20 * MIB
+        assert watched.shared_mappings(started.pid) == 20 * MIB
+        assert watched.shared_mappings(bare.pid) == 0
+
+
 def test_what_forks_share_is_counted_once_when_it_is_counted_exactly() -> None:
     # The first process is taken for the supervisor, which has nothing of its own.
     source = """
@@ -119,7 +157,9 @@ class Machine:
         self.available = FREE
         self.counted = 0
         self.readable = True
+        self.mapped = 0
         monkeypatch.setattr(watched, "own_memory", lambda pid: 0)
+        monkeypatch.setattr(watched, "shared_mappings", lambda pid: self.mapped)
         monkeypatch.setattr(watched, "look", lambda pid, before, most: Tree(self.tasks, self.sums, 1.5))
         monkeypatch.setattr(watched, "exact_memory", self._count)
         monkeypatch.setattr(watched, "available_memory", lambda groups: (self.available, 2 * FREE))
@@ -217,6 +257,14 @@ def test_memory_that_no_process_has_ends_a_run_without_blame(machine: Machine) -
         assert run.usage().exceeded is None
     with pytest.raises(GraderFault, match="the machine ran out of memory"):
         run.usage()
+
+
+def test_shared_memory_that_no_process_has_is_the_run_s_when_the_machine_is_full(machine: Machine) -> None:
+    run = machine.run()
+    machine.mapped, machine.available = 6 * GIB, 300 * MIB
+    for _ in range(watched.PATIENT_LOOKS - 1):
+        assert run.usage().exceeded is None
+    assert run.usage().exceeded == "machine"
 
 
 def test_what_this_machine_or_its_container_has_is_read(tmp_path: Path) -> None:

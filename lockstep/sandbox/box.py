@@ -26,15 +26,17 @@ from lockstep.wire import Json
 PACKAGE = Path(__file__).resolve().parent.parent
 # The only files of lockstep that exist inside; the trusted side's own stay outside.
 INSIDE_FILES = (
-    "__init__.py cellheader.py jsontext.py text.py wire.py sandbox/__init__.py sandbox/channel.py sandbox/confine.py "
-    "sandbox/server.py sandbox/supervisor.py sandbox/apart.py sandbox/job.py sandbox/memoryfile.py "
-    "sandbox/places.py sandbox/probefiles.py sandbox/processes.py sandbox/ranks.py sandbox/probing.py "
-    "sandbox/loading.py sandbox/warm.py sandbox/watch.py sandbox/shims.py sandbox/slowed.py sandbox/modelmeter.py "
-    "sandbox/awaiting.py sandbox/cells.py sandbox/jupyter.py sandbox/lightning_names.py sandbox/lightning_spellings.py "
-    "sandbox/device/__init__.py sandbox/device/amp.py sandbox/device/cuda.py sandbox/device/groups.py "
-    "sandbox/device/machine.py sandbox/device/marks.py sandbox/device/mixing.py sandbox/device/parallel.py "
-    "sandbox/device/streams.py sandbox/device/tensors.py sandbox/device/compiler.py sandbox/gpus.py "
-    "sandbox/nbconvert.py sandbox/starvation.py sandbox/stopwatch.py sandbox/dataloaders.py"
+    "__init__.py cellheader.py jsontext.py text.py wire.py sandbox/__init__.py sandbox/channel.py "
+    "sandbox/confine.py sandbox/server.py sandbox/supervisor.py sandbox/apart.py sandbox/job.py "
+    "sandbox/memoryfile.py sandbox/places.py sandbox/probefiles.py sandbox/processes.py sandbox/ranks.py "
+    "sandbox/probing.py sandbox/loading.py sandbox/warm.py sandbox/watch.py sandbox/shims.py sandbox/slowed.py "
+    "sandbox/modelmeter.py sandbox/missing.py sandbox/awaiting.py sandbox/cells.py sandbox/jupyter.py "
+    "sandbox/lightning_names.py sandbox/lightning_spellings.py sandbox/device/__init__.py sandbox/device/amp.py "
+    "sandbox/device/cuda.py sandbox/device/groups.py sandbox/device/machine.py sandbox/device/marks.py "
+    "sandbox/device/mixing.py sandbox/device/parallel.py sandbox/device/streams.py sandbox/device/tensors.py "
+    "sandbox/device/compiler.py sandbox/gpus.py sandbox/nbconvert.py sandbox/starvation.py sandbox/stopwatch.py "
+    "sandbox/dataloaders.py sandbox/whereabouts.py sandbox/reading.py sandbox/scripts.py "
+    "sandbox/exported.py sandbox/running.py sandbox/elsewhere.py sandbox/databricks.py magics.py"
 ).split()
 INSIDE = "/opt/lockstep"
 PROBES = "/opt/probes"

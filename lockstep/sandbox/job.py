@@ -12,7 +12,7 @@ from lockstep.sandbox import memoryfile
 from lockstep.sandbox.ranks import RankPipes
 from lockstep.wire import Json
 
-FDS_PER_RANK = 5
+FDS_PER_RANK = 6
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Job:
 
     @staticmethod
     def read(status: socket.socket, fds: tuple[int, ...], *, isolated: bool, workspace: str) -> Job:
-        """Take a job message's descriptors: spec, files, one per data set, five per rank."""
+        """Take a job message's descriptors: spec, files, one per data set, six per rank."""
         spec_fd, files_fd, *others = fds
         frame = wire.unpack(memoryfile.read(spec_fd))
         spec = dict(frame.values)

@@ -49,7 +49,10 @@ class Standing:
 
 @dataclass(frozen=True)
 class RankOutcome:
-    """One rank's side of a run. `complete` says that its one frame arrived whole and well-formed."""
+    """One rank's side of a run. `complete` says that its one frame arrived whole and well-formed.
+
+    `began` says that student code was called; unlike `events`, student code can neither say it nor take it back.
+    """
 
     complete: bool
     values: Mapping[str, Json] = field(default_factory=dict)
@@ -60,6 +63,7 @@ class RankOutcome:
     output: str = ""
     status: int | None = None
     protocol: str = ""
+    began: bool = False
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ def sandboxed(job: Job) -> Place:
     confine.tmpfs("/tmp", limits["disk"])
     confine.tmpfs("/run", 1 * MIB, inodes=64)
     confine.tmpfs("/dev/shm", limits["shared_memory"])
+    confine.own_terminals()
     place = Place("/work", "/data", "/run", "/tmp")
     _fill(job, place)
     return place

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import os
 import subprocess
@@ -14,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from lockstep.sandbox import cells, jupyter, loading
+from lockstep.sandbox import cells, jupyter, loading, missing, reading, whereabouts
 from lockstep.sandbox.starvation import Limit
 from lockstep.sandbox.watch import Watch
 from lockstep.wire import Array, Json
@@ -64,6 +65,22 @@ class LeftOut(StudentMistake):
     """It is there, but only among the lines that importing leaves out because they run the script, or fail."""
 
 
+class NoCode(StudentMistake):
+    """The file is empty, or holds comments and text alone."""
+
+
+class OutOfReach(StudentMistake):
+    """It is defined, but inside of something else, where importing the file does not find it."""
+
+
+class Misspelt(StudentMistake):
+    """Something is there that is spelled nearly alike."""
+
+
+class Undefined(StudentMistake):
+    """Nothing of the sort is there."""
+
+
 @dataclass(frozen=True)
 class CommandResult:
     """How a command ended: its exit status (negative: killed by that signal) and the tail of its output."""
@@ -100,6 +117,9 @@ class Student:
         with self.calling(f"importing {name}.py"):
             loaded = loading.load(name, path)
         self._left_out[name] = loaded
+        kind = "unread_cell" if self.is_notebook(name) else "ipython_line"
+        for unread in loaded.unread:
+            self.watch.note(kind, file=f"{name}.py", line=unread.lineno, why=unread.msg)
         if loaded.skipped:
             self.watch.note(
                 "definitions_only",
@@ -114,14 +134,43 @@ class Student:
         """A name the contract asks for. Raises StudentMistake when it is not there."""
         with self.calling(f"looking for {name} in {module.__name__}.py"):
             try:
-                return getattr(module, name)
+                value = getattr(module, name)
             except AttributeError:
                 file = f"{module.__name__}.py"
                 loaded = self._left_out.get(module.__name__)
                 binds = [one for one in loaded.skipped if name in one.names] if loaded is not None else []
+                lacks = "ModuleNotFoundError: "
+                if binds and binds[0].raised.startswith(lacks):
+                    raise ModuleNotFoundError(binds[0].raised.removeprefix(lacks)) from None
                 if loaded is not None and binds:
                     raise LeftOut(_left_out(file, name, binds[0], loaded.is_script)) from None
-                raise StudentMistake(f"{file} does not define {name}") from None
+                if loaded is not None and loaded.unread and self.is_notebook(module.__name__):
+                    # It may be what stands there.
+                    raise loaded.unread[0] from None
+                raise self._undefined(module.__name__, name) from None
+            if type(value) is missing.Missing:
+                missing.complain(value)
+            return value
+
+    def _undefined(self, module: str, name: str) -> StudentMistake:
+        """Why a file of the student's does not define a name."""
+        path = os.path.join(self.work, f"{module}.py")
+        file = f"{module}.ipynb" if self.is_notebook(module) else f"{module}.py"
+        try:
+            tree = ast.parse(reading.read_source(path))
+        except Exception:  # it was changed when it was imported
+            return Undefined(f"{file} does not define {name}")
+        if whereabouts.is_without_code(tree):
+            return NoCode(
+                f"{file} {'holds comments and text alone' if os.path.getsize(path) else 'is empty'}"
+            )
+        if where := whereabouts.enclosing(tree, name):
+            return OutOfReach(f"{file} defines {name} only {where}")
+        if near := whereabouts.nearest(tree, name):
+            return Misspelt(f"{file} does not define {name}, but {near}")
+        own = whereabouts.defined(tree)
+        it_has = f": of functions and classes it defines {', '.join(own)}" if own else ""
+        return Undefined(f"{file} does not define {name}{it_has}")
 
     def run_script(self, name: str, arguments: list[str] | tuple[str, ...] = ()) -> int:
         """Run `python NAME arguments` in this warm process and return its exit status; exceptions propagate."""
@@ -153,7 +202,7 @@ class Student:
     def is_notebook(self, name: str) -> bool:
         """Whether NAME was handed in as NAME.ipynb."""
         path = os.path.join(self.work, f"{name}.py")
-        return os.path.exists(path) and cells.read_cells(loading.read_source(path)) is not None
+        return os.path.exists(path) and cells.read_cells(reading.read_source(path)) is not None
 
     def run_notebook(
         self,
@@ -175,7 +224,7 @@ class Student:
             self.phase = f"running {name}.ipynb"
             raise StudentMistake(f"there is no {name}.ipynb in the submission")
         path = os.path.join(self.work, f"{name}.py")
-        source = loading.read_source(path)
+        source = reading.read_source(path)
         sys.argv = [f"{name}.ipynb", *arguments]
         sys.path.insert(0, self.work)
         # Cells may look for their own file, having no __file__.
@@ -197,9 +246,9 @@ class Student:
         for name in os.listdir(self.work):
             path = os.path.join(self.work, name)
             # What is no source, or no notebook's, is not ours to complain of here.
-            with contextlib.suppress(loading.SourceError, OSError, ValueError):
+            with contextlib.suppress(reading.SourceError, OSError, ValueError):
                 if name.endswith(".py"):
-                    _write_notebook(path, loading.read_source(path))
+                    _write_notebook(path, reading.read_source(path))
 
     def run_command(
         self, command: list[str], environment: Mapping[str, str] | None = None, seconds: float | None = None

@@ -25,13 +25,22 @@ def reap() -> Iterator[tuple[int, int]]:
         yield pid, os.waitstatus_to_exitcode(status)
 
 
-def state(pid: int) -> str:
+def state(pid: int | str) -> str:
     """The kernel's letter for what a process does: R, S, T (stopped), Z; X when it is gone."""
     return next(iter(stat(pid)), "X")
 
 
-def stat(pid: int) -> list[str]:
-    """What /proc/PID/stat says behind the name of a process, from its state on; nothing when it is gone."""
+def is_alive(pid: int) -> bool:
+    """Whether any thread of a process lives; once its first has ended, the process looks like a zombie."""
+    if state(pid) not in "ZX":
+        return True
+    with contextlib.suppress(OSError):
+        return any(state(f"{pid}/task/{thread}") not in "ZX" for thread in os.listdir(f"/proc/{pid}/task"))
+    return False
+
+
+def stat(pid: int | str) -> list[str]:
+    """What /proc/PID/stat says behind the name of a process or thread, from its state on; nothing when it is gone."""
     try:
         # A process names itself, and not always in UTF-8.
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
@@ -79,7 +88,7 @@ def others_left(ranks: set[int], patience: float) -> int:
 
 def _others_alive(ranks: set[int]) -> set[int]:
     others = {int(name) for name in os.listdir("/proc") if name.isdigit()} - ranks - {os.getpid()}
-    return {pid for pid in others if state(pid) not in "ZX"}
+    return {pid for pid in others if is_alive(pid)}
 
 
 def end_descendants() -> None:

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import NoReturn, cast
 
 from lockstep import wire
-from lockstep.sandbox import confine, memoryfile, probefiles, probing, shims
+from lockstep.sandbox import confine, elsewhere, memoryfile, missing, probefiles, probing, shims
 from lockstep.sandbox.watch import Watch
 from lockstep.wire import Json
 
@@ -32,17 +32,18 @@ FRESH_TORCH_SEED = 67280421310721
 
 @dataclass(frozen=True)
 class RankPipes:
-    """A rank's private descriptors: input file, and the pipes for result, events, stacks and output."""
+    """A rank's private descriptors: input file, and the pipes for result, events, stacks, output and that it began."""
 
     input: int
     result: int
     events: int
     stacks: int
     output: int
+    began: int
 
     def all(self) -> tuple[int, ...]:
         """Every descriptor."""
-        return (self.input, self.result, self.events, self.stacks, self.output)
+        return (self.input, self.result, self.events, self.stacks, self.output, self.began)
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,10 @@ def run_rank(job: RankJob, pipes: RankPipes) -> NoReturn:
         probe = probefiles.load(job.probe)
         # Held here because student code may replace what these modules export.
         write, end, pack, pause = os.write, os._exit, wire.pack, signal.pause
-        watch = Watch(pipes.events, job.work)
+        watch = Watch(pipes.events, pipes.began, job.work)
         shims.install(watch.note)
+        missing.install(job.work, watch.note)
+        elsewhere.install(job.work, watch.note)
         job.confinement.apply()
         values, arrays = _observe(job, frame, probe, watch)
         try:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import errno
 import tempfile
 
-# Calls that reach into other processes, change namespaces or mounts, or hold memory no limit sees.
+# Calls that reach into other processes, change namespaces or mounts, hold memory no limit sees, or take from a number
+# that the whole machine has in common (io_setup: fs.aio-max-nr).
 DENIED = (
     "ptrace process_vm_readv process_vm_writev kcmp process_madvise pidfd_getfd mount umount2 "
     "pivot_root chroot unshare setns fsopen fsmount fsconfig fspick move_mount open_tree "
@@ -15,7 +16,7 @@ DENIED = (
     "adjtimex open_by_handle_at name_to_handle_at personality vmsplice memfd_create memfd_secret "
     "shmget shmat shmctl msgget semget mq_open sethostname setdomainname iopl ioperm fanotify_init "
     "lookup_dcookie syslog modify_ldt uselib vhangup migrate_pages move_pages process_mrelease "
-    "open_tree_attr statmount listmount"
+    "open_tree_attr statmount listmount io_setup"
 ).split()
 AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
 NETLINK_ROUTE = 0

@@ -41,7 +41,7 @@ def _gloo_for_nccl(note: Note) -> None:
 
     @functools.wraps(original)
     def init_process_group(backend: str | None = None, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(backend, str) and "nccl" in backend:
+        if names_nccl(backend):
             note("shim", name="nccl", gpu=torch.cuda.is_available())
             backend = "gloo"
             kwargs.pop("device_id", None)
@@ -49,6 +49,12 @@ def _gloo_for_nccl(note: Note) -> None:
 
     distributed_c10d.init_process_group = init_process_group
     dist.init_process_group = init_process_group
+
+
+def names_nccl(word: object) -> bool:
+    """Whether it asks for NCCL, alone or as in `cpu:gloo,cuda:nccl`; a name that is misspelt torch refuses itself."""
+    names = word.lower().split(",") if isinstance(word, str) else []
+    return any(name.rpartition(":")[2].strip() == "nccl" for name in names)
 
 
 def _meet_at_once() -> None:

@@ -8,6 +8,7 @@ nothing was waited for.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from pathlib import Path
 
@@ -16,16 +17,18 @@ from lockstep.sandbox.stopwatch import Stopwatch
 
 # Times its limit that something may take on a machine that is busy with others; beyond that nothing gets done there.
 LONGEST = 4
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def kept_waiting(pid: int, elapsed: float) -> float:
+def kept_waiting(pid: int, elapsed: float, others: float) -> float:
     """Seconds of the last `elapsed` that a process and its descendants waited while others had the processors.
 
-    What they took from each other is not counted: a run that has all processors was not kept waiting.
+    What they took from each other is not counted: a run that has all processors was not kept waiting, and one that
+    crowds on a single one of them (`sched_setaffinity`) no longer than `others` worked in all.
     """
     ran, waited = _threads(pid)
-    others = len(os.sched_getaffinity(0)) * elapsed - ran
-    return max(0.0, min(waited, others))
+    left = len(os.sched_getaffinity(0)) * elapsed - ran
+    return max(0.0, min(waited, left, others))
 
 
 def _threads(pid: int) -> tuple[float, float]:
@@ -38,6 +41,21 @@ def _threads(pid: int) -> tuple[float, float]:
                     on, ready, _ = Path(f"/proc/{member}/task/{thread}/schedstat").read_text().split()
                     ran, waited = ran + int(on) / 1e9, waited + int(ready) / 1e9
     return ran, waited
+
+
+class Others:
+    """What others than a run worked since this was made, as far as the machine tells."""
+
+    def __init__(self) -> None:
+        # A container may be shown a file that counts itself alone (lxcfs); its neighbours keep it waiting all the same.
+        self._told = False
+        with contextlib.suppress(OSError):
+            self._told = os.stat("/proc/stat").st_dev == os.stat("/proc/self").st_dev
+        self._before = _seconds_of_all()
+
+    def seconds(self, own: float) -> float:
+        """So many seconds at most, where the run itself worked `own`."""
+        return _seconds_of_all() - self._before - own if self._told else math.inf
 
 
 class Limit:
@@ -67,12 +85,21 @@ class Limit:
 
 def _seconds_of_others(own: int) -> float:
     """Seconds that all processors together worked for others than a process tree and those of it that have ended."""
+    return _seconds_of_all() - seconds_of(own)
+
+
+def _seconds_of_all() -> float:
     try:
         line = Path("/proc/stat").read_text().split("\n", 1)[0]
     except OSError:
         return 0.0
     user, nice, system, _, _, irq, softirq, steal = map(int, line.split()[1:9])
-    return (user + nice + system + irq + softirq + steal - _ticks(own)) / os.sysconf("SC_CLK_TCK")
+    return (user + nice + system + irq + softirq + steal) / _TICKS
+
+
+def seconds_of(pid: int) -> float:
+    """Seconds that a process and its descendants worked, and those of them that were waited for when they ended."""
+    return _ticks(pid) / _TICKS
 
 
 def _ticks(pid: int) -> int:

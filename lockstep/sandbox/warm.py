@@ -22,7 +22,7 @@ import traceback
 from collections.abc import Sequence
 from typing import NoReturn, cast
 
-from lockstep.sandbox import confine, ranks, shims
+from lockstep.sandbox import confine, elsewhere, missing, ranks, shims
 
 STAND_IN = r"""#!{python} -IS
 import array, json, os, signal, socket, sys
@@ -45,8 +45,13 @@ with open(path, "w") as file:
     json.dump({{"words": words, "env": dict(os.environ), "folder": folder, "fds": fds}}, file)
 named = "\0".join((path, os.environ.get("RANK", "")))
 end.sendmsg([named.encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))])
+def pass_on(number, frame):
+    try:
+        end.send(str(int(number)).encode())
+    except OSError:
+        pass  # its process has ended: how is still to be read
 for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
-    signal.signal(number, lambda number, frame: end.send(str(int(number)).encode()))
+    signal.signal(number, pass_on)
 while True:
     answer = end.recv(64)
     if not answer:
@@ -72,8 +77,8 @@ MAX_WAITING = 128
 MAX_SENT_FDS = (
     253  # the kernel's own limit for one message: what we had no room for, it would close in our name
 )
-# Flags of python that change nothing here, and those that take a word of their own.
-IGNORED_FLAGS, FLAGS_WITH_WORD = set("IsSEBOuqbdPRv"), ("-X", "-W", "--check-hash-based-pycs")
+# Flags of python that take a word of their own; what other flags ask for changes nothing here, but for -I and -V.
+FLAGS_WITH_WORD = ("-X", "-W", "--check-hash-based-pycs")
 
 
 def write_stand_ins(run: str) -> None:
@@ -220,7 +225,7 @@ def become_python(path: str, fds: list[int], work: str, stacks: int) -> NoReturn
     os.unlink(path)
     wanted = cast(list[int], request["fds"])
     # Out of the way of those numbers, and not for what this process starts.
-    elsewhere = fcntl.fcntl(stacks, fcntl.F_DUPFD_CLOEXEC, max([*fds, *wanted, stacks, 2]) + 1)
+    aside = fcntl.fcntl(stacks, fcntl.F_DUPFD_CLOEXEC, max([*fds, *wanted, stacks, 2]) + 1)
     os.close(stacks)
     _place_descriptors(fds, wanted)
     os.setsid()
@@ -230,9 +235,11 @@ def become_python(path: str, fds: list[int], work: str, stacks: int) -> NoReturn
     )
     sys.path.remove(request["folder"])
     shims.install(lambda *_, **__: None)
+    missing.install(work, lambda *_, **__: None)
+    elsewhere.install(work, lambda *_, **__: None)
     with contextlib.suppress(Exception):
         faulthandler.enable(file=2)
-        faulthandler.register(signal.SIGUSR1, file=elsewhere, all_threads=False)
+        faulthandler.register(signal.SIGUSR1, file=aside, all_threads=False)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
     status = _run([str(word) for word in request["words"]])
     with contextlib.suppress(BaseException):
@@ -306,7 +313,8 @@ def execute(words: list[str]) -> None:
             raise SystemExit(2)
         sys.argv = words
         sys.path.insert(0, os.path.dirname(os.path.abspath(words[0])))
-        loading.run_as_main(words[0])
+        # As Python names the file: processes that it starts look for it from another folder.
+        loading.run_as_main(os.path.abspath(words[0]))
     else:
         sys.argv = words or [""]
         if not isolated:

@@ -21,6 +21,8 @@ from lockstep.verdict import GraderFault
 from lockstep.wire import Json
 
 MAX_EVENTS = 4 << 20
+# A byte from each process that a probe forks before it calls student code.
+MAX_BEGAN = 1 << 20
 MAX_STACK = 64 << 10
 KEPT_OUTPUT = 64 << 10
 # How long ranks whose time is up get to write where they stand; only one that blocks the signal needs all of it.
@@ -64,9 +66,10 @@ class _RankPipes:
     events: _Pipe
     stacks: _Pipe
     output: _Pipe
+    began: _Pipe
 
     def all(self) -> tuple[_Pipe, ...]:
-        return (self.result, self.events, self.stacks, self.output)
+        return (self.result, self.events, self.stacks, self.output, self.began)
 
 
 class Watching:
@@ -87,6 +90,7 @@ class Watching:
         self._timed_out = False
         self._stopwatch = Stopwatch()
         self._elapsed = self._stood_still = 0.0
+        self._others = starvation.Others()
         self._usage = Usage(None, None, None)
         self._loopback: int | None = None
 
@@ -104,6 +108,7 @@ class Watching:
                 (MAX_EVENTS, None),
                 (MAX_STACK, None),
                 (spec.limits.output, KEPT_OUTPUT),
+                (MAX_BEGAN, None),
             ):
                 ours, theirs = os.pipe2(os.O_CLOEXEC)
                 os.set_blocking(ours, False)
@@ -133,7 +138,7 @@ class Watching:
     def watch(self, following: Prepared) -> None:
         """Read until every rank has ended, the time is up or a limit is hit; meanwhile attend to the next run."""
         self._selector.register(following.status, selectors.EVENT_READ, following)
-        self._stopwatch = Stopwatch()
+        self._stopwatch, self._others = Stopwatch(), starvation.Others()
         deadline = self._spec.limits.seconds
         next_look = LOOK_SECONDS
         while not self._finished() and self._limit is None:
@@ -166,9 +171,12 @@ class Watching:
         return min(seconds + self._waited(elapsed), starvation.LONGEST * seconds)
 
     def _waited(self, elapsed: float) -> float:
-        return (
-            starvation.kept_waiting(self._prepared.supervisor, elapsed) if self._prepared.supervisor else 0.0
-        )
+        supervisor = self._prepared.supervisor
+        if not supervisor:
+            return 0.0
+        # Processes that nobody waits for when they end are in the count of a control group alone.
+        own = max(starvation.seconds_of(supervisor), self._usage.cpu_seconds or 0.0)
+        return starvation.kept_waiting(supervisor, elapsed, self._others.seconds(own))
 
     def _finished(self) -> bool:
         """Whether every rank has sent its frame or ended without one."""
@@ -282,6 +290,7 @@ class Watching:
         for number, pipes in enumerate(self._pipes):
             result, events, output = (bytes(pipe.data) for pipe in (pipes.result, pipes.events, pipes.output))
             outcome = answers.read(result, events, output[-KEPT_OUTPUT:], self._exited.get(number))
+            outcome = replace(outcome, began=bool(pipes.began.data))
             if self._timed_out and not outcome.complete and number not in self._exited:
                 stack = bytes(pipes.stacks.data).decode("utf-8", "replace")
                 stands = standing.read(stack, self._work, str(states.get(str(number), "")), outcome.events)

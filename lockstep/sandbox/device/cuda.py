@@ -20,7 +20,6 @@ CLOCK = 1.41e9
 _HARMLESS = re.compile(
     r"tunableop|llocator|nabled|Version|etadata|BadFork|ArchFlags|Capturing|ublas|debug|cudnn|conv"
 )
-_SEED = 67280421310721
 
 
 def patch_cuda(machine: Machine) -> None:

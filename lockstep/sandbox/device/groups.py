@@ -10,6 +10,7 @@ from torch import distributed
 
 from lockstep.sandbox.device.machine import Machine
 from lockstep.sandbox.device.marks import CPU, index_of, tensors_in
+from lockstep.sandbox.shims import names_nccl
 
 _COLLECTIVES = (
     "all_reduce reduce broadcast all_gather all_gather_into_tensor gather scatter reduce_scatter "
@@ -37,7 +38,7 @@ def _patch_makers(machine: Machine) -> None:
                 args = ("nccl", *args[1:])
                 kwargs.pop("backend", None)
             words = [*args, *kwargs.values()]
-            machine.nccl_asked_for = machine.nccl_asked_for or any(map(_is_nccl, words))
+            machine.nccl_asked_for = machine.nccl_asked_for or any(map(names_nccl, words))
             if joins or backend is not None:
                 # Left to torch, or given a backend for each kind of device, a group takes tensors of the CPU, too;
                 # which of several groups a collective is for is not looked at.
@@ -51,12 +52,8 @@ def _patch_makers(machine: Machine) -> None:
         machine.patches.set(distributed, name, functools.wraps(real)(through))
 
 
-def _is_nccl(word: Any) -> bool:
-    return isinstance(word, str) and "nccl" in word.lower() and "://" not in word
-
-
 def _without_nccl(word: Any) -> Any:
-    return "gloo" if _is_nccl(word) else word
+    return "gloo" if names_nccl(word) else word
 
 
 def _only_of_gpus(machine: Machine, real: Any) -> Any:
