@@ -22,7 +22,7 @@ from mmap import mmap
 from typing import IO
 
 from lockstep.leftovers import READ_BYTES
-from lockstep.members import Kind, Member, SubmissionError, relative_path, shown, size_text
+from lockstep.members import MODE_KINDS, Kind, Member, SubmissionError, relative_path, shown, size_text
 
 UPLOAD_BYTES = 20 << 20
 """The largest archive taken. Real ones have kilobytes; twenty megabytes leave room for a forgotten model."""
@@ -65,16 +65,6 @@ _TAR_KINDS = {
     tarfile.BLKTYPE: Kind.DEVICE,
     tarfile.GNUTYPE_SPARSE: Kind.SPARSE,
     **dict.fromkeys((tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE), Kind.FILE),
-}
-_MODE_KINDS = {
-    0: Kind.FILE,
-    stat.S_IFREG: Kind.FILE,
-    stat.S_IFDIR: Kind.FOLDER,
-    stat.S_IFLNK: Kind.SYMLINK,
-    stat.S_IFIFO: Kind.PIPE,
-    stat.S_IFCHR: Kind.DEVICE,
-    stat.S_IFBLK: Kind.DEVICE,
-    stat.S_IFSOCK: Kind.SOCKET,
 }
 
 
@@ -126,11 +116,14 @@ def open_zip(data: bytes | mmap, file: IO[bytes], name: str, limit: int = ENTRIE
 
 def zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str) -> Member:
     """The entry `info` as a member that is called `path`."""
-    kind = _MODE_KINDS.get(stat.S_IFMT(info.external_attr >> 16), Kind.FILE)
+    kind = MODE_KINDS.get(stat.S_IFMT(info.external_attr >> 16), Kind.FILE)
     if info.orig_filename.endswith(("/", "\\")):
         kind = Kind.FOLDER
     read = partial(_read_zipped, archive, info, path)
-    return Member(path, info.file_size, read, kind, bool(info.external_attr >> 16 & stat.S_IXUSR))
+    mode = info.external_attr >> 16
+    # Windows knows no such bit: its zips say nothing of any, and a shell script is meant to be started.
+    executable = bool(mode & stat.S_IXUSR) if mode else path.lower().endswith(".sh")
+    return Member(path, info.file_size, read, kind, executable)
 
 
 def _announced_entries(data: bytes | mmap, name: str, limit: int) -> int:

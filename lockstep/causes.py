@@ -8,40 +8,114 @@ from pathlib import Path
 
 from lockstep.sandbox.outcome import StudentError
 from lockstep.submission import Submission
+from lockstep.text import NOT_WRITTEN, PEER_LOST
+
+_NO_GPU = (
+    "There is no GPU here: ask torch.cuda.is_available() before anything that needs one, and write .to(device) instead "
+    "of .cuda()."
+)
+_IS_NONE = (
+    "Something there is None: a function without `return` gives None, and so do methods such as list.append."
+)
+_NO_NETWORK = "Where this is graded there is no network: nothing can be downloaded or sent."
+_READ_ONLY = (
+    "Write into the folder you are in, or to the path you are given: where this is graded the data, like all else, can "
+    "only be read."
+)
+_LABELS = "Labels are class numbers, whole ones: leave them as the data set gives them, or say labels.long()."
+_DTYPES = (
+    "Two tensors that meet in that line have different types, as with .half() or .double() of one of them: leave both "
+    "float32. Under torch.autocast each operation takes the type that it needs, the model and the batch stay as they are."
+)
+
+NOT_HERE = (
+    "Either the package is not part of this course's environment, or a helper file of yours is not in the folder you "
+    "handed in."
+)
+"""What to do about an import that finds nothing."""
+
+ENDS_PROGRAM = (
+    'What ends a program must not run when a file is imported: put it below `if __name__ == "__main__":`.'
+)
+"""What to do about a file that ends whoever imports it."""
 
 # By type, and by words of the message: an exception's first row counts.
 _CAUSES: Sequence[tuple[str, str, str]] = (
-    ("NotImplementedError", "", "This part of the template is not filled in yet."),
+    ("NotImplementedError", NOT_WRITTEN, "This part of the template is not filled in yet: look for the TODO there."),
+    ("NotImplementedError", 'the required "forward"', "The network has no method forward: is it spelled just so, and indented into the class?"),
+    ("NotImplementedError", "Subclasses of Dataset should implement", "The data set has no such method: is it spelled just so, and indented into the class?"),
+    ("SystemExit", "", "A function that ends Python ends whoever called it: raise an exception that says what is wrong instead."),
+    ("ImportError", "cannot import name", "No such name is there: is it spelled just so, and of this course's version of the package? Does a file of yours have the name of a package, or do two of them import each other?"),
+    ("AttributeError", "partially initialized module", "Has a file of yours the name of the package? Rename it. Or do two of your files import each other? Put what both need into a third one."),
+    ("AttributeError", "'NoneType' object", _IS_NONE),
     ("KeyError", "RANK", "RANK, LOCAL_RANK and WORLD_SIZE are only set by torchrun. Use os.environ.get('RANK', 0) and the like, so that the file also works without it."),
     ("KeyError", "WORLD_SIZE", "WORLD_SIZE is only set by torchrun: use os.environ.get('WORLD_SIZE', 1)."),
-    ("StudentMistake", "", "Hand the file in under the name that the exercise asks for."),
+    ("StudentMistake", "there is no ", "Hand the file in under the name that the exercise asks for."),
+    ("StudentMistake", "returned None", "A function that comes to its end without `return` gives None: return what the exercise asks for."),
+    ("StudentMistake", "was not read: it is larger", "Clear the outputs of a notebook, and keep data in files of their own."),
+    ("StudentMistake", "was not read", "Hand it in as a plain file, in a folder that holds your own work alone."),
+    ("StudentMistake", "", "Compare with what the exercise asks for."),
     ("MemoryError", "", "Python ran out of room for reading the file: an expression in it is nested thousands deep."),
     ("RecursionError", "during compilation", "An expression in the file is nested or chained thousands deep."),
-    ("ModuleNotFoundError", "", "Either the package is not part of this course's environment, or a helper file of yours is not in the folder you handed in."),
+    ("ModuleNotFoundError", "", NOT_HERE),
+    ("SourceError", "is larger than", "Keep the code in it: data, weights and printed results belong in files of their own, which it reads and writes."),
+    ("SourceError", "UTF-", "Open it in an editor, and save it with the encoding UTF-8: in VS Code the encoding stands at the bottom right."),
     ("FileNotFoundError", "", "Use the path you are given; paths of your own machine do not exist where this is graded."),
     ("StopIteration", "", "Something was asked for its next item and had none: is the data set empty?"),
     ("RuntimeError", "marked as ready twice", "A parameter was used twice in one forward of DistributedDataParallel: wrap the model once, and call the wrapped model once per step."),
-    ("RuntimeError", "Default process group has not been initialized", "A collective was called before init_process_group: check that this code also works without torchrun."),
     ("ValueError", "Default process group has not been initialized", "A collective was called before init_process_group: check that this code also works without torchrun."),
     ("RuntimeError", "is invalid for input of size", "The last batch may hold fewer items than the others: take sizes from the tensor, as in x.view(x.size(0), -1)."),
     ("RuntimeError", "rank < size", "That rank is not in the group: its size and the ranks in it come from WORLD_SIZE and RANK, neither is written out."),
     ("ValueError", "rendezvous: ", "file:// and tcp:// read neither RANK nor WORLD_SIZE: init_process_group(..., rank=int(os.environ['RANK']), world_size=int(os.environ['WORLD_SIZE'])) works with any init_method."),
     ("ValueError", "batch_size should be a positive integer", "A DataLoader takes a whole number: hand on the batch size that is given. It is that of one rank, and the sampler shares the data out; `/` would make a float of it."),
+    ("ValueError", "device_ids and output_device arguments only work", "device_ids are numbers of GPUs: device_ids=[device.index] if device.type == 'cuda' else None."),
+    ("TypeError", "Expected parameter `tensor`", "Collectives take tensors: total = torch.tensor(value, device=device), then all_reduce it, then total.item()."),
     ("ValueError", "mutually exclusive with shuffle", "A sampler shuffles by itself: hand shuffle to DistributedSampler, and leave it out of the DataLoader."),
     ("ValueError", "Invalid rank", "DistributedSampler takes num_replicas and rank from the process group: leave both out."),
     ("ValueError", "optimizer got an empty parameter list", "The module has no parameters: layers in a plain list or dict are not found. Use nn.ModuleList, nn.ModuleDict or nn.Sequential, or assign each layer to self."),
     ("OutOfMemoryError", "CUDA out of memory", "Catch torch.OutOfMemoryError around each step of the search, and go on with a smaller batch. What it comes to, and what is trained with afterwards, has to be a batch that fitted."),
     ("DistNetworkError", "EADDRINUSE", "Rank 0 listens at MASTER_PORT, and somebody does already. Does more than one process take itself for rank 0, as with LOCAL_RANK on two nodes? Is the port written into the file, where another job uses it, too?"),
     ("TypeError", "inject a (distributed) sampler", "Derive the batch sampler from torch.utils.data.BatchSampler, or say Trainer(use_distributed_sampler=False) and share the items out in it, by rank."),
+    ("URLError", "", "Where this is graded there is no network: nothing can be downloaded. Begin with weights=None, and read the data from the folder that is given."),
+    ("ConnectionError", "", _NO_NETWORK),
+    ("gaierror", "", _NO_NETWORK),
+    ("RuntimeError", "Dataset not found", "The data set lies in the folder that the option names: hand it on as it is, args.data or args.training_data, with nothing behind it."),
+    ("EOFError", "reading a line", "Nobody is at the keyboard when this is graded: take what input() asks for as an option, with argparse."),
+    ("RuntimeError", "Found no NVIDIA driver", _NO_GPU),
+    ("RuntimeError", "No CUDA GPUs are available", _NO_GPU),
+    ("RuntimeError", "Attempting to deserialize object on a CUDA device", "The file names a GPU that is not here: torch.load(path, map_location=device)."),
+    ("AssertionError", "Torch not compiled with CUDA enabled", _NO_GPU),
+    ("RuntimeError", "grad can be implicitly created only for scalar outputs", "backward() wants one number: leave out reduction='none', so that the loss is the mean of the batch."),
+    ("RuntimeError", "does not require grad and does not have a grad_fn", "Nothing leads back from the loss to the parameters: no detach(), .item(), .data, torch.tensor(loss) or torch.no_grad() on the way, and compute the loss from the model's output."),
+    ("RuntimeError", "backward through the graph a second time", "Call backward once for each forward. A loss that is kept or added up over batches keeps its graph as well: add loss.item()."),
+    ("RuntimeError", "modified by an inplace operation", "Something is overwritten that backward still needs: write x = x + y instead of x += y, and leave out inplace=True."),
+    ("RuntimeError", "Can't call numpy() on Tensor that requires grad", "For printing and counting take loss.item(), or tensor.detach().cpu().numpy()."),
+    ("RuntimeError", "expected target dtype to be Long", _LABELS),
+    ("RuntimeError", "expected scalar type Long", _LABELS),
+    ("RuntimeError", "same dtype", _DTYPES),
+    ("RuntimeError", "expected scalar type", _DTYPES),
+    ("RuntimeError", "must match the size of tensor", "Two tensors whose shapes do not fit meet in that line: print both shapes in front of it. A tensor with one value for each row gets a dimension to be spread over by x[:, None]."),
+    ("RuntimeError", "multi-target not supported", "Labels are one class number for each item, in one dimension: labels.squeeze(1) takes away a second one."),
+    ("ValueError", "to match target batch_size", "The network gives another number of rows than there are labels: was the batch's dimension flattened as well, or its size written out? x.flatten(1) keeps it."),
+    ("IndexError", "Target ", "There are labels that the network has no output for: they count from 0, and the last layer needs one output for each class."),
+    ("RuntimeError", "channels, but got", "The pictures have another number of channels than the first convolution was made for: print x.shape in front of it, (batch, channels, height, width)."),
+    ("RuntimeError", "cannot be converted to Scalar", "item() wants a tensor of one number: take the mean or the sum first, or tolist()."),
+    ("RuntimeError", "Boolean value of Tensor", "A comparison of tensors gives a tensor: say .all() or .any() of it, or torch.equal(a, b)."),
+    ("NotImplementedError", "could not infer output dtype", "Whole numbers and booleans have no mean: turn them into floats first, (guesses == labels).float().mean()."),
+    ("ValueError", "initialize the default process group twice", "init_process_group was called a second time: setup() has joined the group already, and all of the file uses that one."),
+    ("RuntimeError", "before the current process has finished its bootstrapping", 'Whoever starts processes is imported by each of them: put what starts them below `if __name__ == "__main__":`.'),
+    ("RuntimeError", "shapes cannot be multiplied", "The layer is given another number of features than it was made for: print x.shape in front of it. Between convolutions and a Linear there is a flatten, nn.Flatten() or x.flatten(1)."),
+    ("RuntimeError", "Expected to have finished reduction in the prior iteration", "DistributedDataParallel waits for the gradient of every parameter: some had no part in the loss, or its forward was called twice before backward."),
+    ("RuntimeError", "loading state_dict", "The names in the file are not those of the model. With `module.` in front they are those of a wrapped model: save and load model.module.state_dict(). Or was another model saved?"),
+    ("AttributeError", "before Module.__init__() call", "The first line of __init__ has to be super().__init__()."),
+    ("AttributeError", "'DistributedDataParallel' object has no attribute", "The wrapper has only what every module has: your own model is its attribute, model.module."),
+    ("AttributeError", "has no attribute 'set_epoch'", "set_epoch belongs to the DistributedSampler: loader.sampler.set_epoch(epoch)."),
+    ("TypeError", "NoneType", _IS_NONE),
+    ("UnboundLocalError", "", "Whatever a function assigns anywhere is its own in all of it: was it assigned on this way? Is it the name of something outside as well?"),
+    ("PermissionError", "Permission denied: '", _READ_ONLY),
+    ("OSError", "Read-only file system", _READ_ONLY),
     ("UsageError", "API key", "W&B asks for no login where it is offline: hand the flag on, wandb.init(..., mode=args.wandb)."),
 )  # fmt: skip
-_PEER_LOST = (
-    "Connection reset by peer",
-    "Connection closed by peer",
-    "Broken pipe",
-    "Socket closed",
-    "recv error",
-)
 
 # A script that was given options, and any word by which a source may read them.
 _WITH_OPTIONS = re.compile(r"running `python ([\w./]+\.py) -")
@@ -50,17 +124,39 @@ _READS_OPTIONS = re.compile(
     rb"^[^\S\n]*(?:import|from)\s+(?:absl|click|docopt|fire|getopt|hydra|optparse|plac|simple_parsing|typer|tyro)\b",
     re.MULTILINE,
 )
+# Options of the source's own in the place of those that it was started with, as notebooks have them.
+_SETS_ARGV = re.compile(rb"^sys\.argv\s*=\s*\[", re.MULTILINE)
+_PARSES_OWN = re.compile(rb"\.parse_(?:known_)?args\(\s*(?:args\s*=\s*)?(?:\[[^\]()]*\]|\(\)|\"\"|'')\s*\)")
+_PARSES_GIVEN = re.compile(rb"\.parse_(?:known_)?args\(\s*\)")
 # How Python words it where an option's text meets something that wants a number.
 _TEXT_FOR_NUMBER = re.compile(r"\bstr\b")
+
+# What Python raises where it cannot read a file at all, and how it says where.
+_UNREADABLE = ("SyntaxError", "IndentationError", "TabError")
+_IN_LINE = re.compile(r"\(([^()/]{1,200}), line (\d{1,6})\)")
+_CONFLICT = "<<<<<<<"
+_UNKNOWN_NAME = re.compile(r"\bname '(\w{1,60})' is not defined")
+_OF_JSON = ("null", "true", "false")
+# How it is worded where a file was not handed in, or was left out; others were handed in and cannot be read.
+_NOT_THERE = ("there is no ", "was not read")
+# How Python words it where a module that is there lacks a name.
+_NOT_IN_MODULE = re.compile(r"\bcannot import name '\w{1,60}' from '(\w{1,60})'")
+# How Python words it where a function takes other arguments than it is given.
+_ARGUMENTS = re.compile(
+    r"\(\) (missing \d+ required|got an unexpected keyword argument|got multiple values for|takes \S+ .*arguments? but)"
+)
+_OTHER_ARGUMENTS = (
+    "That is how the exercise has it called: keep the names and the order of its arguments, and give arguments of your "
+    "own a default."
+)
 
 
 def advice(error: StudentError, submission: Submission) -> str:
     """What the author of the code should look at or do next."""
     if unread := _unread_options(error.phase, submission):
         return unread
-    for kind, words, hint in _CAUSES:
-        if error.type == kind and words in error.message:
-            return hint
+    if usual := usual_cause(error, submission):
+        return usual
     if is_peer_lost(error):
         return "Another rank ended while this one still waited for it: every rank must make the same collectives."
     if (
@@ -69,12 +165,89 @@ def advice(error: StudentError, submission: Submission) -> str:
         and _TEXT_FOR_NUMBER.search(error.message)
     ):
         return "Is that an option? What argparse hands over is text, unless the option has type=int or type=float."
+    if not error.frames:
+        return "Run the same call by hand with small data: Python then shows all the lines that led there."
     return "Run the same call by hand with small data; the line above is where it stopped."
+
+
+def usual_cause(error: StudentError, submission: Submission) -> str:
+    """What is usually behind such an exception, wherever it was raised; empty where nothing is known."""
+    importing = error.phase.startswith("importing ")
+    if error.type == "SystemExit" and importing:
+        return ENDS_PROGRAM
+    if error.type == "ImportError" and (importing_back := _importing_back(error)):
+        return importing_back
+    if (
+        error.type == "StudentMistake"
+        and importing
+        and not any(words in error.message for words in _NOT_THERE)
+    ):
+        return "Open it where you wrote it, see whether all of it is there, and save it once more."
+    for kind, words, hint in _CAUSES:
+        if error.type == kind and words in error.message:
+            return hint
+    if error.type in _UNREADABLE:
+        return _unreadable(error, submission)
+    if error.type == "NameError" and (unknown := _UNKNOWN_NAME.search(error.message)):
+        return _unknown_name(unknown[1])
+    if error.type == "TypeError" and error.phase and not error.frames and _ARGUMENTS.search(error.message):
+        return _OTHER_ARGUMENTS
+    return ""
+
+
+def _unreadable(error: StudentError, submission: Submission) -> str:
+    """What to do about a file of which no line has run, because Python cannot read it."""
+    line = _source_line(error, submission)
+    if line.startswith(("!", "%")):
+        return "Lines that begin with ! or % are Jupyter's, and Python cannot read them: leave them out of a .py file."
+    if line.startswith(_CONFLICT):
+        return (
+            "git has left this mark, and both versions around it: keep one of them, and delete git's marks."
+        )
+    if "expected an indented block" in error.message:
+        return "There is no code in that block, and comments are none: indent the lines that belong to it, or write `pass`."
+    if error.type != "SyntaxError":
+        return "Indent every line of a block alike, and with spaces alone: most editors can turn tabs into spaces."
+    return (
+        "Python could not read the file, so that nothing in it ran. Is there a bracket, a quote or a colon missing in "
+        "that line, or in the one before it?"
+    )
+
+
+def _importing_back(error: StudentError) -> str:
+    """What to do where a file that is being imported imports one that imports it; empty where it is not so."""
+    unknown, place = _NOT_IN_MODULE.search(error.message), error.frames[-1] if error.frames else None
+    if unknown is None or place is None or error.phase != f"importing {unknown[1]}.py":
+        return ""
+    if place.file == f"{unknown[1]}.py":
+        return ""
+    return (
+        f"{unknown[1]}.py and {place.file} import each other: when {place.file} asks for that name, {unknown[1]}.py has "
+        f"run no further than to where it imports {place.file}. Put what both need into a third file."
+    )
+
+
+def _source_line(error: StudentError, submission: Submission) -> str:
+    named = _IN_LINE.search(error.message)
+    if named is None:
+        return ""
+    source = next((data for path, data in submission.files.items() if Path(path).name == named[1]), b"")
+    lines = source.decode(errors="replace").splitlines()
+    return "".join(lines[int(named[2]) - 1 : int(named[2])]).strip()
+
+
+def _unknown_name(name: str) -> str:
+    if name in _OF_JSON:
+        return "That is how a notebook is stored, not Python: hand the file in under its own name, which ends in .ipynb."
+    return (
+        f"Nothing has defined {name} where that line runs. Is it misspelled, or an import missing? What is set in another "
+        'function, or below `if __name__ == "__main__":`, has to be handed in as an argument.'
+    )
 
 
 def is_peer_lost(error: StudentError) -> bool:
     """Whether the error says no more than that another rank was gone."""
-    return any(words in error.message for words in _PEER_LOST)
+    return any(words in error.message for words in PEER_LOST)
 
 
 def _unread_options(phase: str, submission: Submission) -> str:
@@ -83,12 +256,21 @@ def _unread_options(phase: str, submission: Submission) -> str:
     if match is None or match[1] not in submission.files:
         return ""
     script = submission.files[match[1]]
+    notebook = match[1] in submission.notebooks
+    how = "parser.parse_known_args()[0], which also works in Jupyter" if notebook else "parser.parse_args()"
+    own = (
+        "sets sys.argv"
+        if _SETS_ARGV.search(script)
+        else "has parse_args() read a list of its own"
+        if _PARSES_OWN.search(script) and not _PARSES_GIVEN.search(script)
+        else ""
+    )
+    if own:
+        return f"{match[1]} {own}, so it never sees the options it is started with. Read those with {how}."
     # Its helpers may read them; who hands in everything has other scripts besides.
     named = (data for path, data in submission.files.items() if Path(path).stem.encode() in script)
     if any(_READS_OPTIONS.search(data) for data in (script, *named)):
         return ""
-    notebook = match[1] in submission.notebooks
-    how = "parser.parse_known_args()[0], which also works in Jupyter" if notebook else "parser.parse_args()"
     return (
         f"Nothing in {match[1]} reads options, so it ran as it does without any. Read those that the exercise lists "
         f"with argparse, and {how}."

@@ -144,7 +144,8 @@ class Check:
         environment, over which `env` is laid (one mapping for all, or one per rank). `data` appears
         read-only under /data/NAME, `files` in the student's folder. Ranks find the same files there, but what
         one writes no other sees, unless the check is about `shared_files`. `seconds` is wall time. Unless
-        `expect` is False, ends the check as crashed, hung or over a limit when a rank did not answer.
+        `expect` is False, ends the check as crashed, hung or over a limit when a rank did not answer; a file whose
+        import hangs is waited for once more, for longer, and then spoils the exercise's other checks.
         """
         count = ranks or 1
         limits = replace(limits or Limits(), seconds=seconds or self._spec.seconds)
@@ -174,12 +175,24 @@ class Check:
             # Between real GPUs NCCL hands over memory by its address in the process, which it looks for by its pid.
             shared_files=shared_files or self.real_gpus > 0,
         )
-        outcome = self._setting.box.run(spec)
-        self.count_cpu(outcome.cpu_seconds)
+        outcome = self._run(spec)
+        hangs_at_import = False
+        if expect and explain.hangs_at_import(outcome):
+            # It may have been slow, once: it is given more time than any check has, before it costs all of them.
+            longest = max(check.seconds for check in self._exercise.checks)
+            limits = replace(limits, seconds=max(longest, 2 * limits.seconds))
+            outcome = self._run(replace(spec, limits=limits))
+            hangs_at_import = explain.hangs_at_import(outcome)
         self._remarks |= dict.fromkeys(remarks(outcome, self._setting.submission))
         problem = explain.problem(outcome, limits, self._setting.submission) if expect else None
         if problem is not None:
+            problem.spoils = problem.spoils or hangs_at_import
             raise problem
+        return outcome
+
+    def _run(self, spec: RunSpec) -> Outcome:
+        outcome = self._setting.box.run(spec)
+        self.count_cpu(outcome.cpu_seconds)
         return outcome
 
     def expect(self, holds: object, message: str, hint: str = "", *, points: float = 0.0) -> None:
@@ -194,7 +207,7 @@ class Check:
         Raises ValueError where those are not less than the check is worth: an author's mistake, no student's.
         """
         self._insist_on_part(points)
-        raise Failed(message, hint, points)
+        raise Failed(self.placed(message), hint, points)
 
     def left_running(self, outcome: Outcome) -> int:
         """How many processes a run left behind; 0 without a sandbox, where nobody can tell.
@@ -214,7 +227,7 @@ class Check:
         self._reviews.append(review)
 
     def placed(self, text: str) -> str:
-        """The text with every place as a probe names it, `file.py:31`, in words; in a notebook by its cell."""
+        """The text with every place, `file.py:31` or `file.py, line 31`, in words; in a notebook by its cell."""
 
         def words(match: re.Match[str]) -> str:
             file, line = match[1], int(match[2])
@@ -223,7 +236,7 @@ class Check:
                 return f"{file}, line {line}"
             return f"{file.removesuffix('.py')}.ipynb, {notebook.place(line)}"
 
-        return re.sub(r"(?<![\w./-])([\w./-]+\.py):(\d{1,6})\b", words, text)
+        return re.sub(r"(?<![\w./-])([\w./-]+\.py)(?::|, line )(\d{1,6})\b", words, text)
 
     def _insist_on_part(self, points: float) -> None:
         if points and not 0 < points < self.points:  # so that NaN is refused

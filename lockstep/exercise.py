@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from lockstep.template import is_given
 
@@ -85,13 +86,19 @@ def load_exercise(folder: Path) -> Exercise:
     """Read one exercise. Raises ExerciseError."""
     path = folder / FILE
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        # Notepad begins a file with a byte order mark.
+        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
         return _exercise(data, folder)
     except (OSError, ValueError) as error:
         raise ExerciseError(f"{path}: {error}") from error
 
 
 def _exercise(data: Mapping[str, object], folder: Path) -> Exercise:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]*", folder.name, re.ASCII):
+        # It is an argument of commands, which separate several by commas, a column of tables and part of addresses.
+        raise ValueError(
+            f"the folder's name is the exercise's: {folder.name!r} has more than letters, digits, _ and - in it"
+        )
     _know(data, "exercise", {"title", "files", "check"}, {"limits", "given", "warm", "early", "rubric"})
     limits = data.get("limits", {})
     if not isinstance(limits, dict):
@@ -113,12 +120,12 @@ def _exercise(data: Mapping[str, object], folder: Path) -> Exercise:
     return Exercise(
         id=folder.name,
         title=_text(data["title"], "exercise", "title"),
-        files=_texts(data["files"], "exercise", "files"),
+        files=_files(data["files"]),
         checks=tuple(checks),
         folder=folder,
         warm=_texts(data.get("warm", []), "exercise", "warm"),
         given=tuple(_given(reference, name) for name in _texts(data.get("given", []), "exercise", "given")),
-        early=data.get("early") is True,
+        early=_truth(data.get("early", False), "exercise", "early"),
         by_person=_points_of(folder / _text(data["rubric"], "exercise", "rubric"))
         if "rubric" in data
         else 0.0,
@@ -128,12 +135,35 @@ def _exercise(data: Mapping[str, object], folder: Path) -> Exercise:
 def _check(entry: Mapping[str, object], seconds: float) -> CheckSpec:
     where = f"check {entry.get('id', '')}".strip()
     _know(entry, where, {"id", "points"}, {"needs", "seconds"})
+    name = _text(entry["id"], where, "id")
+    if not re.fullmatch(r"\w+", name, re.ASCII):
+        raise ValueError(
+            f"{where}: its judge is a function test_{name}: name it by letters, digits and _ alone"
+        )
+    if name.startswith("test_"):
+        raise ValueError(f"{where}: leave out test_, with which the name of its judge begins: {name[5:]!r}")
     return CheckSpec(
-        id=_text(entry["id"], where, "id"),
+        id=name,
         points=_number(entry["points"], where, "points", least=0.0),
         needs=_texts(entry.get("needs", []), where, "needs"),
         seconds=_number(entry.get("seconds", seconds), where, "seconds", above=0.0),
     )
+
+
+def _files(value: object) -> tuple[str, ...]:
+    """What is asked for, by names as they are handed in. Raises ValueError for none, and for what is no such name."""
+    names = _texts(value, "exercise", "files")
+    if not names:
+        raise ValueError("exercise: files is empty: name what students hand in")
+    for name in names:
+        path = PurePosixPath(name)
+        if path.is_absolute() or ".." in path.parts or str(path) != name or "\\" in name:
+            raise ValueError(f"files: {name!r} is no file below the folder that is handed in")
+        if path.suffix == ".ipynb":
+            raise ValueError(
+                f"files: name {path.with_suffix('.py')}, which may be handed in as a notebook as well"
+            )
+    return names
 
 
 def _given(reference: Path, name: str) -> tuple[str, bytes]:
@@ -175,8 +205,15 @@ def _number(
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ValueError(f"{where}: {key} is no number")
     if not (math.isfinite(value) and value >= least and value > above):
-        raise ValueError(f"{where}: {key} is {value}")
+        wanted = f"{least:g} or more" if least > above else f"more than {above:g}"
+        raise ValueError(f"{where}: {key} is {value}, and has to be {wanted}")
     return float(value)
+
+
+def _truth(value: object, where: str, key: str) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"{where}: {key} is neither true nor false")
+    return value
 
 
 def _text(value: object, where: str, key: str) -> str:
@@ -192,5 +229,28 @@ def _texts(value: object, where: str, key: str) -> tuple[str, ...]:
 
 
 def find_exercises(graders: Path) -> tuple[Exercise, ...]:
-    """Every exercise below a folder, by name."""
-    return tuple(load_exercise(path.parent) for path in sorted(graders.glob(f"*/{FILE}")))
+    """Every exercise below a folder, by name.
+
+    Raises ExerciseError for a faulty one, and beside others for one that nobody would grade: too deep, or unnamed.
+    """
+    found = tuple(load_exercise(path.parent) for path in sorted(graders.glob(f"*/{FILE}")))
+    if found:
+        _insist_on_all(graders)
+    return found
+
+
+def _insist_on_all(graders: Path) -> None:
+    for path in sorted(graders.glob(f"*/*/{FILE}")):
+        raise ExerciseError(
+            f"{path.parent} is too deep to be found: an exercise is a folder in {graders} itself"
+        )
+    known: dict[str, Path] = {}
+    for judge in sorted(graders.glob("*/test_*.py")):
+        if not (judge.parent / FILE).exists():
+            raise ExerciseError(
+                f"{judge} is a judge, but {judge.parent} has no {FILE}, so nobody would ask it"
+            )
+        if (other := known.setdefault(judge.name, judge)) != judge:
+            raise ExerciseError(
+                f"{other} and {judge}: two judges have one name; pytest needs a name for each"
+            )

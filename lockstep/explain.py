@@ -12,8 +12,8 @@ import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from lockstep.causes import advice, is_peer_lost
-from lockstep.remarks import on_missing_name
+from lockstep.causes import ENDS_PROGRAM, advice, is_peer_lost
+from lockstep.remarks import imports_placed, on_missing_name
 from lockstep.sandbox.limits import GIB, MIB, Limits
 from lockstep.sandbox.outcome import CodeFrame, Outcome, RankOutcome, Standing, StudentError
 from lockstep.submission import Submission, misnamed
@@ -34,6 +34,8 @@ _OUT_OF_MEMORY = ("DefaultCPUAllocator", "can't allocate memory", "not enough me
 # How Python words a thread that could not be started; a process fails with errno EAGAIN instead.
 _OUT_OF_THREADS = "can't start new thread"
 IMPORTING = "importing "
+# Characters of a command or a message: torch tells the cause at the end of two lines, and a command can be run by hand.
+LONGEST = 320
 # How Python's syntax errors name another line, such as that of the `if` without a body.
 _ON_LINE = re.compile(r"on line (\d{1,6})\b")
 # What lockstep.sandbox.cells raises.
@@ -44,7 +46,10 @@ _CELLS: Mapping[str, tuple[type[CheckEnded], str]] = {
 
 # What lockstep.sandbox.probing raises for what the contract asks for, where a file could be imported.
 _MISTAKES: Mapping[str, str] = {
-    "StudentMistake": "Compare with what the exercise asks for.",
+    "NoCode": "Was it saved after you worked in it, and is it the file that you worked in?",
+    "OutOfReach": "Move it out of there, to the left margin of the file, so that importing the file defines it.",
+    "Misspelt": "Give it the name that the exercise has, capital letters and underscores included.",
+    "Undefined": "It is looked for by the name that the exercise has, at the left margin of the file.",
     "LeftOut": "Define it where nothing is trained, parsed or joined, with def or a plain assignment, and put what runs "
     'below `if __name__ == "__main__":`.',
 }
@@ -79,6 +84,15 @@ def problem(outcome: Outcome, limits: Limits, submission: Submission) -> CheckEn
     return None
 
 
+def hangs_at_import(outcome: Outcome) -> bool:
+    """Whether the time was up while their file was imported: a line of theirs ran, in every rank that had not ended."""
+    stands = [rank for rank in outcome.ranks if not rank.complete and rank.status is None]
+    return bool(outcome.timed_out and outcome.limit is None and stands) and all(
+        rank.standing is not None and rank.standing.frame is not None and _phase([rank]).startswith(IMPORTING)
+        for rank in stands
+    )
+
+
 def _in_their_files(outcome: Outcome, submission: Submission) -> Outcome:
     """The same outcome with lines of a notebook named by cell, and a missing file by why it is missing."""
     ranks = []
@@ -87,6 +101,8 @@ def _in_their_files(outcome: Outcome, submission: Submission) -> Outcome:
         if error is not None:
             frames = tuple(_placed(frame, submission) for frame in error.frames)
             message = _missing(error, submission) or error.message
+            if error.type == "ModuleNotFoundError":
+                message = imports_placed(message, submission)
             error = _placed_syntax(replace(error, frames=frames, message=message), submission)
         if standing is not None:
             standing = _placed_standing(standing, submission)
@@ -155,7 +171,7 @@ def _phase(ranks: Sequence[RankOutcome]) -> str:
 
 
 def _while(phase: str) -> str:
-    name = safe(phase, 160).strip()
+    name = safe(phase, LONGEST).strip()
     if not name:
         return "before any of your functions was called"
     # Probes name what they call either as doing ("calling setup()") or as the call itself ("len(dataset)").
@@ -187,7 +203,7 @@ def _limit(name: str, phase: str, limits: Limits) -> LimitExceeded:
         ),
         "output": (
             f"more than the {_size(limits.output)} of printed output of this check",
-            "Is there a print in an endless loop?",
+            "Is something printed in an endless loop, or in every step, or a whole tensor or data set at once?",
         ),
         "disk": (
             f"more than the {_size(limits.disk)} of disk space of this check",
@@ -224,25 +240,37 @@ def _ended(number: int, ranks: Sequence[RankOutcome]) -> Crashed:
     else:
         how = f"ended by itself (exit status {status}) without coming back"
         hint = "Look for os._exit or exit() in your code; a function should return, or raise an exception."
-    return Crashed(f"The process of {_who(number, ranks)} {how}, {_while(phase)}.", hint)
+        if phase.startswith(IMPORTING):
+            hint = ENDS_PROGRAM
+    ended = Crashed(f"The process of {_who(number, ranks)} {how}, {_while(phase)}.", hint)
+    # Where the kernel ended it, it may go well another time.
+    ended.spoils = status >= 0 and phase.startswith(IMPORTING)
+    return ended
 
 
 def _error(
     number: int, error: StudentError, ranks: Sequence[RankOutcome], limits: Limits, submission: Submission
 ) -> CheckEnded:
-    name, message = safe(error.type, 60), safe_line(error.message)
+    name, message = safe(error.type, 60), safe_line(error.message, LONGEST)
     exceeded = _exceeded(error)
     if exceeded is not None:
         return _limit(exceeded, error.phase, limits)
     if error.type in _CELLS:
         return _cell(error)
     importing = error.phase.startswith(IMPORTING)
-    if error.type in _MISTAKES:  # a file that is not there, or a name in it: nothing has crashed
-        missing = Failed(
-            f"{_capital(message)}.", advice(error, submission) if importing else _MISTAKES[error.type]
-        )
-        missing.spoils = importing
+    if error.type in _MISTAKES or error.type == "StudentMistake":  # a file that is not there, or a name in it
+        missing = Failed(f"{_capital(message)}.", _MISTAKES.get(error.type) or advice(error, submission))
+        # Of a file without code, whatever else is asked of it would only be told in other words.
+        missing.spoils = importing or error.type == "NoCode"
         return missing
+    if error.type == "SourceError" and importing and not error.frames:  # of lockstep.sandbox.loading
+        file = error.phase.removeprefix(IMPORTING)
+        unread = Crashed(
+            submission.problems.get(file) or f"{safe(file, 120)} cannot be read: {message}.",
+            advice(error, submission),
+        )
+        unread.spoils = True
+        return unread
     if not error.frames and not error.phase and not _student_ran(ranks[number]):
         raise GraderFault(f"the probe failed: {error.type}: {error.message}")
     if error.type == "SystemExit":
@@ -271,7 +299,7 @@ def _cell(error: StudentError) -> CheckEnded:
 
 def _student_ran(rank: RankOutcome) -> bool:
     """Whether any of the student's code was called: from then on it may have broken the probe, or speak for it."""
-    return any(event.get("kind") == "phase" for event in rank.events)
+    return rank.began or any(event.get("kind") == "phase" for event in rank.events)
 
 
 def _capital(text: str) -> str:
@@ -297,8 +325,19 @@ def _hung(outcome: Outcome, limits: Limits) -> Hung:
     phase = _phase([rank for rank in ranks if rank.standing and rank.standing.frame] or ranks)
     where = "; ".join(_stands(number, rank, len(ranks), phase) for number, rank in enumerate(ranks))
     text = f"No answer within {limits.seconds:.0f} s {_while(phase)}: {where}."
-    if len(ranks) == 1 and not any(rank.standing and len(rank.standing.started) > 1 for rank in ranks):
-        hint = "Look for an endless loop, a wait for input, or a process group that waits for ranks that never come."
+    if hangs_at_import(outcome):
+        hint = (
+            "All that stands at the left margin of a file runs whenever it is imported: put what loops, waits or "
+            'computes for long into a function, or below `if __name__ == "__main__":`.'
+        )
+    elif len(ranks) == 1 and not any(rank.standing and len(rank.standing.started) > 1 for rank in ranks):
+        stands = ranks[0].standing
+        hint = (
+            "Does the loop that this line is in, or is called from, ever end? Does the line wait for something that never "
+            "comes, or compute far more than was asked for?"
+            if stands is not None and stands.frame is not None and not (stands.waits_in or stands.state)
+            else "Look for an endless loop, a wait for input, or a process group that waits for ranks that never come."
+        )
     elif any(rank.standing and rank.standing.waits_in.startswith("init_process_group") for rank in ranks):
         hint = (
             "They never met. init_process_group has to be given the init_method that your function is given; rank and "

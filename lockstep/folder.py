@@ -8,20 +8,10 @@ from functools import partial
 from pathlib import Path
 
 from lockstep.leftovers import Skipped, file_reason, folder_reason
-from lockstep.members import Kind, Member, SubmissionError, composed, shown
+from lockstep.members import MODE_KINDS, Kind, Member, SubmissionError, composed, shown
 
 WALKED_ENTRIES = 20_000
 """Entries looked at, data sets and tools' folders not counted; walking them takes about a second."""
-
-_KINDS = {
-    stat.S_IFREG: Kind.FILE,
-    stat.S_IFDIR: Kind.FOLDER,
-    stat.S_IFLNK: Kind.SYMLINK,
-    stat.S_IFIFO: Kind.PIPE,
-    stat.S_IFCHR: Kind.DEVICE,
-    stat.S_IFBLK: Kind.DEVICE,
-    stat.S_IFSOCK: Kind.SOCKET,
-}
 
 
 def list_folder(root: Path) -> tuple[list[Member], list[Skipped]]:
@@ -48,7 +38,7 @@ def list_folder(root: Path) -> tuple[list[Member], list[Skipped]]:
         for entry in entries:
             path = composed(f"{folder}/{entry.name}" if folder else entry.name)
             status = _status(entry, path)
-            kind = _KINDS.get(stat.S_IFMT(status.st_mode), Kind.OTHER)
+            kind = MODE_KINDS.get(stat.S_IFMT(status.st_mode), Kind.OTHER)
             if kind is Kind.FOLDER:
                 pending.append((Path(entry.path), path))
             elif reason := file_reason(entry.name):

@@ -19,6 +19,17 @@ ANSWER_CHARACTERS = 20_000
 """Kept of an answer that a person marks: several times what anybody wants to read."""
 
 
+def made(verdict: object) -> None:
+    """Raise TypeError where a judge returned something: nobody reads it, and everybody would pass."""
+    if verdict is not None:
+        close = getattr(verdict, "close", None)
+        if callable(close):  # a coroutine that nobody awaits
+            close()
+        raise TypeError(
+            f"a judge returned a {type(verdict).__name__}: it says what is wrong by check.expect alone"
+        )
+
+
 def result_of(spec: CheckSpec, error: BaseException | None, notes: str, seconds: float) -> CheckResult:
     """The result of the check `spec`, whose judge raised `error` or None after so many seconds of wall time.
 

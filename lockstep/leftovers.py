@@ -21,7 +21,7 @@ TREE_BYTES = 16 << 20
 FILE_BYTES = 4 << 20
 """The largest file kept. Sources have kilobytes and plots rarely a megabyte; more is data or weights."""
 
-NOTEBOOK_BYTES = 10 << 20
+NOTEBOOK_BYTES = 20 << 20
 """The largest notebook read. Pictures in the outputs make them big; JSON takes five times that in memory."""
 
 READ_BYTES = 64 << 20
@@ -56,7 +56,8 @@ _TORCHVISION_FOLDERS = _set("mnist fashionmnist kmnist qmnist emnist")
 
 TOOL = "made by a tool, not part of the work"
 DATA = "a data set; the checks bring their own"
-TOO_BIG = f"larger than {size_text(FILE_BYTES)} ({size_text(NOTEBOOK_BYTES)} for a notebook)"
+TOO_BIG = f"larger than {size_text(FILE_BYTES)}"
+NOTEBOOK_TOO_BIG = f"a notebook larger than {size_text(NOTEBOOK_BYTES)}; clear its outputs and save it again"
 TOO_MUCH = (
     f"beyond the first {TREE_FILES} files or {size_text(TREE_BYTES)}, where sources come first and pictures, "
     "weights and logs last"
@@ -136,7 +137,7 @@ def trim(files: Sequence[Member]) -> tuple[list[Member], list[Skipped]]:
     for file in sorted(files, key=_importance):
         is_notebook = file.path.lower().endswith(".ipynb")
         if file.size > (NOTEBOOK_BYTES if is_notebook else FILE_BYTES):
-            skipped.append(Skipped(file.path, TOO_BIG))
+            skipped.append(Skipped(file.path, NOTEBOOK_TOO_BIG if is_notebook else TOO_BIG))
             continue
         # A notebook's outputs are dropped on reading, so it takes next to nothing of the tree.
         in_tree_after = in_tree + (0 if is_notebook else file.size)

@@ -7,6 +7,7 @@ them and nothing is read, let alone unpacked, that is not wanted.
 from __future__ import annotations
 
 import re
+import stat
 import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -46,6 +47,18 @@ class Kind(StrEnum):
     SOCKET = "a socket"
     SPARSE = "a sparse file"
     OTHER = "neither a file nor a folder"
+
+
+MODE_KINDS = {
+    stat.S_IFREG: Kind.FILE,
+    stat.S_IFDIR: Kind.FOLDER,
+    stat.S_IFLNK: Kind.SYMLINK,
+    stat.S_IFIFO: Kind.PIPE,
+    stat.S_IFCHR: Kind.DEVICE,
+    stat.S_IFBLK: Kind.DEVICE,
+    stat.S_IFSOCK: Kind.SOCKET,
+}
+"""By the file type in a mode, as `stat.S_IFMT` gives it."""
 
 
 @dataclass(frozen=True)

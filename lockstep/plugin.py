@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from lockstep import judged, selection
+from lockstep import arguments, judged, selection
 from lockstep.exercise import Exercise
 from lockstep.jsonfile import write_json
 from lockstep.result import CheckResult, ExerciseResult, Result
@@ -37,7 +37,9 @@ EVENTS = "lockstep-events"
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add lockstep's options."""
     group = parser.getgroup("lockstep", "grading distributed-training labs")
-    group.addoption("--submission", metavar="PATH", help="folder, archive or file to grade")
+    group.addoption(
+        "--submission", type=arguments.place, metavar="PATH", help="folder, archive or file to grade"
+    )
     group.addoption(
         "--exercise", action="append", default=[], metavar="ID", help="only this exercise (repeatable)"
     )
@@ -55,7 +57,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="cpu",
         help="cuda: checks that ask for a GPU get this machine's, not an emulated one",
     )
-    group.addoption("--json", dest="lockstep_json", metavar="FILE", help="write the result as JSON")
+    group.addoption(
+        "--json",
+        dest="lockstep_json",
+        type=arguments.place,
+        metavar="FILE",
+        help="write the result as JSON",
+    )
     group.addoption(
         "--world-sizes", default="2,3,4", metavar="N,N", help="numbers of ranks to try (default 2,3,4)"
     )
@@ -271,15 +279,16 @@ class _Grading:
         spoiler = self._spoiled.get(exercise.id)
         if spoiler is not None:
             raise NotChecked(
-                f"Not looked at, because it would only fail as {spoiler} did.", f"Mend {spoiler} first."
+                f"Not looked at: what stopped {spoiler} would stop this as well.",
+                f"Mend first what {spoiler} tells of.",
             )
         arguments = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
         begun = time.process_time()
         try:
-            pyfuncitem.obj(**arguments)
+            judged.made(pyfuncitem.obj(**arguments))
         except GraderFault:
             check.again()
-            pyfuncitem.obj(**arguments)
+            judged.made(pyfuncitem.obj(**arguments))
         finally:
             check.count_cpu(time.process_time() - begun)
         return True

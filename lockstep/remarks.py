@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from lockstep.causes import NOT_HERE
 from lockstep.sandbox.lightning_spellings import EXPLAINED
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.submission import Submission
@@ -15,8 +16,14 @@ from lockstep.text import safe_line
 from lockstep.wire import Json
 
 MAX_REMARKS = 16
+# How lockstep.sandbox.missing says where an import stands.
+_IMPORTED_BY = re.compile(r"\bline (\d{1,6}) of ([^\s,]{1,200}\.py)\b")
 # How Python words it where a function asks for what was left out.
 _MISSING_NAME = re.compile(r"\bname '(\w+)' is not defined")
+_STAYED = (
+    "Here is no folder of your own machine, of Colab or of Kaggle; the program stayed beside its file where it was to "
+    "enter or make one:"
+)
 _NCCL = (
     "There is no GPU here, so gloo stood in for nccl: choose the backend by torch.cuda.is_available(), and the "
     "same file runs on any machine."
@@ -26,12 +33,26 @@ _NCCL = (
 def remarks(outcome: Outcome, submission: Submission) -> tuple[str, ...]:
     """One sentence for each thing worth telling about a run, at most MAX_REMARKS."""
     told: dict[str, None] = {}
+    imports: dict[str, None] = {}
+    folders: dict[str, None] = {}
     for rank in outcome.ranks:
         for event in rank.events:
             if event.get("kind") == "shim":
                 told[_stood_in(event)] = None
             elif event.get("kind") == "definitions_only":
                 told[_left_out(event, submission)] = None
+            elif event.get("kind") == "elsewhere":
+                folders[_place(event, submission)] = None
+            elif event.get("kind") == "unread_cell":
+                told[_unread(event, submission)] = None
+            elif event.get("kind") == "ipython_line":
+                told[_for_ipython(event, submission)] = None
+            elif event.get("kind") == "missing_import":
+                imports[_import(event, submission)] = None
+    if not_here := list(filter(None, imports))[:MAX_REMARKS]:
+        told[f"Not found here, so that whatever uses it would fail: {', '.join(not_here)}."] = None
+    if not_ours := list(filter(None, folders))[:MAX_REMARKS]:
+        told[f"{_STAYED} {', '.join(not_ours)}."] = None
     return tuple(filter(None, told))[:MAX_REMARKS]
 
 
@@ -46,7 +67,60 @@ def on_missing_name(rank: RankOutcome, submission: Submission) -> str:
         names = event.get("names")
         if event.get("kind") == "definitions_only" and isinstance(names, list) and missing[1] in names:
             return _left_out(event, submission)
+        # What such a cell, or `import *`, would have brought nobody knows.
+        if event.get("kind") == "unread_cell":
+            return _unread(event, submission)
+        if event.get("kind") == "missing_import" and event.get("all") is True:
+            whence = _import(event, submission)
+            return whence and f"Was it to come with all names of {whence}? That was not found. {NOT_HERE}"
     return ""
+
+
+def imports_placed(text: str, submission: Submission) -> str:
+    """What is said of a missing import, with the line of a notebook named by cell."""
+
+    def placed(said: re.Match[str]) -> str:
+        notebook = submission.notebooks.get(said[2])
+        return f"{notebook.place(int(said[1]))} of {said[2][:-3]}.ipynb" if notebook else said[0]
+
+    return _IMPORTED_BY.sub(placed, text)
+
+
+def _import(event: Mapping[str, Json], submission: Submission) -> str:
+    """What an import did not find, and where it stands, as `seaborn (line 3 of a.py)`; empty where that is no event."""
+    file, line, module = event.get("file"), event.get("line"), event.get("module")
+    if not isinstance(file, str) or file not in submission.files or not isinstance(line, int):
+        return ""
+    if not isinstance(module, str) or not module.isidentifier():
+        return ""
+    return f"{safe_line(module, 60)} ({imports_placed(f'line {line} of {file}', submission)})"
+
+
+def _place(event: Mapping[str, Json], submission: Submission) -> str:
+    """Where an event happened, as `line 3 of a.py`; empty where that is no event."""
+    file, line = event.get("file"), event.get("line")
+    if not isinstance(file, str) or file not in submission.files or not isinstance(line, int):
+        return ""
+    return imports_placed(f"line {line} of {file}", submission)
+
+
+def _unread(event: Mapping[str, Json], submission: Submission) -> str:
+    file, line, why = event.get("file"), event.get("line"), event.get("why")
+    notebook = submission.notebooks.get(file) if isinstance(file, str) else None
+    if notebook is None or not isinstance(file, str) or not isinstance(line, int) or not isinstance(why, str):
+        return ""
+    return (
+        f"Python cannot read {notebook.place(line)} of {file[:-3]}.ipynb ({safe_line(why, 80)}): that cell was left "
+        "out, with all that it defines. Make text a Markdown cell."
+    )
+
+
+def _for_ipython(event: Mapping[str, Json], submission: Submission) -> str:
+    place = _place(event, submission)
+    return place and (
+        f"Python cannot read {place}: only IPython understands such lines. They were left out, and the rest was run; "
+        "`python` itself would stop there. Delete them, or hand in the notebook."
+    )
 
 
 def _stood_in(event: Mapping[str, Json]) -> str:
@@ -68,7 +142,10 @@ def _left_out(event: Mapping[str, Json], submission: Submission) -> str:
     raised = event.get("raised")
     if isinstance(raised, str) and raised:
         return _failed(
-            file if notebook is None else f"{file.removesuffix('.py')}.ipynb", place, raised, len(lines)
+            file if notebook is None else f"{file.removesuffix('.py')}.ipynb",
+            place,
+            imports_placed(raised, submission),
+            len(lines),
         )
     if notebook is not None:
         name = f"{file.removesuffix('.py')}.ipynb"
@@ -85,6 +162,8 @@ def _left_out(event: Mapping[str, Json], submission: Submission) -> str:
 def _failed(file: str, place: str, raised: str, count: int) -> str:
     others = "one more" if count == 2 else f"{count - 1} more"
     more = f", with {others} that failed" if count > 1 else ""
+    if raised.startswith("ModuleNotFoundError"):
+        return f"When {file} was imported, {place} raised {safe_line(raised).rstrip('.')}, and was left out{more}."
     return (
         f"When {file} was imported, {place} raised {safe_line(raised).rstrip('.')}, and was left out{more}: put what "
         'needs data or options below `if __name__ == "__main__":`, and hand it to your functions as an argument.'

@@ -29,7 +29,9 @@ def spec_of(item: pytest.Item, exercise: Exercise) -> CheckSpec:
     try:
         return exercise.check(check_id(item))
     except ExerciseError as error:
-        raise pytest.UsageError(f"{item.nodeid}: {error}") from None
+        raise pytest.UsageError(
+            f"{item.nodeid}: {error}: list it there, or name the function without test_ if it is no check"
+        ) from None
 
 
 def world_sizes(text: str) -> tuple[int, ...]:
@@ -82,13 +84,15 @@ def checks_asked(
 ) -> list[pytest.Item]:
     """Of all tests the checks of `exercises`, in the order of their exercise.toml; where `--check` names some, these.
 
-    Raises UsageError where a check has no judge or two, or where there is none of that name.
+    Raises UsageError where a check has no judge or two, or one that cannot judge, or where there is none of that name.
     """
     ordered: list[tuple[tuple[int, str, int], pytest.Item]] = []
     for item in items:
         exercise = exercises.get(item.path.parent.name)
         if exercise is not None:
             position = exercise.checks.index(spec_of(item, exercise))
+            if "check" not in getattr(item, "fixturenames", ()):
+                raise pytest.UsageError(f"{item.nodeid} does not take `check`, so it can find nothing wrong")
             # Exercises that need not wait for all imports come first.
             ordered.append(((exercise.server, exercise.id, position), item))
     ordered.sort(key=lambda entry: entry[0])
@@ -101,13 +105,19 @@ def checks_asked(
 
 
 def _insist_on_one_judge(items: Sequence[pytest.Item]) -> None:
-    """A check in two judges would be made twice, and the one that ends later would count."""
-    judges: dict[tuple[str, str], set[str]] = {}
+    """A check with two judges would be made twice, and the one that ends later would count."""
+    judges: dict[tuple[str, str], list[pytest.Item]] = {}
     for item in items:
-        judges.setdefault((item.path.parent.name, check_id(item)), set()).add(item.path.name)
-    for (folder, check), files in judges.items():
+        judges.setdefault((item.path.parent.name, check_id(item)), []).append(item)
+    for (folder, check), tests in judges.items():
+        files = {item.path.name for item in tests}
         if len(files) > 1:
             raise pytest.UsageError(f"{folder}: {' and '.join(sorted(files))} both have a test_{check}")
+        if len(tests) > 1:
+            raise pytest.UsageError(
+                f"{folder}: {files.pop()} makes test_{check} {len(tests)} times, of which only the last would count: "
+                "a check is one function, with a loop in it instead of parameters"
+            )
 
 
 def _insist_on_all(items: Sequence[pytest.Item], exercises: Exercises, config: pytest.Config) -> None:
@@ -115,10 +125,9 @@ def _insist_on_all(items: Sequence[pytest.Item], exercises: Exercises, config: p
     if any("::" in argument for argument in config.args) or config.option.keyword or config.option.markexpr:
         return
     there = {(item.path.parent.name, check_id(item)) for item in items}
-    with_judges = {name for name, _ in there}
+    if not items or items[0].session.testsfailed:
+        return  # there is no judge, or one that cannot be read: pytest says that itself
     for exercise in exercises.values():
-        if exercise.id not in with_judges:
-            continue  # its judge cannot be read, or holds nothing at all: pytest says that itself
         for spec in exercise.checks:
             if (exercise.id, spec.id) not in there:
                 raise pytest.UsageError(

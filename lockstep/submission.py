@@ -116,7 +116,8 @@ def open_submission(path: Path) -> Submission:
         # All there was were notebooks that cannot be read: the first one's trouble is the hand-in's.
         raise SubmissionError(next(iter(tree.problems.values())))
     tree.check_sources()
-    executable = frozenset(file.path for file in kept if file.executable and file.path in tree.files)
+    started = (file.path for file in kept if file.executable and file.path in tree.files)
+    executable = frozenset({*tree.scripts, *started})
     return Submission(
         name=display_name(given),
         files=MappingProxyType(tree.files),
@@ -301,9 +302,10 @@ def _is_notebook(path: str) -> bool:
 
 @dataclass
 class _Tree:
-    """The files while they are gathered, and what there is to say about them."""
+    """The files while they are gathered, and what there is to say about them; `scripts` came out of notebooks."""
 
     notes: list[str]
+    scripts: set[str] = field(default_factory=set)
     names: Names = field(default_factory=Names)
     files: dict[str, bytes] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
@@ -349,6 +351,9 @@ class _Tree:
         for name, content in written.items():
             try:
                 self.add(name, content)
+                # Nobody could have handed in that `!chmod +x` had been there.
+                if name.endswith(".sh"):
+                    self.scripts.add(name)
             except SubmissionError as error:
                 self.notes.append(
                     f"{shown(name)}, which a cell of {shown(path)} writes, was left out: {error}"

@@ -7,6 +7,7 @@ a CI service would take it for a command.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from io import StringIO
@@ -85,8 +86,9 @@ def summary(result: Result) -> Text:
     passed = verdicts.count(Verdict.PASSED)
     points = f": {of_points(result.points, result.max_points)}" if result.max_points else ""
     if passed == len(verdicts):
-        return Text(f"All {passed} checks passed{points}.", style="bold green")
-    line = f"{passed} of {len(verdicts)} checks passed{points}."
+        checks = "The one check" if passed == 1 else f"All {passed} checks"
+        return Text(f"{checks} passed{points}.", style="bold green")
+    line = f"{passed} of {len(verdicts)} check{'s' * (len(verdicts) != 1)} passed{points}."
     if Verdict.FAULT in verdicts:
         line += " A grader fault is lockstep's own failure: tell your instructor."
     return Text(line, style="bold")
@@ -255,6 +257,11 @@ def console_for(stream: TextIO) -> Console:
     Where nobody reads the file or it is full, printing raises what `lockstep.output` says, or does nothing on stderr.
     """
     return Console(file=stream_for(stream) or stream, highlight=False, markup=False)
+
+
+def complain(sentence: str, limit: int = 1000) -> None:
+    """Print a sentence on stderr, of `limit` characters at most; it may hold text of a student's making."""
+    console_for(sys.stderr).print(Text(f"lockstep: {safe_line(sentence, limit)}"), soft_wrap=True)
 
 
 def of_points(points: float, max_points: float) -> str:

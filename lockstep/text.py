@@ -15,6 +15,18 @@ from collections.abc import Sequence
 LIMIT = 2000
 """Characters kept of one message; about a screenful."""
 
+NOT_WRITTEN = "is not written yet"
+"""What the template's own exceptions say."""
+
+PEER_LOST = (
+    "Connection reset by peer",
+    "Connection closed by peer",
+    "Broken pipe",
+    "Socket closed",
+    "recv error",
+)
+"""How an error says no more than that another process was gone."""
+
 # ECMA-48: CSI ... final byte; OSC, DCS, SOS, PM and APC strings up to their terminator; then two- and
 # three-byte escapes. Removed whole, or their visible remainder ("[31m") would litter the sentence.
 _ESCAPE = re.compile(
@@ -33,6 +45,11 @@ _JOINERS = "\u200c\u200d"
 _TORCHRUN_SAYS = re.compile(r"[A-Z]\d{4} [\d:.]+ \d+ torch/distributed/")
 _ARGPARSE_SAYS = re.compile(r"\S+: error: ")
 _DIED = re.compile(r"Fatal Python error: [^\n]*")
+# "frame #17: <unknown function> + 0x40e61b (0x7f99 in libtorch_python.so)": a stack below Python, forty lines of it.
+_FRAME_BELOW = re.compile(r"\s*(?:frame #\d+: |Exception raised from .* \(most recent call first\))")
+_TRACEBACK = "Traceback (most recent call last)"
+_FRAME = re.compile(r'^(?:\[\w+\]:)?\s*File "([^"]+)", line (\d+), in (.+)$')
+_INDENTED = re.compile(r"(?:\[\w+\]:)?\s{2,}")
 _TORCHRUN_FAILED = re.compile(rf"^{_TORCHRUN_SAYS.pattern}\S+ failed \(exitcode: ", re.MULTILINE)
 
 
@@ -53,7 +70,7 @@ def safe(text: str, limit: int = LIMIT) -> str:
     clean = _STACKED_MARKS.sub(r"\1", clean).replace("##[", "## [")
     kept = clean[:limit]
     left_out = len(clean) - len(kept) + len(text) - len(head)
-    return f"{kept} ... ({left_out} more characters)" if left_out else kept
+    return f"{kept} ... ({left_out} more character{'s' * (left_out != 1)})" if left_out else kept
 
 
 def safe_line(text: str, limit: int = 200) -> str:
@@ -70,19 +87,59 @@ def last_lines(output: str) -> str:
     """The last four lines of what something printed that are not empty, in one line for a message.
 
     Of a torchrun with a failed process those before its own stack and summary, which do not tell the cause; of a
-    process that died below Python the signal and where it was; of argparse its complaint without the usage.
+    process that died below Python the signal and where it was; of argparse its complaint without the usage; of a
+    traceback the last line that is no library's, and what was raised. A stack of C++ is left out.
     """
     own = _TORCHRUN_FAILED.split(output, maxsplit=1)[0]
     if died := _DIED.search(own):
         frames = [line for line in own[died.start() :].splitlines() if line.lstrip().startswith("File ")]
         return " | ".join(safe_line(line, 160) for line in (died[0], *frames[:3]))
-    lines = [line for line in own.splitlines() if line.strip() and not _TORCHRUN_SAYS.match(line)]
+    lines = [
+        line
+        for line in own.splitlines()
+        if line.strip() and not _TORCHRUN_SAYS.match(line) and not _FRAME_BELOW.match(line)
+    ]
     lines = lines or [line for line in output.splitlines() if line.strip()]
     if lines and _ARGPARSE_SAYS.match(lines[-1]):
         return safe_line(lines[-1])
     # Several processes often say the same.
     lines = [line for line, _ in itertools.groupby(lines)]
-    return " | ".join(safe_line(line, 160) for line in lines[-4:]) or "(nothing was printed)"
+    return " | ".join(safe_line(line, 160) for line in _told(lines)) or "(nothing was printed)"
+
+
+def _told(lines: Sequence[str]) -> list[str]:
+    """The last four lines; of tracebacks at the end the last line of one's own code, and what was raised.
+
+    A process that only says that another is gone does not tell the cause, if any other does.
+    """
+    starts = [at for at, line in enumerate(lines) if _TRACEBACK in line]
+    tracebacks = [_traceback(lines[at:end]) for at, end in itertools.pairwise([*starts, len(lines)])]
+    if not tracebacks or len(tracebacks[-1]) not in range(2, 5):
+        return list(lines[-4:])
+    causes = [told for told in tracebacks if told and not any(words in " ".join(told) for words in PEER_LOST)]
+    return (causes[-1] if causes else tracebacks[-1])[:4]
+
+
+def _traceback(lines: Sequence[str]) -> list[str]:
+    """The last place in one's own code, and the lines of what was raised; nothing where it was raised elsewhere.
+
+    A line may have a mark of its process in front, as in `[rank0]:   File "x.py", line 3, in f`.
+    """
+    frames = [(at, frame) for at, frame in enumerate(map(_FRAME.match, lines)) if frame]
+    own = next((frame for _, frame in reversed(frames) if _is_own(frame[1])), None)
+    if own is None:
+        return []
+    # Below a frame are its line of code and perhaps marks under it; what was raised begins in the first column.
+    raised = [line for line in lines[frames[-1][0] + 1 :] if not _INDENTED.match(line)]
+    return [f"{own[1].rpartition('/')[2]}, line {own[2]}, in {own[3]}", *raised]
+
+
+def _is_own(path: str) -> bool:
+    return (
+        not path.startswith(("/opt/", "/usr/", "<"))
+        and "-packages/" not in path
+        and "/lib/python" not in path
+    )
 
 
 def few_lines(lines: Sequence[str], limit: int = 20) -> tuple[str, ...]:
@@ -98,3 +155,8 @@ def _is_harmless(character: str) -> bool:
     # Cc control, Cf format (direction marks, zero-width, tags), Cs lone surrogates (cannot be encoded),
     # Co private use (a terminal's font may draw anything).
     return unicodedata.category(character) not in {"Cc", "Cf", "Cs", "Co"}
+
+
+def more_places(count: int) -> str:
+    """In how many more places something is, in words."""
+    return "one more place" if count == 1 else f"{count} more places"

@@ -101,6 +101,15 @@ def open_bytes(tmp_path: Path) -> Callable[..., Submission]:
     return open_bytes
 
 
+def test_a_zip_that_knows_no_executable_files_has_shell_scripts(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "hw.zip", "w") as archive:
+        for name, mode in {"a.sh": 0, "a.py": 0, "b.sh": 0o644, "c.sh": 0o755}.items():
+            info = entry(name, mode)
+            info.external_attr |= 0x20  # "archive", as Windows marks every file
+            archive.writestr(info, SOURCE)
+    assert open_submission(tmp_path / "hw.zip").executable == {"a.sh", "c.sh"}
+
+
 def test_an_archive_reads_as_the_folder_it_was_made_of(tmp_path: Path) -> None:
     folder = tmp_path / "hw"
     for name, content in {"a.py": SOURCE, "sub/über uns.txt": b"t", "-rf": b"", ".git/config": b"c"}.items():

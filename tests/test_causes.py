@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
 import pytest
+import torch
+import torch.nn.functional as F
 
 from lockstep.causes import advice
 from lockstep.notebook import NotebookSource
-from lockstep.sandbox.outcome import StudentError
+from lockstep.sandbox.outcome import CodeFrame, StudentError
 from lockstep.submission import Submission
 
 BARE = b"import cli_of_mine\nmain()\n"
@@ -30,6 +35,31 @@ def advised(
         ({"x.py": BARE, "amp_train.py": b"import sys\nsys.argv"}, False, "Nothing in x.py reads options"),
         ({"x.py": BARE, "cli_of_mine.py": b"import typer"}, False, "Run the same call by hand"),
         ({"x.py": READS}, False, "Run the same call by hand"),
+        (
+            {"x.py": READS + b"args = parser.parse_args([])"},
+            True,
+            "x.py has parse_args() read a list of its own",
+        ),
+        (
+            {"x.py": READS + b"args = parser.parse_args(args=[])"},
+            False,
+            "Read those with parser.parse_args().",
+        ),
+        (
+            {"x.py": b"sys.argv = ['']\n" + READS + b"parser.parse_args()"},
+            True,
+            "x.py sets sys.argv, so it never",
+        ),
+        (
+            {"x.py": b"if a:\n    sys.argv = ['']\n" + READS + b"parser.parse_args()"},
+            True,
+            "Run the same call by hand",
+        ),
+        (
+            {"x.py": READS + b"a = parser.parse_args([]) if b else parser.parse_args()"},
+            True,
+            "Run the same call by hand",
+        ),
         ({"x.py": b"def place(): fire = 1"}, False, "Nothing in x.py reads options"),
         ({}, False, "Run the same call by hand"),
     ],
@@ -59,8 +89,119 @@ def test_a_script_that_reads_no_options_is_told_so(
             "calling f()",
             "LOCAL_RANK",
         ),
+        ("URLError", "<urlopen error [Errno -2] Name or service not known>", "calling f()", "no network"),
+        ("SyntaxError", "'(' was never closed (x.py, line 3)", "importing x.py", "could not read the file"),
+        ("SystemExit", "no data", "importing x.py", "below `if __name__"),
+        ("SystemExit", "no data", "calling f()", "raise an exception"),
+        (
+            "AttributeError",
+            "'DataLoader' object has no attribute 'set_epoch'",
+            "calling f()",
+            "loader.sampler",
+        ),
+        ("TypeError", "unsupported format string passed to NoneType.__format__", "calling f()", "return"),
+        ("EOFError", "EOF when reading a line", "calling f()", "argparse"),
+        (
+            "RuntimeError",
+            "Found no NVIDIA driver on your system.",
+            "calling f()",
+            "torch.cuda.is_available()",
+        ),
+        ("RuntimeError", "grad can be implicitly created only for scalar outputs", "calling f()", "mean"),
+        ("TypeError", "f() missing 1 required positional argument: 'lr'", "calling f()", "a default"),
+        ("TypeError", "A.f() takes 2 positional arguments but 3 were given", "calling f()", "the order"),
+        ("PermissionError", "[Errno 1] Operation not permitted", "calling f()", "by hand"),
+        ("PermissionError", "[Errno 13] Permission denied: '/data/x'", "calling f()", "folder you are in"),
         ("RuntimeError", "recv error", "calling f()", "Another rank ended"),
+        ("NotImplementedError", "x.py is not written yet", "calling f()", "look for the TODO"),
+        (
+            "NotImplementedError",
+            'Module [Net] is missing the required "forward" function',
+            "calling f()",
+            "no method forward",
+        ),
+        ("NotImplementedError", "Could not run 'aten::nonzero'", "calling f()", "by hand"),
+        ("ImportError", "cannot import name 'v2' from 'torchvision'", "importing x.py", "spelled just so"),
+        ("NameError", "name 'np' is not defined", "calling f()", "Nothing has defined np"),
+        ("NameError", "name 'null' is not defined", "importing x.py", "ends in .ipynb"),
+        ("TypeError", "f() got an unexpected keyword argument 'lr'", "calling f()", "has it called"),
+        ("TypeError", "f() got an unexpected keyword argument 'lr'", "", "by hand"),
+        ("AttributeError", "'NoneType' object has no attribute 'to'", "calling f()", "without `return`"),
     ],
 )
 def test_the_usual_cause_is_named(kind: str, message: str, phase: str, told: str) -> None:
     assert told in advised(kind, message, phase, {"x.py": READS})
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "line", "told"),
+    [
+        ("SyntaxError", "invalid syntax (x.py, line 2)", "def f(:", "a bracket, a quote or a colon"),
+        ("SyntaxError", "invalid syntax (x.py, line 2)", "!pip install tqdm", "Jupyter's"),
+        ("SyntaxError", "invalid syntax (x.py, line 2)", "<<<<<<< HEAD", "git has left this mark"),
+        ("SyntaxError", "invalid syntax (x.ipynb, cell 2, line 2)", "!pip", "a bracket, a quote or a colon"),
+        ("SyntaxError", "invalid syntax (x.py, line 9)", "!pip", "a bracket, a quote or a colon"),
+        ("TabError", "inconsistent use of tabs (x.py, line 2)", "\treturn 1", "with spaces alone"),
+        ("IndentationError", "expected an indented block after 'if' statement on line 1 (x.py, line 2)", "y", "`pass`"),
+    ],
+)  # fmt: skip
+def test_a_file_that_python_cannot_read_is_not_to_be_called_by_hand(
+    kind: str, message: str, line: str, told: str
+) -> None:
+    assert told in advised(kind, message, "importing x.py", {"x.py": f"import os\n{line}\n".encode()})
+
+
+def test_how_to_save_a_file_that_python_cannot_read() -> None:
+    message = "the file holds NUL bytes: it is not a text file (saved as UTF-16?)"
+    assert "with the encoding UTF-8" in advised("SourceError", message, "importing x.py", {"x.py": b""})
+    message = "the file is larger than 256 KiB"
+    assert "Keep the code in it" in advised("SourceError", message, "importing x.py", {"x.py": b""})
+
+
+@pytest.mark.parametrize(
+    ("mistake", "told"),
+    [
+        (lambda: F.linear(torch.zeros(4, 3).half(), torch.zeros(3, 3)), "different types"),
+        (lambda: F.conv2d(torch.zeros(1, 3, 8, 8).double(), torch.zeros(4, 3, 3, 3)), "different types"),
+        (lambda: F.cross_entropy(torch.zeros(4, 10), torch.zeros(4)), "class numbers"),
+        (
+            lambda: F.cross_entropy(torch.zeros(4, 10), torch.zeros(4, 1).long()),
+            "one class number for each item",
+        ),
+        (lambda: F.cross_entropy(torch.zeros(4, 10), torch.zeros(3).long()), "another number of rows"),
+        (lambda: F.cross_entropy(torch.zeros(4, 10), torch.full((4,), 10)), "count from 0"),
+        (lambda: F.conv2d(torch.zeros(1, 1, 8, 8), torch.zeros(4, 3, 3, 3)), "another number of channels"),
+        (lambda: torch.zeros(4) == torch.zeros(5), "print both shapes"),
+        (lambda: torch.zeros(3).item(), "one number"),
+        (lambda: bool(torch.zeros(3)), "torch.equal"),
+        (lambda: torch.zeros(2).long().mean(), ".float().mean()"),
+    ],
+)
+def test_what_torch_says_of_types_and_shapes_has_a_cause(mistake: Callable[[], object], told: str) -> None:
+    with pytest.raises(Exception) as raised:
+        mistake()
+    assert told in advised(type(raised.value).__name__, str(raised.value), "calling f()", {})
+
+
+@pytest.mark.parametrize(
+    ("file", "phase", "told"),
+    [
+        ("helpers.py", "importing x.py", "x.py and helpers.py import each other"),
+        ("helpers.py", "importing y.py", "spelled just so"),
+        ("x.py", "importing x.py", "spelled just so"),
+    ],
+)
+def test_two_files_that_import_each_other_are_named(file: str, phase: str, told: str) -> None:
+    message, frame = "cannot import name 'f' from 'x' (/work/x.py)", CodeFrame(file, 1, "<module>")
+    error = StudentError("ImportError", message, (CodeFrame("x.py", 1, "<module>"), frame), phase)
+    assert told in advice(error, Submission("someone", {"x.py": b""}, frozenset(), "0", (), {}, {}))
+
+
+def test_a_call_of_their_own_is_not_taken_for_the_one_that_the_exercise_asks_for() -> None:
+    submission = Submission("someone", {"x.py": READS}, frozenset(), "0", (), {}, {})
+    frame = CodeFrame("x.py", 3, "main")
+    error = StudentError(
+        "TypeError", "f() missing 1 required positional argument: 'lr'", (frame,), "calling f()"
+    )
+    assert "the line above" in advice(error, submission)
+    assert "the line above" not in advice(replace(error, frames=(), message="odd"), submission)

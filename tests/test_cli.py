@@ -155,7 +155,7 @@ def test_json_that_cannot_be_written_is_said_after_the_table(
     stub(PASSED)
     assert cli.main(["check", ".", "--json", str(tmp_path)]) == 2
     shown = capsys.readouterr()
-    assert "All 1 checks passed" in shown.out
+    assert "The one check passed" in shown.out
     assert f"lockstep: cannot write {tmp_path}: Is a directory" in shown.err
 
 
@@ -239,8 +239,10 @@ def test_a_wrong_option_is_explained(
             for option in ("--roster", "--late", "--gradebook", "--cluster-config", "--graders")
         ),
         ["override", ""],
+        ["remove", ""],
         ["review", ""],
         *(["review", "RESULTS", option, ""] for option in ("--write", "--read")),
+        ["show", "", "ann"],
         ["verify-report", ""],
         *(["verify-report", "r.json", option, ""] for option in ("--devices", "--reference", "--pictures")),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 from fixtures.demo import jobs
 from lockstep.grading import default_graders, known_exercises
 from lockstep.sandbox.backend import possible_parents
+from lockstep.template import cut
 from tests.sandboxed import ROOT, is_alive
 
 
@@ -69,6 +71,65 @@ def test_a_demo_has_the_first_of_each_sort() -> None:
     assert len(sorts) == len(set(sorts))
     assert set(sorts) == {(sample.exercise, *sample.fails[:1]) for sample in everything}
     assert {sample.exercise for sample in shown if sample.kind == "correct"} == set(exercises)
+
+
+COURSE = ROOT / "tests" / "labs" / "course"
+
+
+def demo_of(course: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """What the demo says of a course outside of this checkout; it may take one sandbox."""
+    command = [sys.executable, "-m", "fixtures.demo", "--course", str(course), "--jobs", "1", *arguments]
+    return subprocess.run(
+        command, cwd=ROOT, env={**os.environ, "COLUMNS": "200"}, capture_output=True, text=True, timeout=600
+    )
+
+
+def test_a_course_outside_is_told_what_its_samples_show(tmp_path: Path) -> None:
+    """Its reference, its template, what is right and what is wrong; and what its judge leaves unsaid or breaks at."""
+    course = shutil.copytree(COURSE, tmp_path / "course")
+    samples = course / "fixtures" / "submissions" / "largest"
+    mistake = (samples / "mistakes" / "begins_with_zero.toml").read_text()
+    (samples / "mistakes" / "for_no_check.toml").write_text(
+        mistake.replace("is_largest", "is_larger").replace("max(0.0", "max(1.0")
+    )
+    judge = course / "graders" / "largest" / "test_largest.py"
+    silent = '    check.expect(seen != 1.0, "It is 1.")\n    assert seen != 2.0\n    check.expect(\n'
+    judge.write_text(judge.read_text().replace("    check.expect(\n", silent))
+    for name, number in (("gives_one", "1.0"), ("gives_two", "2.0")):
+        text = mistake.replace("max(0.0, values.max().item())", number).replace("not with 0", "It")
+        (samples / "mistakes" / f"{name}.toml").write_text(text)
+    done = demo_of(course, "--all")
+    assert done.returncode == 1, done.stderr
+    said = " ".join(done.stdout.replace("│", " ").split())
+    assert "4 of 7 submissions scored what they must" in said
+    assert "for_no_check: not as expected ['is_larger'] are no checks of largest" in said
+    assert (
+        "gives_one: not as expected is_largest failed, 0 of 2, with no hint of what to try: It is 1." in said
+    )
+    assert "gives_two: not as expected is_largest grader fault, 0 of 2, which no submission may cause" in said
+    assert "A grader fault is one of the judge or the probe: `pytest " in said
+    assert (course / "results" / "demo.json").exists()
+
+
+def test_the_template_of_the_course_is_cut_from_its_reference() -> None:
+    assert (COURSE / "student_template" / "largest.py").read_text() == cut(
+        (COURSE / "reference" / "largest.py").read_text(), "largest.py"
+    )
+
+
+def test_a_course_that_cannot_be_graded_is_one_sentence(tmp_path: Path) -> None:
+    assert "there are no graders in" in demo_of(tmp_path).stderr
+    course = shutil.copytree(COURSE, tmp_path / "course")
+    assert (
+        "there is no exercise 'smallest'; there are largest"
+        in demo_of(course, "--exercise", "smallest").stderr
+    )
+    (course / "fixtures/submissions/largest/mistakes/begins_with_zero.toml").write_text(
+        'fails = ["is_largest"]'
+    )
+    refused = demo_of(course)
+    assert refused.returncode == 1
+    assert refused.stderr.startswith("demo: largest/mistake/begins_with_zero: ")
 
 
 @contextmanager

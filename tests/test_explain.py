@@ -85,6 +85,7 @@ def outcome(*ranks: RankOutcome, timed_out: bool = False, limit: str | None = No
         (outcome(error("StudentMistake", "there is no amp.py", "importing amp.py")), Failed, "`amp.py.txt` was not read: rename it"),
         (outcome(error("StudentMistake", "there is no bad.py", "importing bad.py")), Failed, "bad.py is not text."),
         (outcome(error("SyntaxError", "invalid syntax", "importing x.py", frames=(), line=7)), Crashed, "(line 7)"),
+        (outcome(error("SourceError", "the file holds NUL bytes", "importing x.py", frames=())), Crashed, "x.py cannot be read: the file holds NUL bytes."),
         (outcome(error("Evil", "\x1b[31mred\u202e")), Crashed, "Evil: red"),
         (outcome(error("Evil", phase=" \u202e")), Crashed, "before any of your functions was called"),
         (outcome(RankOutcome(complete=False, protocol="the frame is cut short")), Crashed, "one whole piece"),
@@ -95,6 +96,46 @@ def test_message(seen: Outcome, verdict: type[Exception], words: str) -> None:
     assert type(found) is verdict
     assert words in found.feedback.message
     assert found.feedback.hint
+
+
+@pytest.mark.parametrize(
+    ("message", "phase", "hint"),
+    [
+        ("there is no ddp_train.sh in the submission", "", "under the name that the exercise asks for"),
+        (
+            "build_model returned None instead of a model",
+            "calling build_model",
+            "without `return` gives None",
+        ),
+        ("the loader gives a list", "iterating", "Compare with what the exercise asks for"),
+        ("there is no bad.py", "importing bad.py", "Open it where you wrote it"),
+    ],
+)
+def test_what_is_not_there_or_not_right_has_a_next_step(message: str, phase: str, hint: str) -> None:
+    found = problem(outcome(error("StudentMistake", message, phase)), LIMITS, SUBMISSION)
+    assert found is not None
+    assert hint in found.feedback.hint
+
+
+def test_a_file_that_is_known_to_be_unreadable_is_told_of_in_the_words_of_the_note() -> None:
+    unread = error("SourceError", "the file holds NUL bytes", "importing bad.py", frames=())
+    found = problem(outcome(unread), LIMITS, SUBMISSION)
+    assert found is not None
+    assert found.feedback.message == "bad.py is not text."
+
+
+@pytest.mark.parametrize(
+    ("standing", "hint"),
+    [
+        (Standing("", LINE), "Does the loop that this line is in"),
+        (Standing("", None), "Look for an endless loop"),
+        (Standing("barrier", LINE), "ranks that never come"),
+    ],
+)
+def test_what_to_look_for_is_told_by_where_one_process_stands(standing: Standing, hint: str) -> None:
+    found = problem(outcome(replace(WAITS, standing=standing), timed_out=True), LIMITS, SUBMISSION)
+    assert found is not None
+    assert hint in found.feedback.hint
 
 
 def test_nothing_to_say() -> None:
@@ -121,6 +162,20 @@ def test_an_import_that_fails_spoils_the_exercise() -> None:
     found = problem(outcome(error("NameError", "x", "importing x.py")), LIMITS, SUBMISSION)
     assert found is not None
     assert found.spoils
+
+
+@pytest.mark.parametrize(
+    ("phase", "status", "spoils"),
+    [("importing x.py", 0, True), ("importing x.py", -9, False), ("f(2)", 0, False)],
+)
+def test_a_process_that_ends_while_importing_spoils_the_exercise(
+    phase: str, status: int, spoils: bool
+) -> None:
+    gone = RankOutcome(complete=False, status=status, events=({"kind": "phase", "name": phase},))
+    found = problem(outcome(gone), LIMITS, SUBMISSION)
+    assert found is not None
+    assert found.spoils is spoils
+    assert ("below `if __name__" in found.feedback.hint) is spoils
 
 
 def test_lines_of_a_notebook_are_cells() -> None:

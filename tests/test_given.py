@@ -42,7 +42,7 @@ def test_a_solution_is_never_given(tmp_path: Path, text: str | None) -> None:
     folder = tmp_path / "graders" / "tiny"
     folder.mkdir(parents=True)
     (folder / "exercise.toml").write_text(
-        'title = "x"\nfiles = []\ngiven = ["x.py"]\n[[check]]\nid = "y"\npoints = 1\n'
+        'title = "x"\nfiles = ["x.py"]\ngiven = ["x.py"]\n[[check]]\nid = "y"\npoints = 1\n'
     )
     (tmp_path / "reference").mkdir()
     if text is not None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lockstep import cli
 from lockstep.grading import CouldNotGrade, Options, Silent, grade
 from lockstep.judged import FAULT_MESSAGE
 from lockstep.result import CheckResult, Result
@@ -149,10 +150,81 @@ def test_a_broken_grader_is_named_and_never_a_verdict(
     assert capfd.readouterr() == ("", "")
 
 
+def test_a_class_is_not_begun_with_a_judge_that_is_no_python(
+    work: Path, graders: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    judge = graders / "tiny" / f"test_{graders.parent.name}.py"
+    judge.write_text("def (:")
+    out = graders.parent / "results"
+    assert cli.main(["grade", str(work.parent), "--graders", str(graders), "--out", str(out)]) == 2
+    said = " ".join(capfd.readouterr().err.split())
+    assert "cannot be read: invalid syntax" in said
+    assert not (out / "index.html").exists()
+
+
 def test_a_check_in_two_judges_is_refused(work: Path, graders: Path) -> None:
     judge = _judge(graders)
     judge.with_name("test_twice.py").write_text(judge.read_text())
     assert f"{judge.name} and test_twice.py both have a test_" in _refusal(Options(work, graders=graders))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("\ndef test_first(check)", "\n@pytest.mark.parametrize('n', [3, 4])\ndef test_first(check, n)"),
+        ("\ndef test_second", "\nclass TestOther:\n    def test_first(self, check): pass\n\ndef test_second"),
+    ],
+)
+def test_a_check_that_is_made_twice_is_refused(work: Path, graders: Path, before: str, after: str) -> None:
+    """Whoever fails for one number would have all points of the other."""
+    judge = _judge(graders)
+    judge.write_text("import pytest\n" + JUDGE.replace(before, after))
+    refusal = _refusal(Options(work, graders=graders))
+    assert f"tiny: {judge.name} makes test_first 2 times" in refusal
+    assert "one function, with a loop in it" in refusal
+
+
+@pytest.mark.parametrize("arguments", ["", "chek"])
+def test_a_judge_that_holds_no_check_is_refused(work: Path, graders: Path, arguments: str) -> None:
+    _judge(graders).write_text(JUDGE.replace("test_second(check)", f"test_second({arguments})"))
+    assert "::test_second does not take `check`, so it can find nothing wrong" in _refusal(
+        Options(work, graders=graders)
+    )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("check.expect(", "return ("),
+        ("def test_first", "async def test_first"),
+        ("    check.expect(", "    assert not check\n    check.expect("),
+        ("def test_first", "@pytest.mark.skip\ndef test_first"),
+        ("    check.expect(", "    pytest.skip()\n    check.expect("),
+        ("    check.expect(", "    raise SystemExit(0)\n    check.expect("),
+    ],
+)
+def test_a_judge_that_reaches_no_verdict_passes_nobody_and_costs_nothing(
+    work: Path, graders: Path, before: str, after: str
+) -> None:
+    judge = JUDGE.replace(", points=0.5", "").replace('"nobody checks themselves"', '"no"')
+    _judge(graders).write_text("import pytest\n" + judge.replace(before, after))
+    (exercise,) = grade(Options(work, graders=graders), Silent()).exercises
+    assert [check.verdict for check in exercise.checks] == [Verdict.FAULT, Verdict.NOT_CHECKED]
+
+
+def test_an_exercise_without_a_judge_is_refused_beside_others(work: Path, graders: Path) -> None:
+    """Its points would be missing from every total, and nobody would be told."""
+    (graders / "other").mkdir()
+    (graders / "other" / "exercise.toml").write_text(EXERCISE)
+    assert "lists first, but there is no test_first" in _refusal(Options(work, graders=graders))
+    # A judge that cannot be read is told as that.
+    (graders / "other" / f"test_of_{graders.parent.name}.py").write_text("import no_such_module")
+    assert "cannot be read" in _refusal(Options(work, graders=graders))
+
+
+def test_a_judge_without_a_check_says_what_to_do(work: Path, graders: Path) -> None:
+    _judge(graders).write_text(JUDGE + "\ndef test_third(check): pass\n")
+    assert "list it there, or name the function without test_" in _refusal(Options(work, graders=graders))
 
 
 def test_a_judge_that_breaks_is_a_fault_of_the_grader(work: Path, graders: Path) -> None:

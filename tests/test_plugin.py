@@ -61,6 +61,12 @@ def graded(folder: Path, source: str, box: Box | None = None, **options: Any) ->
         ("def double(x) return x", {"doubles": Verdict.CRASHED, "draws": Verdict.NOT_CHECKED}, "line 1"),
         ("x = 1", {"doubles": Verdict.FAILED, "draws": Verdict.PASSED}, "does not define double"),
         (
+            RIGHT.replace("double", "Double"),
+            {"doubles": Verdict.FAILED},
+            "tiny.py does not define double, but Double",
+        ),
+        ("", {"doubles": Verdict.FAILED, "draws": Verdict.NOT_CHECKED}, "tiny.py is empty"),
+        (
             "import argparse\nargs = argparse.ArgumentParser().parse_args()\nfor n in (2, 3):\n    double = n",
             {"doubles": Verdict.FAILED},
             "defines double only among the lines that run the script",
@@ -72,8 +78,24 @@ def graded(folder: Path, source: str, box: Box | None = None, **options: Any) ->
             {"doubles": Verdict.PASSED, "adds_up": Verdict.HUNG},
             "rank 0 has finished; rank 1 waits in all_reduce at tiny.py, line 7",
         ),
+        (
+            f'{RIGHT}while True:\n    pass\nif __name__ == "__main__":\n    double(2)\n',
+            {"doubles": Verdict.HUNG, "adds_up": Verdict.NOT_CHECKED, "draws": Verdict.NOT_CHECKED},
+            "No answer within 12 s while importing tiny.py: it is busy at tiny.py, line",
+        ),
     ],
-    ids=["right", "wrong", "raises", "syntax", "missing", "left_out", "hangs"],
+    ids=[
+        "right",
+        "wrong",
+        "raises",
+        "syntax",
+        "missing",
+        "misspelt",
+        "empty",
+        "left_out",
+        "hangs",
+        "never_imported",
+    ],
 )
 def test_verdicts(tmp_path: Path, box: Box, source: str, wanted: Mapping[str, Verdict], words: str) -> None:
     checks = graded(tmp_path, source, box)
@@ -194,3 +216,11 @@ def test_graders_without_a_submission_say_what_is_missing() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
     assert "--submission PATH" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("option", ["--submission", "--json"])
+def test_an_empty_path_is_not_the_folder_one_stands_in(option: str) -> None:
+    command = [sys.executable, "-m", "pytest", str(LAB), "-p", "no:cacheprovider", option, ""]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert f"argument {option}: a file or folder, not an empty text" in done.stdout + done.stderr

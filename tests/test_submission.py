@@ -386,7 +386,7 @@ def a_huge_notebook(folder: Path) -> Path:
         (a_long_name, "cannot be opened"),
         (below_a_file, "cannot be opened"),
         (a_huge_source, "`big.py`: larger than 4 MiB"),
-        (a_huge_notebook, "`big.ipynb`: larger than 4 MiB .10 MiB for a notebook"),
+        (a_huge_notebook, "`big.ipynb`: a notebook larger than 20 MiB; clear its outputs"),
     ],
 )
 def test_what_cannot_be_taken_is_refused_with_its_reason(make_path, sentence: str, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from lockstep import terminal
 from lockstep.result import CheckResult, ExerciseResult, Result
-from lockstep.text import last_lines, listed, safe
+from lockstep.text import last_lines, listed, more_places, safe
 from lockstep.verdict import Verdict
 from tests.results import ANSWERED, FAILED, FAULT, NOT_CHECKED, PASSED, a_result
 
@@ -60,7 +60,12 @@ def test_words_in_a_sentence() -> None:
     assert [listed("abc"[:count]) for count in range(4)] == ["", "a", "a and b", "a, b and c"]
 
 
+def test_more_places_are_counted_in_words() -> None:
+    assert [more_places(count) for count in (1, 2)] == ["one more place", "2 more places"]
+
+
 def test_a_long_text_is_cut_and_says_by_how_much() -> None:
+    assert safe("x" * 11, limit=10) == "x" * 10 + " ... (1 more character)"
     assert safe("x" * 1_000_000, limit=10) == "x" * 10 + " ... (999990 more characters)"
 
 
@@ -73,6 +78,37 @@ def test_a_long_text_is_cut_and_says_by_how_much() -> None:
         (
             "usage: x.py [-h]\n  [--lr LR]\nx.py: error: unrecognized arguments: -y\n",
             "x.py: error: unrecognized arguments: -y",
+        ),
+        (
+            "[W1124 socket.cpp:767] The server socket has timed out.\nException raised from listen at socket.cpp:9 (most "
+            "recent call first):\nframe #0: c10::Error::Error() + 0x80 (0x7f in libc10.so)\n  frame #1: <unknown> + 0x1\n\n",
+            "[W1124 socket.cpp:767] The server socket has timed out.",
+        ),
+        (
+            'Traceback (most recent call last):\n  File "/w/ddp_train.py", line 94, in train\n    dist.all_reduce(x)\n'
+            '  File "/opt/packages/torch/c10d.py", line 19, in all_reduce\n    raise TypeError(\n        ^^^\n'
+            "TypeError: no tensor\nbut a float.\n",
+            "ddp_train.py, line 94, in train | TypeError: no tensor | but a float.",
+        ),
+        (
+            '[rank0]: Traceback (most recent call last):\n[rank0]:   File "/w/x.py", line 3, in f\n[rank0]:     g()\n'
+            '[rank0]:   File "/usr/lib/python3.11/os.py", line 9, in g\n[rank0]:     h()\n[rank0]: ValueError: no',
+            "x.py, line 3, in f | [rank0]: ValueError: no",
+        ),
+        (
+            '  File "/opt/a.py", line 3, in f\n    g()\nValueError: no',
+            'File "/opt/a.py", line 3, in f | g() | ValueError: no',
+        ),
+        (
+            'Traceback (most recent call last):\n  File "/w/x.py", line 3, in f\n    g()\nTypeError: None\nepoch 1\n'
+            'Traceback (most recent call last):\n  File "/w/x.py", line 9, in h\n    g()\nRuntimeError: Connection '
+            "closed by peer\n",
+            "x.py, line 3, in f | TypeError: None | epoch 1",
+        ),
+        (
+            'Traceback (most recent call last):\n  File "/w/x.py", line 3, in f\n    g()\nTypeError: None\n'
+            "going on\nepoch 1\nepoch 2\ncould not write\n",
+            "going on | epoch 1 | epoch 2 | could not write",
         ),
         ("begin\nsame\nsame\n\nsame\n", "begin | same"),
         (TORCHRUN_FAILED, "step 1 | Traceback (most recent call last): | ValueError: boom"),
@@ -131,12 +167,131 @@ def test_checks_that_one_error_stopped_are_explained_together() -> None:
     assert re.search(r"lfw_dataset / script: crashed, 0 of 3 points", shown)
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "together"),
+    [
+        ("shape '[8, 5]' is invalid for input of size 15 (x.py, line 8, in f)", "shape '[8, 9]' is invalid for input of size 3 (x.py, line 8, in f)", True),
+        ("no (x.py, line 8, in f)", "no (x.py, line 9, in f)", False),
+        ("no (x.py, line 8, in f)", "yes (x.py, line 8, in f)", False),
+    ],
+)  # fmt: skip
+def test_one_error_has_other_numbers_in_its_words_and_its_line_alone(
+    one: str, other: str, together: bool
+) -> None:
+    checks = [
+        replace(FAILED, id=id, verdict=Verdict.CRASHED, message=f"Your code raised ValueError: {said}, while {id}.")
+        for id, said in (("length", one), ("lazy", other))
+    ]  # fmt: skip
+    assert ("lfw_dataset / length, lazy: crashed" in terminal.table(a_result(*checks))) is together
+
+
+def test_what_is_not_written_yet_is_told_once() -> None:
+    checks = [
+        replace(FAILED, id=id, verdict=Verdict.CRASHED, message=f"{who} raised NotImplementedError: x.py is not written yet (x.py, line {line}, in {id}), in {id}().")
+        for id, who, line in (("length", "Your code", 8), ("lazy", "Rank 0 of 2", 12), ("workers", "Rank 1 of 4", 30))
+    ]  # fmt: skip
+    shown = terminal.table(a_result(*checks))
+    assert "lfw_dataset / length, lazy, workers: crashed" in shown
+    assert shown.count("line ") == 1
+
+
+def test_checks_that_hung_at_one_place_are_told_together() -> None:
+    hung = [replace(FAILED, id=id, verdict=Verdict.HUNG) for id in ("length", "lazy")]
+    assert "lfw_dataset / length, lazy: hung" in terminal.table(a_result(*hung))
+
+
+def test_checks_that_hung_at_one_line_are_told_together_whatever_was_called() -> None:
+    busy = "it is busy at x.py, line 70."
+    hung = [
+        replace(
+            FAILED,
+            id=id,
+            verdict=Verdict.HUNG,
+            message=f"No answer within {seconds} s while {called}: {where}",
+        )
+        for id, seconds, called, where in (
+            ("length", 10, "calling f(x: int)", busy),
+            ("lazy", 30, "running `python x.py`", busy),
+            ("script", 30, "running `python x.py`", busy.replace("70", "7")),
+            ("workers", 10, "calling f()", "it is busy outside your files."),
+            ("robust", 10, "calling g()", "it is busy outside your files."),
+        )
+    ]
+    shown = terminal.table(a_result(*hung))
+    assert "lfw_dataset / length, lazy: hung" in shown
+    assert all(f"lfw_dataset / {id}: hung" in shown for id in ("script", "workers", "robust"))
+
+
+def test_one_error_is_one_whichever_process_raised_it_and_whether_or_not_it_says_where() -> None:
+    calls = {
+        "length": "Your code raised RuntimeError: no scalar, while training.",
+        "lazy": "Your code raised RuntimeError: no scalar (lfw_dataset.py, line 8, in main), while running `python x`.",
+        "robust": "Rank 0 of 2 raised RuntimeError: no scalar (lfw_dataset.py, line 8, in main), while running `x`.",
+        "script": "Your code raised RuntimeError: no tensor, while training.",
+        "items": "Your code raised RuntimeError: no scalar (x.py, line 9, in main), while training.",
+        "workers": "The process of your code was ended by an abort (SIGABRT), while training.",
+    }
+    checks = [
+        replace(FAILED, id=id, verdict=Verdict.CRASHED, message=message, points=0.0)
+        for id, message in calls.items()
+    ]
+    checks[1] = replace(checks[1], hint="Is that an option?")
+    known = [replace(check, id=check.id[0], verdict=Verdict.FAILED) for check in checks[:3]]
+    known[1] = replace(known[1], hint=FAILED.hint)
+    shown = terminal.table(a_result(*checks, *known))
+    assert "lfw_dataset / length, lazy, robust: crashed" in shown
+    assert "lfw_dataset / l, l, r: failed" in shown
+    assert "lfw_dataset / items: crashed" in shown
+    assert "lfw_dataset / script: crashed" in shown
+    assert "lfw_dataset / workers: crashed" in shown
+
+
+def test_one_error_is_one_where_a_judge_says_first_where_it_was_run() -> None:
+    raised = "your code raised RuntimeError: no driver (x.py, line 8, in train), while"
+    calls = {
+        "length": f"Without a GPU: {raised} calling train().",
+        "lazy": f"Without a GPU: {raised} running `python x`.",
+        "robust": f"On a GPU: {raised} calling train().",
+    }
+    checks = [
+        replace(FAILED, id=id, verdict=Verdict.CRASHED, message=said, points=0.0)
+        for id, said in calls.items()
+    ]
+    shown = terminal.table(a_result(*checks))
+    assert "lfw_dataset / length, lazy: crashed" in shown
+    assert "lfw_dataset / robust: crashed" in shown
+
+
 def test_checks_that_failed_with_the_same_words_are_told_together() -> None:
     alike = [replace(FAILED, id=id, points=1.0) for id in ("length", "lazy")]
     other = replace(FAILED, id="script", hint="Try something else.")
     shown = terminal.table(a_result(*alike, other))
     assert re.search(r"lfw_dataset / length, lazy: failed, 2 of 6 points", shown)
     assert re.search(r"lfw_dataset / script: failed", shown)
+
+
+def test_checks_that_met_one_limit_are_told_together() -> None:
+    used = "Your code used more than the 8 MiB of printed output of this check while"
+    checks = [
+        replace(FAILED, id=id, verdict=Verdict.LIMIT, message=f"{used} {phase}, and was stopped.")
+        for id, phase in (("length", "calling a"), ("lazy", "calling b"))
+    ]
+    other = replace(checks[0], id="script", message=checks[0].message.replace("printed output", "disk space"))
+    shown = terminal.table(a_result(*checks, other))
+    assert "lfw_dataset / length, lazy: exceeded a limit" in shown
+    assert "lfw_dataset / script: exceeded a limit" in shown
+
+
+def test_checks_whose_script_ended_with_the_same_words_are_told_together() -> None:
+    ended = "ended with status 2: x.py: error: unrecognized arguments: --devices"
+    checks = [
+        replace(FAILED, id=id, message=f"x.py {given} {ended} {given}")
+        for id, given in (("length", "1"), ("lazy", "1"), ("script", "2"))
+    ]
+    checks[1] = replace(checks[1], message=f"x.py, one epoch {ended} 1")
+    shown = terminal.table(a_result(*checks))
+    assert "lfw_dataset / length, lazy: failed" in shown
+    assert "lfw_dataset / script: failed" in shown
 
 
 def test_a_remark_on_a_passed_check_is_shown() -> None:
@@ -147,7 +302,7 @@ def test_a_remark_on_a_passed_check_is_shown() -> None:
 @pytest.mark.parametrize(
     ("checks", "line"),
     [
-        ((PASSED,), "All 1 checks passed: 2 of 2 points."),
+        ((PASSED,), "The one check passed: 2 of 2 points."),
         ((PASSED, FAILED), "1 of 2 checks passed: 2.5 of 5 points."),
         ((PASSED, FAULT), "1 of 2 checks passed: 2 of 4 points. A grader fault is"),
     ],
@@ -172,7 +327,7 @@ def test_what_a_person_gives_is_in_no_total_whoever_has_answered() -> None:
     nothing = replace(a_result(PASSED).exercises[0], by_person=4.5)
     shown = terminal.table(replace(a_result(PASSED), exercises=(nothing,)))
     assert shown.splitlines()[-2:] == [
-        "All 1 checks passed: 2 of 2 points.",
+        "The one check passed: 2 of 2 points.",
         said.replace("1 waits", "none waits"),
     ]
     assert "Not counted" not in terminal.table(a_result(PASSED))
@@ -184,8 +339,8 @@ def test_a_check_may_be_worth_no_points() -> None:
     assert "answers / present: failed, worth no points" in shown
     assert re.search(r"✗ +present +failed +- +0\.0 s", shown)
     assert re.search(r"total +- ", shown)
-    assert shown.splitlines()[-1] == "0 of 1 checks passed."
-    assert terminal.table(a_result(replace(ANSWERED, reviews=()))).splitlines()[-1] == "All 1 checks passed."
+    assert shown.splitlines()[-1] == "0 of 1 check passed."
+    assert terminal.table(a_result(replace(ANSWERED, reviews=()))).splitlines()[-1] == "The one check passed."
 
 
 @pytest.mark.parametrize("width", [40, 80, 99, 120, 200])

@@ -100,7 +100,15 @@ def events_of(dice: Dice) -> bytes:
     for _ in range(dice.randint(0, 2 * dice.size)):
         event: dict[str, object] = {
             "kind": dice.choice(
-                ["phase", "collective", "returned", "shim", "definitions_only", dice.json(1)]
+                [
+                    "phase",
+                    "collective",
+                    "returned",
+                    "shim",
+                    "definitions_only",
+                    "missing_import",
+                    dice.json(1),
+                ]
             ),
             "name": dice.choice(["calling f()", "nccl", " ", "\x1b", dice.json(1)]),
             "number": dice.choice([1, 2, 2**62, dice.json(2)]),
