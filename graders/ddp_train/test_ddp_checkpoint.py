@@ -12,7 +12,7 @@ from graders.ddp_train.probe.checkpoints import CHECKPOINT
 from graders.ddp_train.runs import LR, MOMENTUM, on_nodes, options
 from graders.ddp_train.script_runs import SCRIPT_LIMITS
 from graders.ddp_train.weights import differing, unlike
-from lockstep.check import Check
+from lockstep.check import Check, Inputs
 from lockstep.compare import integer, shown
 from lockstep.sandbox.outcome import Outcome
 
@@ -68,6 +68,7 @@ def test_checkpoint(check: Check) -> None:
         points=check.points / 2,
     )
     _script_resumes_everywhere(check)
+    _script_keeps_the_optimizer(check)
 
 
 def _script_resumes_everywhere(check: Check) -> None:
@@ -102,6 +103,42 @@ def _script_resumes_everywhere(check: Check) -> None:
             "without end.",
             points=check.points / 2,
         )
+
+
+def _script_keeps_the_optimizer(check: Check) -> None:
+    """End the check where the script goes on from a checkpoint with an optimizer that knows nothing of it."""
+    told = ["--training-data", "/data/cifar", "--batch-size", "4", "--checkpoint", CHECKPOINT]
+    outcome = check.run(
+        "goes_on",
+        ranks=2,
+        per_rank=[
+            Inputs({"is_first": True, "arguments": [*told, "--epochs", "2"]}),
+            Inputs({"is_first": False, "arguments": [*told, "--epochs", "3", "--resume"]}),
+        ],
+        # Two jobs of one process each, on one machine.
+        env=[
+            {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "MASTER_PORT": port}
+            for port in ("29511", "29533")
+        ],
+        data={"cifar": cifar10.make_batches(check.rng, 16, 10)},
+        limits=SCRIPT_LIMITS,
+        shared_files=True,
+        seconds=30.0,
+        expect=False,
+    )
+    before, seen = (rank.values for rank in outcome.ranks)
+    held = before.get("held")
+    # One without a memory, or made anew for every epoch, has nothing to forget.
+    remembers = isinstance(held, list) and len(held) > 4 and all(each is True for each in held[1:])
+    check.expect(
+        not remembers or seen.get("opened") is not True or seen.get("held") != [False, True],
+        "Saving and resuming work, but `ddp_train.py --epochs 2 --checkpoint FILE` and then `--epochs 3 --checkpoint FILE "
+        "--resume`: the first step of the second run was made by an optimizer that held nothing of the first, as a new one "
+        "does.",
+        "load_checkpoint fills the optimizer that it is given, and main has to train with that one: make it before, and no "
+        "other after it.",
+        points=check.points / 2,
+    )
 
 
 def _written_once(check: Check, saved: Outcome) -> None:

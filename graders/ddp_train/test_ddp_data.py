@@ -197,7 +197,7 @@ def test_steps_per_epoch(check: Check) -> None:
     """An epoch has ceil(items / (batch size x ranks)) steps."""
     world, batch_size = check.world_sizes[0], 4
     n = world * (batch_size * 3 + 1)  # even shares, with a short last batch
-    _, outcome = _one_epoch(check, world, n, batch_size)
+    data, outcome = _one_epoch(check, world, n, batch_size)
     wanted = math.ceil(n / (batch_size * world))
     counts = []
     for rank in outcome.ranks:
@@ -210,6 +210,17 @@ def test_steps_per_epoch(check: Check) -> None:
         f"{', '.join(map(str, counts))} steps, expected {wanted}.",
         "With n ranks the effective batch is n times as large, so an epoch has that many fewer steps. All steps on "
         "every rank means that every rank reads the whole data set.",
+    )
+    # What cannot be recognised any more may be anything.
+    seen = [
+        {item for batch in expected.batches(rank, data) or () for item in batch} for rank in outcome.ranks
+    ]
+    check.expect(
+        any(len(items) < n for items in seen),
+        f"train_one_epoch on {world} ranks over {n} items made {wanted} steps, but on every rank all {n} items went through "
+        "the model, several batches to a step.",
+        "make_loader has to give the DataLoader sampler=DistributedSampler(dataset, ...): a rank reads its share, and makes "
+        "a step for each batch of it.",
     )
 
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from fixtures import cifar10
 from graders.ddp_train import expected
 from graders.ddp_train.batches import fed, fed_by_step
 from graders.ddp_train.expected import Training
 from graders.ddp_train.hints import TO_THE_DEVICE
 from graders.ddp_train.runs import LR, MOMENTUM, options
-from graders.ddp_train.script_runs import three_epochs
+from graders.ddp_train.script_runs import SCRIPT_LIMITS, three_epochs
 from graders.ddp_train.weights import differing
 from lockstep.check import Check
 from lockstep.compare import close, number, shown
 from lockstep.devicefault import is_device_fault
 from lockstep.verdict import CheckEnded
+from lockstep.wire import Array
 
 # What DistributedDataParallel says of a model on the CPU for which it is given the number of a GPU.
 NOT_MOVED = "only work with single-device"
@@ -20,6 +24,7 @@ NOT_MOVED = "only work with single-device"
 
 # What a loss of one's own making, or one that is named anew instead of taken from the caller, does not do.
 SMOOTHING = 0.1
+SCRIPT_BATCH = 8  # images of a step
 
 
 def test_no_double_softmax(check: Check) -> None:
@@ -42,6 +47,7 @@ def test_no_double_softmax(check: Check) -> None:
         own_loss.step([data], ranks)
     wrong = differing(outcome.ranks, "final", right.state(), "the weight")
     if wrong is None:
+        _script_hands_on_logits(check)
         return
     if differing(outcome.ranks, "final", twice.state(), "the weight") is None:
         check.fail(
@@ -63,6 +69,51 @@ def test_no_double_softmax(check: Check) -> None:
     )
 
 
+def _script_hands_on_logits(check: Check) -> None:
+    """End the check where the network of the script makes probabilities of its own, and the cross-entropy takes them."""
+    outcome = check.run(
+        "into_the_loss",
+        values={
+            "arguments": [
+                "--training-data",
+                "/data/cifar",
+                "--epochs",
+                "1",
+                "--batch-size",
+                str(SCRIPT_BATCH),
+            ]
+        },
+        data={"cifar": cifar10.make_batches(check.rng, 8 * SCRIPT_BATCH, 10)},
+        limits=SCRIPT_LIMITS,
+        seconds=30.0,
+        expect=False,
+    )
+    arrays = outcome.ranks[0].arrays
+    outputs = [values for name, values in arrays.items() if name.startswith("outputs") and values.ndim == 2]
+    # Of one batch alone it may be chance; a last layer that begins with zeros gives nothing but those at first.
+    if len(outputs) < 3 or not any(values.any() for values in outputs):
+        return
+    are_shares = all((values >= 0).all() and (values <= 1).all() for values in outputs)
+    sums = (
+        "of which every row adds up to 1, as softmax makes them"
+        if all(map(_add_up, outputs))
+        else "as sigmoid makes them"
+    )
+    check.expect(
+        not are_shares,
+        "train_one_epoch hands a model's output to the criterion as it is, but the network that `python ddp_train.py` trains "
+        f"ends in numbers from 0 to 1, {sums}, and the cross-entropy takes them for logits. Training then still works, but "
+        "much more slowly.",
+        "Let the network end in its linear layer, as in model.fc = nn.Linear(model.fc.in_features, 10): nn.CrossEntropyLoss "
+        "takes logits and does log_softmax itself.",
+        points=check.points / 2,
+    )
+
+
+def _add_up(values: Array) -> bool:
+    return bool(np.allclose(values.sum(axis=1), 1, atol=0.02))  # in half precision, too
+
+
 def test_single_process(check: Check) -> None:
     """Without torchrun the same functions train on one process."""
     shape = expected.make_shape(check.rng)
@@ -78,7 +129,7 @@ def test_single_process(check: Check) -> None:
         loss is not None and accuracy is not None and 0 <= accuracy <= 1,
         f"Without torchrun train_one_epoch returned {shown(seen.values.get('loss'))} and evaluate "
         f"{shown(seen.values.get('accuracy'))}; expected two numbers, the second from 0 to 1.",
-        "In one process the mean over all ranks is the process's own.",
+        "Both end with `return`, a plain float each. In one process the mean over all ranks is the process's own.",
     )
     training = Training(shape, weights, lr=LR, momentum=MOMENTUM)
     batches = fed(check, seen, data, 0)

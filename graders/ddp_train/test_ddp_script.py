@@ -75,7 +75,7 @@ def test_script(check: Check) -> None:
         "not count).",
         "Pass --report reports/ddp.json in ddp_train.sh; rank 0 writes it, in the format perf-report/1.",
     )
-    _trained_as_asked(check, values, names, arguments)
+    _trained_as_asked(check, values, names, arguments, seen.loopback_bytes)
     # A script that takes no such arguments, or starts its processes in another way, is not asked.
     raised = _not_loaded(values.get("resumed"))
     check.expect(
@@ -117,7 +117,11 @@ def test_script(check: Check) -> None:
 
 
 def _trained_as_asked(
-    check: Check, values: Mapping[str, Json], names: Sequence[str], arguments: Sequence[str]
+    check: Check,
+    values: Mapping[str, Json],
+    names: Sequence[str],
+    arguments: Sequence[str],
+    loopback_bytes: int | None,
 ) -> None:
     """End the check where a checkpoint is of another network, or of fewer batches than were asked for."""
     found = values.get("outputs")
@@ -138,6 +142,14 @@ def _trained_as_asked(
         points=check.points / 2,
     )
     batches = integer(values.get("batches"))
+    # To wrap the network takes one copy of its weights. Whoever freezes BatchNorm trains all the same, and sends more.
+    check.expect(
+        batches != 0 or loopback_bytes is None or loopback_bytes >= 2 * RESNET18_BYTES,
+        "ddp_train.sh ran and left a checkpoint, but trained on no batch: num_batches_tracked in it is 0, and its processes "
+        f"exchanged {(loopback_bytes or 0) / 1e6:.1f} MB, which is what it takes to wrap the network and not one step more.",
+        "main calls train_one_epoch(model, train_loader, optimizer, criterion, device, epoch) in each epoch, and saves the "
+        "network that it trained.",
+    )
     # Without BatchNorm nobody counts, and a script may have arguments of its own.
     check.expect(
         not batches or batches >= BATCHES or not _hands_on(values.get("asked")),
@@ -174,6 +186,16 @@ def _goes_on(check: Check, went_on: Json, arguments: Sequence[str]) -> None:
         "training began anew, or the last epoch was trained once more.",
         "first_epoch = load_checkpoint(model, optimizer, args.checkpoint) + 1, where load_checkpoint returns the epoch after "
         "which was saved; then range(first_epoch, args.epochs).",
+        points=check.points / 2,
+    )
+    first, last = integer(went_on.get("epoch_before")), integer(went_on.get("epoch_after"))
+    # Who goes on so many epochs, and tells save_checkpoint of them, has counted as many.
+    check.expect(
+        before != BATCHES or after != before + anew or first is None or last != first + 1,
+        f"{call} num_batches_tracked in its checkpoint went from {before} to {after}, expected {BATCHES + BATCHES_ALONE}, "
+        f"while the epoch in it went from {first} to {last}: weights were loaded, and the epochs counted from the first "
+        "again.",
+        "first_epoch = load_checkpoint(model, optimizer, args.checkpoint) + 1; then range(first_epoch, args.epochs).",
         points=check.points / 2,
     )
 
@@ -224,6 +246,13 @@ def _script_hint(script: bytes, printed: str) -> str:
             "torchrun was told to start a file that is not there: name ddp_train.py, and see that nothing stands behind a "
             "backslash at the end of a line, not even a blank."
         )
+    if re.search(r"\w\.py, line \d+, in ", printed):
+        return "torchrun did start the script, which raised that: mend the line that is named, and run the same in a terminal."
+    if re.search(r"\.py: error: ", printed):
+        return (
+            "torchrun did start the script, which ends so where argparse does not know an option or cannot read its value: "
+            "it has to take those that the exercise lists."
+        )
     return (
         'Run the same line in a terminal. The script should hand its arguments on to ddp_train.py with "$@".'
     )
@@ -259,9 +288,16 @@ def test_lr_scaling(check: Check) -> None:
         shown_call = " ".join(["ddp_train.py --lr", str(lr), *flags])
         for rank, seen in enumerate(rates):
             check.expect(
-                all(close(rate, wanted, rtol=1e-6, atol=0) for rate in seen or [None]),
+                bool(seen),
+                f"`{shown_call}` with --training-data, --epochs and --batch-size, on {world} ranks: rank {rank} came to no "
+                "step of an optimizer.",
+                "Run such a line in a terminal: does the script take every option that the exercise lists, and train with an "
+                "optimizer of torch.optim?",
+            )
+            check.expect(
+                all(close(rate, wanted, rtol=1e-6, atol=0) for rate in seen),
                 f"`{shown_call}` on {world} ranks, each on a node of its own: the first step on rank {rank} had the learning "
-                f"rate {shown(seen[0] if seen else None)}, expected {wanted:.6g}.",
+                f"rate {shown(seen[0])}, expected {wanted:.6g}.",
                 "With --scale-lr the rate is args.lr * world_size, since a step sees world_size times as many items; "
                 "the batch size of one rank plays no part, and without the flag nothing is multiplied.",
             )

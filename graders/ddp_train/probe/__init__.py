@@ -11,8 +11,9 @@ from .ending import script_ends, tidy
 from .evaluation import accuracy
 from .group import join
 from .launched import launch
+from .losses import into_the_loss
 from .nets import build_model
-from .script import alone, broken, first_lr, orders, resumes, together
+from .script import alone, broken, first_lr, goes_on, orders, resumes, together
 from .training import shares, start, train
 
 __all__ = [
@@ -21,6 +22,8 @@ __all__ = [
     "broken",
     "build_model",
     "first_lr",
+    "goes_on",
+    "into_the_loss",
     "join",
     "launch",
     "orders",

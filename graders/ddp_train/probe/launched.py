@@ -87,7 +87,7 @@ def _counts_batches(name: str, value: torch.Tensor) -> bool:
 def _resumed(student: Student, inputs: Inputs, checkpoint: str) -> tuple[str | None, Json]:
     """Run `python ddp_train.py --resume` for one epoch more: how it ends where it fails, and what came of it elsewhere.
 
-    That is whether a file was written, and how many batches the checkpoint tells of before and after.
+    That is whether a file was written, and how many batches the checkpoint tells of before and after, and which epoch.
     """
     further = cast(list[str], inputs.values["further"])
     command = [
@@ -95,14 +95,20 @@ def _resumed(student: Student, inputs: Inputs, checkpoint: str) -> tuple[str | N
         # Whoever keeps the best checkpoint only writes this one at least.
         "--report", "reports/resumed.json",
     ]  # fmt: skip
-    files, before = _versions(), _batches_in(checkpoint)
+    files, before, epoch = _versions(), _batches_in(checkpoint), _epoch_in(checkpoint)
     result = _within_seconds(student, command, {})
     if result is None:
         return None, None
     if result.status != 0:
         # torch lists every name that it misses, on one line.
         return "\n".join(line[:200] for line in result.output.splitlines()[-20:]), None
-    return None, {"wrote": _versions() != files, "before": before, "after": _batches_in(checkpoint)}
+    return None, {
+        "wrote": _versions() != files,
+        "before": before,
+        "after": _batches_in(checkpoint),
+        "epoch_before": epoch,
+        "epoch_after": _epoch_in(checkpoint),
+    }
 
 
 def _versions() -> dict[str, tuple[int, int]]:
@@ -120,6 +126,16 @@ def _batches_in(checkpoint: str) -> int | None:
     return max(
         (int(value) for name, value in _tensors_in(checkpoint) if _counts_batches(name, value)), default=None
     )
+
+
+def _epoch_in(checkpoint: str) -> int | None:
+    """The number of an epoch in a checkpoint, if there is one under that name and no other."""
+    try:
+        kept = torch.load(checkpoint, weights_only=False, map_location="cpu")
+        found = [value for name, value in kept.items() if isinstance(name, str) and "epoch" in name.lower()]
+    except Exception:
+        return None
+    return found[0] if len(found) == 1 and type(found[0]) is int else None
 
 
 def _what_torchrun_is_told(student: Student, command: list[str], environment: dict[str, str]) -> str | None:

@@ -84,7 +84,7 @@ def _smaller_resnet() -> None:
     models.resnet18 = resnet.resnet18 = smaller
 
 
-class _SeenEnough(BaseException):
+class SeenEnough(BaseException):
     """Ends a script once the check has seen what it came for."""
 
 
@@ -96,12 +96,12 @@ def first_lr(student: Student, inputs: Inputs) -> Observation:
     def before_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
         seen.append(plain(optimizer.param_groups[0]["lr"]))
         if len(seen) == steps:
-            raise _SeenEnough
+            raise SeenEnough
 
     register_optimizer_step_pre_hook(cast(Callable[..., None], before_step))
     try:
         run_script(student, inputs)
-    except _SeenEnough:
+    except SeenEnough:
         student.phase = ""
     return Observation({"lr": cast(Json, seen)})
 
@@ -228,6 +228,57 @@ def resumes(student: Student, inputs: Inputs) -> Observation:
     sys.addaudithook(opened)
     run_script(student, inputs)
     return Observation({})
+
+
+def goes_on(student: Student, inputs: Inputs) -> Observation:
+    """Run the script as two jobs: the first leaves a checkpoint, the second goes on from it when the first has ended.
+
+    `held`: whether the optimizer held anything before each step; of the second job, before its first two. `opened`:
+    whether it opened the checkpoint.
+    """
+    # By its own word each is rank 0.
+    is_first = inputs.values["is_first"] is True
+    while not is_first and not os.path.exists(_mark(0)):
+        time.sleep(0.01)
+    opened: list[str] = []
+    held: list[bool] = []
+    trained: list[bool] = []
+
+    def note_open(event: str, args: tuple[Any, ...]) -> None:
+        if event == "open" and isinstance(args[0], str | bytes | os.PathLike) and not opened:
+            opened.extend({os.path.basename(os.fsdecode(args[0]))} & {CHECKPOINT})
+
+    # Who loads a state by a step that changes nothing has not trained for it.
+    def before_forward(module: nn.Module, _: object) -> None:
+        if torch.is_grad_enabled() and _trains(module):
+            trained[:] = [True]
+
+    def before_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
+        if trained and len(held) < MAX_ROWS:
+            held.append(_holds_something(optimizer))
+            trained.clear()
+        if not is_first and len(held) == 2:
+            raise SeenEnough
+
+    register_module_forward_pre_hook(before_forward)
+    register_optimizer_step_pre_hook(cast(Callable[..., None], before_step))
+    sys.addaudithook(note_open)
+    try:
+        run_script(student, inputs)
+    except SeenEnough:
+        student.phase = ""
+    if is_first:
+        with open(_mark(0), "w"):
+            pass
+    return Observation({"opened": bool(opened), "held": cast(Json, held)})
+
+
+def _holds_something(optimizer: torch.optim.Optimizer) -> bool:
+    """Whether it keeps a number other than 0 from earlier steps, such as a momentum."""
+    kept = [value for state in optimizer.state.values() for value in state.values()]
+    return any(
+        bool(torch.as_tensor(value).any()) for value in kept if isinstance(value, torch.Tensor | int | float)
+    )
 
 
 def _mark(rank: int) -> str:
