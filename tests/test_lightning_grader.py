@@ -21,6 +21,7 @@ from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.sandbox.spec import RunSpec
 from lockstep.verdict import CheckEnded, Verdict
 from lockstep.wire import Array, Json
+from tests.forging import forgery, taken_in
 from tests.made_up import end_of
 from tests.samples import graded
 
@@ -55,6 +56,33 @@ def test_old_spellings_are_explained_and_cost_nothing(tmp_path: Path, box: Box) 
         "metrics task hparams moved"
     ).split():
         assert told.count(EXPLAINED[key].split(":")[0]) == 1, key
+
+
+DROPOUT = ("            nn.Flatten(),", "            nn.Dropout(0.2), nn.BatchNorm2d(32), nn.Flatten(),")
+ONE_CALL = "        loss = F.cross_entropy(self(images), labels)\n        self.log"
+MODES = {
+    "several passes, each with other units dropped": (
+        "        logits = self(images)\n",
+        "        self.train()\n        logits = torch.stack([self(images) for _ in range(3)]).mean(dim=0)\n",
+    ),
+    "a look at the accuracy on the way": (
+        ONE_CALL,
+        f"        self.eval()\n        sure = self(images).detach().max()\n        self.train()\n"
+        f"        self.log('sure', sure)\n{ONE_CALL}",
+    ),
+    "a part that is frozen": (
+        ONE_CALL,
+        f"        self.eval()\n        self.network[0].requires_grad_(False)\n{ONE_CALL}",
+    ),
+}
+
+
+@pytest.mark.parametrize("edit", MODES.values(), ids=MODES)
+def test_who_has_a_reason_for_the_other_mode_loses_nothing(
+    edit: tuple[str, str], tmp_path: Path, box: Box
+) -> None:
+    checks = checks_of(changed(tmp_path, DROPOUT, edit), box, "validation_logged", "learns")
+    assert [check.message for check in checks.values() if check.points < check.max_points] == []
 
 
 def test_noise_on_pictures_that_are_shared_out_costs_nothing(tmp_path: Path, box: Box) -> None:
@@ -123,19 +151,6 @@ def test_a_class_that_is_no_module_is_told_once(tmp_path: Path, box: Box) -> Non
     assert {check.verdict for check in checks.values()} == {Verdict.NOT_CHECKED}
 
 
-FORGED = """
-from lockstep.sandbox import probing
-made = probing.Observation.__init__
-
-def forging(self, values, arrays=None):
-    if "is_class" not in values:
-        values, arrays = {{name: {odd} for name in values}}, {{name: {odd_array} for name in arrays or {{}}}}
-    made(self, values, arrays or {{}})
-
-probing.Observation.__init__ = forging
-"""
-
-
 @pytest.mark.parametrize(
     ("odd", "odd_array"),
     [
@@ -150,13 +165,11 @@ probing.Observation.__init__ = forging
 def test_forged_answers_earn_nothing_and_break_nothing(
     odd: str, odd_array: str, tmp_path: Path, box: Box
 ) -> None:
-    forged = FORGED.format(odd=odd, odd_array=odd_array)
+    forged = forgery(odd, odd_array, spared="is_class")
     checks = checks_of(
         changed(tmp_path, ("import argparse\n", f"import argparse\nimport torch\n{forged}")), box
     )
-    assert [
-        (c.id, c.verdict, c.message) for c in checks.values() if c.verdict is Verdict.FAULT or c.points
-    ] == []
+    assert taken_in(checks.values()) == []
 
 
 def logits(seed: int, n: int = 8) -> tuple[Array, Array]:

@@ -6,6 +6,7 @@ from them and from the labels. How the student's code is built plays no part.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
@@ -14,6 +15,7 @@ import numpy as np
 from fixtures import fashion_mnist
 from graders.lightning_train import expected
 from graders.lightning_train.expected import Data
+from graders.lightning_train.modes import trains_in_evaluation_mode
 from graders.lightning_train.runs import train
 from graders.lightning_train.wording import few_names
 from lockstep.check import Check
@@ -114,6 +116,12 @@ def _is_loss(check: Check, step: Mapping[str, Json]) -> None:
         isinstance(what, str) and "tensor" in what,
         f"training_step returned {loss} as the loss, expected a tensor.",
         "Return the loss itself: loss.item() and float(loss) are numbers without a graph, good for printing only.",
+    )
+    shape = re.search(r"of shape (\d+(?:x\d+)*)", loss)
+    check.expect(
+        shape is None or set(shape[1].split("x")) == {"1"},
+        f"training_step returned {loss} as the loss, expected one number for the batch.",
+        "Return the mean: leave out reduction='none', or write `return loss.mean()`.",
     )
     check.expect(
         step.get("graph") is True,
@@ -250,6 +258,7 @@ def test_learns(check: Check) -> None:
         f"expected {wanted}.",
         "Does something stop the training, such as a callback of configure_callbacks?",
     )
+    _is_loss(check, _first(check, seen.values.get("steps")))
     real = []
     for step, loss in enumerate(losses):
         start = step * batch_size % n
@@ -274,7 +283,14 @@ def test_learns(check: Check) -> None:
         f"first epoch {first:.4g}, that of the second {last:.4g}. The pictures are easy: it should fall.",
         "Is the learning rate far too small or too large, and does the loss come from this module's own network?",
     )
+    check.expect(
+        not trains_in_evaluation_mode(seen),
+        "trainer.fit brings the loss down, but training_step switched LitFashion to evaluation mode and left it so: dropout is "
+        "off, and batch norm keeps the statistics that it began with.",
+        "Leave out self.eval(): Lightning switches to evaluation for validation, and back to training after it.",
+        points=check.points / 2,
+    )
 
 
 def _told(loss: float | None) -> str:
-    return "no finite number" if loss is None else f"{loss:.4g}"
+    return "a loss that is no finite number" if loss is None else f"{loss:.4g}"

@@ -174,7 +174,7 @@ def test_script(check: Check) -> None:
         integer(helped.values.get("status")) == 0
         and integer(helped.values.get("fits")) == integer(helped.values.get("rehearsed")),
         "`lightning_train.py --help` does not print help and end.",
-        "argparse answers --help by itself: parse the arguments before anything else is done.",
+        "argparse answers --help by itself, unless it is told add_help=False: parse the arguments before anything else is done.",
     )
     imported = check.run(
         "imported", data={"fashion": fashion_mnist.make_idx(check.rng, 16, 8)}, limits=LIMITS
@@ -190,6 +190,7 @@ def test_script(check: Check) -> None:
     _keeps_defaults(check, untold.ranks[0])
     _hands_on(check)
     _batches_as_asked(check)
+    _hands_on_the_strategy(check)
 
 
 def _draws_anew(check: Check, seen: RankOutcome, call: str) -> None:
@@ -271,6 +272,26 @@ def _batches_as_asked(check: Check) -> None:
         not sizes or sizes[0] <= FEW_PICTURES,
         f"lightning_train.py {' '.join(told)}: the first batch has {sizes[0] if sizes else 0} pictures or more.",
         "Give the loaders the size that the script is given: DataLoader(self.train_data, self.batch_size, shuffle=True).",
+        points=check.points / 2,
+    )
+
+
+def _hands_on_the_strategy(check: Check) -> None:
+    """End the check where --strategy changes nothing: neither on one device nor in how two processes are started."""
+    # Who leaves the strategy to Lightning on one device is asked for one with two that is not Lightning's own choice.
+    for devices, strategy, wanted in ((1, "ddp", "DDP"), (2, "ddp_spawn", "(spawn)")):
+        told = ["--devices", str(devices), "--strategy", strategy, "--logger", "csv"]
+        try:
+            seen = run_script(check, told, n=(16, 8), at_fit=True).ranks[0].values
+        except CheckEnded:
+            return  # not all of these need be known to a script
+        made = seen.get("strategy")
+        if not integer(seen.get("fits")) or (isinstance(made, str) and wanted in made):
+            return
+    check.fail(
+        f"lightning_train.py --accelerator cpu {' '.join(told)}: the Trainer has a {shown(made)}, which is what Lightning "
+        "chooses where it is told no strategy; with --devices 1 --strategy ddp likewise.",
+        "Hand --strategy on to build_trainer(strategy=args.strategy), whatever it is.",
         points=check.points / 2,
     )
 

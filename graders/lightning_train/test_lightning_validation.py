@@ -14,6 +14,7 @@ import numpy as np
 
 from graders.lightning_train import expected
 from graders.lightning_train.expected import Data
+from graders.lightning_train.modes import validates_in_training_mode
 from graders.lightning_train.runs import train
 from graders.lightning_train.wording import few_names
 from lockstep.check import Check
@@ -106,6 +107,13 @@ def _validated(check: Check) -> _Validated:
         bool(metrics[0]),
         f"{call}: what validation logged ({few_names(sorted(logged[0]))}) is no number at the end of the epoch.",
         "Log the value for the whole epoch: on_epoch=True, which is the default in validation_step.",
+    )
+    check.expect(
+        not validates_in_training_mode(outcome.ranks[0]),
+        f"{call}: LitFashion was in training mode. Dropout is on then, and batch norm learns from the pictures that it is "
+        "tested with: what was logged is not of the network that was trained.",
+        "Leave out self.train(): Lightning has switched to evaluation before validation_step, and switches back after it.",
+        points=check.points / 2,
     )
     statistics = _statistics(outcome, data, split, batch_size, batches)
     losses = [each.loss for each in statistics]

@@ -20,9 +20,12 @@ from .files import Files
 from .recorder import Recorder, SeenEnough
 from .student import Rows, students_model, students_module, tolerate_gpu_calls
 
-# How torch says that a network takes rows where it was given images.
+# How torch and Python say that a network takes rows or planes where it was given images, or the other way round: what
+# is told in the end is what it made of images, not of a shape that was merely tried.
 OTHER_SHAPE = re.compile(
-    r"shapes cannot be multiplied|size mismatch|must match the size|expected .*dim|expected input to be",
+    r"shapes cannot be multiplied|size mismatch|must match the size|expected .*dim|expected input to be|"
+    r"expected \dD|to have \d+ channels|is invalid for input of size|values to unpack|too many indices|"
+    r"dimension out of range",
     re.IGNORECASE,
 )
 SHAPES = ((1, 28, 28), (784,), (28, 28))
@@ -77,7 +80,7 @@ def in_some_shape(recorder: Recorder, attempt: Callable[[tuple[int, ...]], None]
         recorder.start()
         try:
             return attempt(shape)
-        except (RuntimeError, ValueError) as error:
+        except (RuntimeError, ValueError, IndexError) as error:
             if recorder.steps or not OTHER_SHAPE.search(str(error)):
                 raise
             first = first or error

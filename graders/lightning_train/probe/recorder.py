@@ -21,6 +21,7 @@ from lockstep.wire import Array, Json
 CLASSES = 10
 MAX_SEEN = 12  # tensors of one step that could be the logits
 MAX_ROWS = 4_000
+MAX_MODES = 10  # steps of either stage
 MAX_WEIGHTS = 1 << 20
 
 
@@ -37,14 +38,25 @@ class Logits(TorchFunctionMode):
         self.seen: list[torch.Tensor] = []
         self.gradients: dict[int, torch.Tensor] = {}
         self.types: set[str] = set()
+        # Layers that do something else in training, and how many of them did.
+        self.moody, self.active = 0, 0
 
     def __torch_function__(
         self, function: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         result = function(*args, **(kwargs or {}))
+        self._look_at_mode(getattr(function, "__name__", ""), args, kwargs or {})
         if type(result) is torch.Tensor and result.is_floating_point():
             self._keep(function, result)
         return result
+
+    def _look_at_mode(self, name: str, args: Any, kwargs: Mapping[str, Any]) -> None:
+        drops = name == "dropout" and kwargs.get("p", 0) > 0
+        # Without statistics of its own a batch norm takes the batch's in either mode.
+        normalises = name == "batch_norm" and len(args) > 1 and args[1] is not None
+        has_modes = drops or normalises
+        self.moody += has_modes
+        self.active += has_modes and kwargs.get("training") is True
 
     def _keep(self, function: Any, result: torch.Tensor) -> None:
         name = getattr(function, "__name__", "")
@@ -81,6 +93,7 @@ class Recorder:
         self.counts: dict[str, list[int]] = {"train": [], "val": []}
         self.types: set[str] = set()
         self.parameter_types: set[str] = set()
+        self.modes: dict[str, list[Json]] = {"train": [], "val": []}
         self.manual: list[str] = []
         self.logged: list[Json] = []
         self.epochs: list[int] = []
@@ -113,6 +126,7 @@ class Recorder:
             finally:
                 recorder.in_step = False
             recorder.types |= seen.types
+            recorder._after(stage, module, seen)
             then(output, seen)
             return _with_graph(module, output) if stage == "train" else output
 
@@ -137,6 +151,15 @@ class Recorder:
             return
         if len(self.counts["train"]) > self.stop_before:
             raise SeenEnough
+
+    def _after(self, stage: str, module: pl.LightningModule, seen: Logits) -> None:
+        if (
+            self.trainer is not None
+            and not self.trainer.sanity_checking
+            and len(self.modes[stage]) < MAX_MODES
+        ):
+            self.modes[stage].append([module.training is True, seen.moody, seen.active])
+        self.facts["frozen"] = not all(value.requires_grad for value in module.parameters())
 
     def _training(self, output: object, seen: Logits) -> None:
         number = len(self.steps)
@@ -237,6 +260,7 @@ class Recorder:
             "epochs_from_one": cast(Json, [epoch + 1 for epoch in self.epochs]),
             "types": cast(Json, sorted(self.types)),
             "parameter_types": cast(Json, sorted(self.parameter_types)),
+            "modes": cast(Json, dict(self.modes)),
             "manual": cast(Json, self.manual),
             "automatic": self.model is None or self.model.automatic_optimization is True,
             "logged": self.logged,

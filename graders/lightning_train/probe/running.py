@@ -119,12 +119,19 @@ def _facts(trainer: pl.Trainer) -> dict[str, Json]:
         "world_size": plain(trainer.world_size),
         "precision": plain(trainer.precision),
         "accelerator": type(trainer.accelerator).__name__[:60],
+        "strategy": _strategy(trainer.strategy),
         "max_epochs": plain(trainer.max_epochs),
         "limit": plain(trainer.limit_train_batches),
         "loggers": [type(logger).__name__[:60] for logger in trainer.loggers],
         "global_step": plain(trainer.global_step),
         "shared_out": _is_shared_out(trainer.train_dataloader),
     }
+
+
+def _strategy(strategy: object) -> str:
+    """The class of a strategy; of those that may start their processes in several ways, with the way."""
+    way = getattr(strategy, "_start_method", None)
+    return type(strategy).__name__[:60] + (f" ({way})" if type(way) is str else "")
 
 
 def _is_shared_out(loader: object) -> bool | None:

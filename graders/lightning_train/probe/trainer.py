@@ -19,6 +19,9 @@ from .fitting import in_some_shape
 from .recorder import Recorder
 from .student import Rows, students_model, students_module, tolerate_gpu_calls
 
+# What every Trainer of the probe's is told besides, as it is shown.
+ALWAYS = "accelerator='cpu', devices=1, logger=..., num_sanity_val_steps=0"
+
 
 def flags(student: Student, inputs: Inputs) -> Observation:
     """What build_trainer() makes by default, and how many batches the Trainers that it makes really take."""
@@ -47,7 +50,7 @@ def flags(student: Student, inputs: Inputs) -> Observation:
         overrides = cast(dict[str, Any], inputs.values[name])
         shown = ", ".join(f"{key}={value!r}" for key, value in overrides.items())
         always = {"accelerator": "cpu", "devices": 1, "logger": DummyLogger(), "num_sanity_val_steps": 0}
-        trainer = _built(student, build, shown, **always, **overrides)
+        trainer = _built(student, build, f"{ALWAYS}, {shown}", **always, **overrides)
         values[f"{name}_precision"] = plain(trainer.precision)
         values[f"{name}_epochs"] = plain(trainer.max_epochs)
 
