@@ -21,24 +21,12 @@ from graders.amp.test_amp_accuracy import evaluation_problem
 from graders.amp.test_amp_search import answers_printed, problem_at_the_ends, was_a_step
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.outcome import Outcome, RankOutcome
-from lockstep.verdict import Verdict
 from lockstep.wire import Json
+from tests.forging import forgery, taken_in
 from tests.samples import graded
 
 EXERCISE = "amp"
 REFERENCE = build.ROOT / "reference"
-
-
-FORGED = """
-from lockstep.sandbox import probing
-made = probing.Observation.__init__
-
-def forging(self, values, arrays=None):
-    values, arrays = {{name: {odd} for name in values}}, {{name: {odd_array} for name in arrays or {{}}}}
-    made(self, values, arrays)
-
-probing.Observation.__init__ = forging
-"""
 
 
 ODD = "[['loss'], ['backward', 1, 2], ['optimizer', True, 'x'], ['call'], 7]"
@@ -49,14 +37,10 @@ def test_forged_answers_earn_nothing_and_break_nothing(tmp_path: Path, box: Box)
     for name in ("amp_train.py", "perf_report.py"):
         shutil.copy(REFERENCE / name, tmp_path / name)
     source = tmp_path / "amp_train.py"
-    forgery = FORGED.format(odd=ODD, odd_array="torch.full((4, 108), torch.nan)")
-    source.write_text(source.read_text().replace("import argparse\n", f"import argparse\n{forgery}", 1))
+    forged = forgery(ODD, "torch.full((4, 108), torch.nan)")
+    source.write_text(source.read_text().replace("import argparse\n", f"import argparse\n{forged}", 1))
     (exercise,) = graded(tmp_path, EXERCISE, box).exercises
-    assert [
-        (check.id, check.verdict, check.message)
-        for check in exercise.checks
-        if check.verdict is Verdict.FAULT or check.points
-    ] == []
+    assert taken_in(exercise.checks) == []
 
 
 # What the judge holds against the student's work

@@ -18,6 +18,7 @@ from lockstep.compare import difference
 from lockstep.sandbox.box import Box
 from lockstep.verdict import Verdict
 from lockstep.wire import Json
+from tests.forging import forgery, taken_in
 from tests.samples import graded
 
 EXERCISE = "data_parallel"
@@ -136,17 +137,6 @@ def test_a_script_may_take_its_times_otherwise(new: str, tmp_path: Path, box: Bo
     assert [c.message for c in exercise.checks if c.id == "report" and "time_inference" in c.message] == []
 
 
-FORGED = """
-from lockstep.sandbox import probing
-made = probing.Observation.__init__
-
-def forging(self, values, arrays=None):
-    made(self, {{name: {odd} for name in values}}, {{name: {odd_array} for name in arrays or {{}}}})
-
-probing.Observation.__init__ = forging
-"""
-
-
 @pytest.mark.parametrize(
     ("odd", "odd_array"),
     [
@@ -161,14 +151,10 @@ def test_forged_answers_earn_nothing_and_break_nothing(
 ) -> None:
     shutil.copy(REFERENCE / "perf_report.py", tmp_path)
     source = (REFERENCE / "data_parallel.py").read_text()
-    forged = source.replace(
-        "import torch\n", "import torch\n" + FORGED.format(odd=odd, odd_array=odd_array), 1
-    )
+    forged = source.replace("import torch\n", "import torch\n" + forgery(odd, odd_array), 1)
     (tmp_path / "data_parallel.py").write_text(forged)
     (exercise,) = graded(tmp_path, EXERCISE, box).exercises
-    assert [
-        (c.id, c.verdict, c.message) for c in exercise.checks if c.verdict is Verdict.FAULT or c.points
-    ] == []
+    assert taken_in(exercise.checks) == []
 
 
 FAKE_CLOCK = """

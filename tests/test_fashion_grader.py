@@ -16,11 +16,14 @@ from graders.fashion_trainer.expected import Call, Calls, Data, Shape
 from graders.fashion_trainer.probe import build_model
 from graders.fashion_trainer.runs import BATCH_SIZE, LR
 from graders.fashion_trainer.test_fashion_training import LEAST_FALL
+from graders.fashion_trainer.wording import within
+from lockstep.reasons import by_reason
 from lockstep.result import CheckResult
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.verdict import Crashed, Verdict
 from lockstep.wire import Array, Json
+from tests.forging import forgery, taken_in
 from tests.samples import graded
 
 EXERCISE = "fashion_trainer"
@@ -222,19 +225,6 @@ def test_a_file_that_cannot_be_read_is_told_once(tmp_path: Path, box: Box) -> No
     assert {check.verdict for check in checks.values()} == {Verdict.NOT_CHECKED}
 
 
-FORGED = """
-from lockstep.sandbox import probing
-made = probing.Observation.__init__
-
-def forging(self, values, arrays=None):
-    if "device" not in values:
-        values, arrays = {{name: {odd} for name in values}}, {{name: {odd_array} for name in arrays or {{}}}}
-    made(self, values, arrays or {{}})
-
-probing.Observation.__init__ = forging
-"""
-
-
 @pytest.mark.parametrize(
     ("odd", "odd_array"),
     [
@@ -249,13 +239,11 @@ probing.Observation.__init__ = forging
 def test_forged_answers_earn_nothing_and_break_nothing(
     odd: str, odd_array: str, tmp_path: Path, box: Box
 ) -> None:
-    forged = FORGED.format(odd=odd, odd_array=odd_array)
+    forged = forgery(odd, odd_array, spared="device")
     checks = checks_of(
         changed(tmp_path, ("import argparse\n", f"import argparse\nimport torch\n{forged}")), box
     )
-    assert [
-        (c.id, c.verdict, c.message) for c in checks.values() if c.verdict is Verdict.FAULT or c.points
-    ] == []
+    assert taken_in(checks.values()) == []
 
 
 GOOD: dict[str, Json] = {"size": 2, "device": "cpu", "training": True, "grad": True, "trained": True}
@@ -421,3 +409,15 @@ def test_where_tensors_belong_is_told_only_of_those(message: str) -> None:
     told = test_fashion_devices._with_device_hint(Crashed(message, "its own"), "On a GPU").feedback
     assert told.message == f"On a GPU: {message}"
     assert told.hint == (test_fashion_devices.DEVICE_HINT if ENDED_ON_GPU[message] else "its own")
+
+
+def test_a_slip_that_has_nothing_to_do_with_devices_is_told_once(box: Box, tmp_path: Path) -> None:
+    (slip,) = [sample for sample in SAMPLES if sample.name == "misspelled_loss"]
+    (exercise,) = graded(build.build(slip, tmp_path / "work"), EXERCISE, box).exercises
+    (told,) = by_reason(exercise.checks)
+    assert [check.id for check in told] == list(slip.fails)
+
+
+def test_a_message_goes_on_small_behind_a_colon() -> None:
+    assert within("Your code raised TypeError.") == "your code raised TypeError."
+    assert within("get_device() returned None.") == "get_device() returned None."

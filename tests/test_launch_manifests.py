@@ -336,9 +336,8 @@ def test_sidecars(place: tuple[str], value: Json, words: str) -> None:
     assert seen.notes == []
 
 
-def test_a_job_without_a_word_of_istio_keeps_its_points_and_gets_a_note() -> None:
-    (note,) = judged(job()).notes
-    assert "sidecar.istio.io/inject" in note
+def test_a_job_without_a_word_of_istio_is_told_none() -> None:
+    assert judged(job()).problems == judged(job()).notes == []
 
 
 def test_an_annotation_of_the_job_itself_has_no_effect() -> None:
@@ -1062,6 +1061,20 @@ MULTI = Claim("launch/torchrun_multi.sh", frozenset({4}), "2 nodes x 2 processes
 def test_claims_are_compared(claim: Claim, problems: int, notes: int) -> None:
     found, told = agreement.disagreements(MULTI, [claim])
     assert (len(found), len(told)) == (problems, notes)
+
+
+def test_files_that_differ_from_one_are_told_in_one_sentence() -> None:
+    first = Claim(MULTI.file, frozenset({8}), "2 nodes x 4 processes", 2)
+    job = Claim("launch/pytorchjob.yaml", frozenset({4}), "2 pods x 2 processes", 2, hint="Every pod counts.")
+    cluster = Claim("launch/train.slurm", frozenset({4}), "2 nodes x 2 processes", 2)
+    [problem], _ = agreement.disagreements(first, [job, cluster])
+    assert problem.message == (
+        "launch/pytorchjob.yaml starts 4 processes (2 pods x 2 processes) and launch/train.slurm starts 4 processes "
+        "(2 nodes x 2 processes), but launch/torchrun_multi.sh 8 processes (2 nodes x 4 processes)."
+    )
+    assert problem.hint.startswith("launch/torchrun_multi.sh stands alone")
+    [problem], _ = agreement.disagreements(first, [job])
+    assert problem.hint == "Every pod counts."
 
 
 def report(*runs: tuple[Json, Json]) -> bytes:

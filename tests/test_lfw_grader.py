@@ -15,28 +15,20 @@ from PIL import Image
 
 from graders.lfw_dataset import faces, robustness, script_runs
 from graders.lfw_dataset.looks import Look, difference, looks, number, problem_text
+from graders.lfw_dataset.raised import ended_by_script, raised_by_script, raised_hint
+from graders.lfw_dataset.script_runs import Complaint, told_once
 from lockstep.sandbox.box import Box
+from lockstep.submission import Submission
 from lockstep.verdict import Verdict
+from tests.forging import forgery, taken_in
 from tests.samples import graded
 
 EXERCISE = "lfw_dataset"
 
 
-# A submission that finds the images, and from then on answers in the probe's place. Whatever it sends, the
-# judge must neither break nor believe it.
-FORGED = """
+FINDS_THE_IMAGES = """
 import glob
 import numpy as np
-from lockstep.sandbox import probing
-
-made = probing.Observation.__init__
-
-def forging(self, values, arrays=None):
-    if "attempts" not in values:
-        values, arrays = {{name: {odd} for name in values}}, {{name: {odd_array} for name in arrays or {{}}}}
-    made(self, values, arrays or {{}})
-
-probing.Observation.__init__ = forging
 
 class LFWDataset:
     def __init__(self, path_to_folder, transform):
@@ -69,11 +61,12 @@ class LFWDataset:
 def test_forged_answers_earn_nothing_and_break_nothing(
     odd: str, odd_array: str, tmp_path: Path, box: Box
 ) -> None:
-    (tmp_path / "lfw_dataset.py").write_text(FORGED.format(odd=odd, odd_array=odd_array))
+    forged = FINDS_THE_IMAGES + forgery(odd, odd_array, spared="attempts")
+    (tmp_path / "lfw_dataset.py").write_text(forged)
     (exercise,) = graded(tmp_path, EXERCISE, box).exercises
     constructs, *others = exercise.checks
     assert constructs.verdict is Verdict.PASSED
-    assert [(c.id, c.verdict, c.message) for c in others if c.verdict is Verdict.FAULT or c.points] == []
+    assert taken_in(others) == []
 
 
 @pytest.mark.parametrize(
@@ -280,3 +273,60 @@ def test_labels_are_told_apart_from_images() -> None:
         [{"kind": "a float32 tensor", "labelled": True, "dtype": "float32", "digest": "d", "shape": [3]}]
     )
     assert look == Look("a float32 tensor", labelled=True, digest="d", shape=(3,), dtype="float32")
+
+
+NOBODYS = Submission("someone", {}, frozenset(), "0", (), {}, {})
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "place", "told"),
+    [
+        ("NotImplementedError", "lfw_dataset.py is not written yet", "lfw_dataset.py, line 33", "look for the TODO"),
+        ("TypeError", "__init__() takes 2 positional arguments but 3 were given", None, "the exercise has it called"),
+        ("TypeError", "f() takes 2 positional arguments but 3 were given", "lfw_dataset.py, line 9", "by hand"),
+        ("NameError", "name 'glob' is not defined", "lfw_dataset.py, line 9", "Nothing has defined glob"),
+        ("ZeroDivisionError", "division by zero", "lfw_dataset.py, line 9", "by hand"),
+        ("IndexError", "list index out of range", "lfw_dataset.py, line 9", "one level below the folder"),
+        ("FileNotFoundError", "no such file", "lfw_dataset.py, line 9", "about paths"),
+    ],
+)  # fmt: skip
+def test_only_what_may_come_of_a_path_is_told_about_paths(
+    kind: str, message: str, place: str | None, told: str
+) -> None:
+    hint = raised_hint({"type": kind, "message": message, "place": place}, NOBODYS, "about paths")
+    assert told in hint
+    assert ("about paths" in hint) is (kind in {"IndexError", "FileNotFoundError"})
+
+
+@pytest.mark.parametrize(
+    ("message", "told"),
+    [
+        ("default_collate: batch must contain tensors", "see items_are_images"),
+        ("'NoneType' object cannot be interpreted as an integer", "see length"),
+        ("strange", "Run it yourself"),
+    ],
+)
+def test_a_script_that_stops_at_the_data_set_is_told_so(message: str, told: str) -> None:
+    assert told in raised_by_script({"type": "TypeError", "message": message, "place": None}, NOBODYS)
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (": x.py: error: unrecognized arguments: -get_timing", "with one dash"),
+        (": x.py: error: the following arguments are required: --lr", "a default"),
+        (": no images", "Run it yourself"),
+    ],
+)
+def test_flags_that_a_script_does_not_know_are_told(said: str, told: str) -> None:
+    assert told in ended_by_script(said)
+
+
+def test_how_a_script_ended_is_told_once() -> None:
+    first = Complaint("`-a` raised TypeError: no (x.py, line 3)", "", "raised TypeError: no (x.py, line 3)")
+    again = Complaint("`-b` raised TypeError: no (x.py, line 9)", "", "raised TypeError: no (x.py, line 9)")
+    other = Complaint("`-b` raised TypeError: yes (x.py, line 3)", "", "raised TypeError: yes (x.py, line 3)")
+    well = Complaint("`-b` drew nothing", "")
+    assert told_once([first, again]) == f"{first.message}\n`-b` ended likewise"
+    assert told_once([first, other]) == f"{first.message}\n{other.message}"
+    assert told_once([well, well]) == f"{well.message}\n{well.message}"

@@ -27,6 +27,7 @@ from lockstep.sandbox.probing import Student
 from lockstep.verdict import CheckEnded, Failed, Verdict
 from lockstep.wire import Json
 from reference import scaling
+from tests.forging import forgery
 from tests.samples import graded
 
 EXERCISE = "scaling"
@@ -185,17 +186,7 @@ def test_odd_answers_end_the_check_and_break_nothing(name: str, odd: Json) -> No
             judge.look_at_bad(check, bad, [*seen, *seen, *seen][: len(bad)])
 
 
-# From the first call on, whatever the probe reports is this.
-FORGED = """
-from lockstep.sandbox import probing
-
-made = probing.Observation.__init__
-
-def forging(self, values, arrays=None):
-    made(self, {{name: {odd} for name in values}}, {{}})
-
-probing.Observation.__init__ = forging
-
+RAISES_ALWAYS = """
 def f(*arguments, **keywords):
     raise ValueError
 
@@ -207,7 +198,7 @@ effective_batch_size = steps_per_epoch = scaled_lr = speedup = efficiency = amda
     "odd", ["None", "[{'returned': 1, 'kinds': ['ValueError']}] * 50", "[[1]] * 9", "{'a': [{}]}"]
 )
 def test_forged_answers_earn_nothing_and_break_nothing(odd: str, tmp_path: Path, box: Box) -> None:
-    (tmp_path / "scaling.py").write_text(FORGED.format(odd=odd))
+    (tmp_path / "scaling.py").write_text(RAISES_ALWAYS + forgery(odd))
     (exercise,) = graded(tmp_path, EXERCISE, box).exercises
     assert {check.verdict for check in exercise.checks} == {Verdict.FAILED}
     assert exercise.points == 0
@@ -218,3 +209,11 @@ def test_without_the_file_one_check_says_so(tmp_path: Path, box: Box) -> None:
     first, *others = graded(tmp_path, EXERCISE, box).exercises[0].checks
     assert (first.verdict, "scaling.py" in first.message) == (Verdict.FAILED, True)
     assert {check.verdict for check in others} == {Verdict.NOT_CHECKED}
+
+
+def test_what_arguments_must_be_is_told_by_their_names() -> None:
+    """Those of one kind are told together, and each function has a name for each of its kinds."""
+    assert judge.must_be("efficiency") == (
+        "t1 and tn are each a finite number above zero, and n is a whole number above zero"
+    )
+    assert all(judge.must_be(function) for function in FUNCTIONS)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from lockstep.check import Check
 from lockstep.sandbox.outcome import RankOutcome
+from lockstep.text import safe_line
 from lockstep.wire import Json
 
 
@@ -18,6 +20,17 @@ def returned(seen: RankOutcome) -> list[Json]:
     """What every call of train_step returned."""
     results = told(seen).get("returned")
     return results if isinstance(results, list) else []
+
+
+def insist_on_dicts(check: Check, seen: RankOutcome) -> None:
+    """End the check where a call of train_step returned something else than a dict."""
+    for result in returned(seen):
+        other = result.get("type") if isinstance(result, dict) else "something unreadable"
+        if other is not None:
+            check.fail(
+                f"train_step returned {safe_line(str(other), 80)}, expected a dict.",
+                "Return {'loss': ..., 'acc1': ..., 'acc5': ...} of the batch, each of them a number.",
+            )
 
 
 def calls(seen: RankOutcome) -> list[list[list[Json]]]:

@@ -18,6 +18,10 @@ from lockstep.wire import Json
 
 # Two epochs of five batches, but for the last of them.
 FIRST_BATCHES = 8
+BATCH_ON_CPU = (
+    "A DataLoader's batches are on the CPU: move images and labels to the device that train_step is given, where the "
+    "model is."
+)
 
 
 def script_options(**chosen: Json) -> dict[str, Json]:

@@ -9,7 +9,7 @@ import numpy as np
 from graders.amp import expected
 from graders.amp.batches import accuracies
 from graders.amp.expected import Data, Scenario
-from graders.amp.record import returned
+from graders.amp.record import insist_on_dicts, returned
 from graders.amp.steps import EVALUATED_BY, LOW_LOSS, Case
 from lockstep.check import Check
 from lockstep.compare import close, number, shown
@@ -34,6 +34,7 @@ def test_accuracy_topk(check: Check) -> None:
 
 
 def _accurate_steps(check: Check, case: Case, seen: RankOutcome, sizes: Sequence[int]) -> None:
+    insist_on_dicts(check, seen)
     results = returned(seen)
     wanted = [accuracies(*_answers(case, batch)) for batch in case.data.batches(sizes)]
     for unit in UNITS:

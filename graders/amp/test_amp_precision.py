@@ -11,8 +11,8 @@ import numpy as np
 from graders.amp import expected
 from graders.amp.batches import Step, first_steps
 from graders.amp.expected import Scenario
-from graders.amp.record import calls, returned, strings, told
-from graders.amp.script_runs import begin_script, run_script
+from graders.amp.record import calls, insist_on_dicts, returned, strings, told
+from graders.amp.script_runs import BATCH_ON_CPU, begin_script, run_script
 from graders.amp.steps import EVALUATED_BY, LOW, LOW_LOSS, Case, distance
 from lockstep.check import Check
 from lockstep.compare import close, integer, number, shown
@@ -118,8 +118,7 @@ def _script_moves_them(check: Check) -> None:
         if is_device_fault(ended.feedback.message):
             check.fail(
                 f"On a machine with a GPU: {ended.feedback.message}",
-                "A DataLoader's batches are on the CPU: move images and labels to the device that train_step is given, "
-                "where the model is.",
+                BATCH_ON_CPU,
                 points=check.points / 2,
             )
 
@@ -232,12 +231,9 @@ def test_matches_fp32(check: Check) -> None:
     seen = case.run()
     right = case.steps()
     call = "Twenty calls of train_step(..., amp=True)"
-    results = returned(seen)
-    check.expect(
-        len(results) == 20 and all(isinstance(result, dict) for result in results),
-        f"train_step returned {shown(results[0] if results else None)}, expected a dict.",
-        "Return {'loss': ..., 'acc1': ..., 'acc5': ...} of the batch.",
-    )
+    insist_on_dicts(check, seen)
+    count = len(returned(seen))
+    check.expect(count == 20, f"{call}: {count} of them came back.", "train_step ends with a return.")
     usual = (
         "Is optimizer.zero_grad() called in every step, and the gradient divided by the scale exactly once?"
     )
@@ -274,6 +270,7 @@ def test_off_is_fp32(check: Check) -> None:
         f"{call}: the layers computed in {_short(types)}, expected float32.",
         "Hand the switch on: torch.autocast(device.type, enabled=amp).",
     )
+    insist_on_dicts(check, seen)
     right = case.steps()
     losses = _losses(seen)
     apart = distance(case.moved(case.held(seen, 3)), case.moved(right[3].weights))

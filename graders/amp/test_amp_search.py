@@ -7,13 +7,22 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from fixtures import cinic10
-from graders.amp.script_runs import run_script, script_options
+from graders.amp import complaints
+from graders.amp.script_runs import BATCH_ON_CPU, run_script, script_options
 from lockstep.check import Check
 from lockstep.compare import integer, shown
+from lockstep.devicefault import is_device_fault
 from lockstep.sandbox.outcome import Outcome
 from lockstep.text import last_lines
 from lockstep.verdict import CheckEnded, Feedback, Verdict
 from lockstep.wire import Json
+
+# How torch words it where the loss is given labels that were not moved; the model's own tensors have other names.
+LABELS_ON_CPU = "target is on cpu"
+MODEL_ON_CPU = (
+    "The model of a trial belongs on the device that find_batch_size is given: build_model(arch).to(device). train_step "
+    "moves the batch, and what is on the CPU takes none of the GPU's memory."
+)
 
 
 def test_find_batch(check: Check) -> None:
@@ -88,6 +97,21 @@ def test_find_batch(check: Check) -> None:
         found = problem_at_the_ends(ends, seen.values.get("ends"))
         if found is not None:
             check.fail(found.message, found.hint, points=half)
+    _searches_on_gpu(check)
+
+
+def _searches_on_gpu(check: Check) -> None:
+    """End the check where the template's function tries its steps with a model that is not on the GPU it was given."""
+    try:
+        check.run("search_on_gpu")
+    except CheckEnded as ended:
+        # What else may go wrong on an emulated GPU did not go wrong without it.
+        if is_device_fault(ended.feedback.message):
+            check.fail(
+                f"On a machine with a GPU: {ended.feedback.message}",
+                BATCH_ON_CPU if LABELS_ON_CPU in ended.feedback.message else MODEL_ON_CPU,
+                points=check.points / 2,
+            )
 
 
 def _search_and_report(check: Check, fits: int, ends: Sequence[tuple[int, int]]) -> tuple[Outcome, str]:
@@ -122,16 +146,20 @@ def _search(
         if name.startswith("train/")
         for copy in range(12)
     }
-    return check.run(
-        "search",
-        values={
-            "options": script_options(find_batch_size=True, **options),
-            "fits": fits,
-            "ends": [list(end) for end in ends],
-            "gpu": gpu,
-        },
-        data={"cinic": {**tree, **more}},
-    )
+    try:
+        return check.run(
+            "search",
+            values={
+                "options": script_options(find_batch_size=True, **options),
+                "fits": fits,
+                "ends": [list(end) for end in ends],
+                "gpu": gpu,
+            },
+            data={"cinic": {**tree, **more}},
+        )
+    except CheckEnded as ended:
+        complaints.explain(check, ended)
+        raise
 
 
 def _tried(outcome: Outcome) -> list[tuple[int, bool]]:

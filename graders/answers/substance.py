@@ -22,6 +22,8 @@ SAME = 0.9
 SAME_ANSWERS = 4
 """Questions answered with one text: fewer can be honest ("no GPU here, so I could not measure it")."""
 
+IN_A_COMMENT = "an answer inside a comment, `<!-- -->`, which no reader sees"
+
 _PLACEHOLDER = re.compile(
     r"\b(?:todo|tbd|tba|fixme|xxx+|wip|n/a|lorem ipsum|placeholder)\b|\?{2,}|\.{3,}|…"
     r"|\b(?:insert|write|put|enter|add)?\s*(?:your|my|the)\s+(?:answer|text)\s*(?:(?:goes|comes)\s*)?here\b"
@@ -65,7 +67,7 @@ def why_nothing(section: Section, question: Question) -> str | None:
     different = len(set(said.own))
     if not section.said.strip() or not said.own:
         if len(own_words(section.comments, question).own) >= FEWEST_WORDS:
-            return "an answer inside a comment, `<!-- -->`, which no reader sees"
+            return IN_A_COMMENT
         if section.pictures:
             return "a picture and no text"
         if _PLACEHOLDER.search(section.said):

@@ -13,7 +13,15 @@ from graders.answers.measured import FILES, Figure, Kind, Reports, headlines, re
 from graders.answers.quotes import Quote, quotes
 from graders.answers.rubric import Question, questions
 from graders.answers.sections import FILE, MAX_BYTES, Answers, Section, candidates, decode, parse
-from graders.answers.substance import FEWEST_WORDS, SAME_ANSWERS, own_text, own_words, same_text, why_nothing
+from graders.answers.substance import (
+    FEWEST_WORDS,
+    IN_A_COMMENT,
+    SAME_ANSWERS,
+    own_text,
+    own_words,
+    same_text,
+    why_nothing,
+)
 from lockstep.check import Check
 from lockstep.members import shown, size_text
 from lockstep.result import Review
@@ -53,7 +61,9 @@ def test_present(check: Check) -> None:
     if empty:
         check.fail(
             " ".join(f"{listed(names)}: {why}." for why, names in empty.items()),
-            hint=f"Say it in a sentence or two of your own, in any language: at least {FEWEST_WORDS} different words.",
+            hint="Move it out of the comment, below the line with `-->`."
+            if list(empty) == [IN_A_COMMENT]
+            else f"Say it in a sentence or two of your own, in any language: at least {FEWEST_WORDS} different words.",
         )
     for group in same:
         names = [f"Q{number}" for number in group]

@@ -15,7 +15,7 @@ from graders.fashion_trainer import expected, idx
 from graders.fashion_trainer.devices import DEVICE_LINE, NEEDS_GPU, wants_gpu
 from graders.fashion_trainer.expected import Patterns, Shape
 from graders.fashion_trainer.runs import BATCH_SIZE, ON_GPU, REPORT, calls_of, options
-from graders.fashion_trainer.wording import told_device, worded
+from graders.fashion_trainer.wording import told_device, within, worded
 from lockstep.check import Check
 from lockstep.compare import difference
 from lockstep.devicefault import is_device_fault
@@ -69,6 +69,9 @@ def _works_on_gpu(
     try:
         seen = check.run("train_and_evaluate", values={**options(shape), **ON_GPU}, arrays=arrays).ranks[0]
     except CheckEnded as ended:
+        if isinstance(ended, Crashed) and not _is_out_of_place(ended.feedback.message):
+            # As without a GPU: the other checks say the same, and it is read once.
+            raise
         raise _with_device_hint(ended, "On a machine with a GPU") from None
     for part, function in (("train", "train"), ("test", "evaluate")):
         found = calls_of(check, seen, part, f"{function}(model, loader, cuda:0) on a machine with a GPU")
@@ -108,7 +111,7 @@ def _works_on_cpu(check: Check, values: Mapping[str, Json], arrays: Mapping[str,
         if not wants_gpu(ended) or ended.spoils:
             return
         raise Crashed(
-            f"With a GPU train and evaluate work; with device cpu on a machine without one: {ended.feedback.message}",
+            f"With a GPU train and evaluate work; with device cpu on a machine without one: {within(ended.feedback.message)}",
             "Replace .cuda() and device='cuda' by .to(device) and device=device: then the caller decides.",
             points=check.points / 3,
         ) from None
@@ -166,7 +169,7 @@ def _obeys(check: Check, values: Mapping[str, Json], arrays: Mapping[str, Array]
 
 def _with_device_hint(ended: CheckEnded, where: str) -> CheckEnded:
     """The same verdict; where it is about a tensor on the wrong device with what to do about that."""
-    message = f"{where}: {ended.feedback.message}"
+    message = f"{where}: {within(ended.feedback.message)}"
     if not isinstance(ended, Crashed) or not _is_out_of_place(ended.feedback.message):
         told = type(ended)(message, ended.feedback.hint)
     elif "numpy" in ended.feedback.message:

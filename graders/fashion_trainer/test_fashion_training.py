@@ -15,7 +15,7 @@ from graders.fashion_trainer.accuracy import between, by_hand
 from graders.fashion_trainer.devices import GUARD_HINT, wants_gpu
 from graders.fashion_trainer.expected import Calls, Data, Patterns, Shape
 from graders.fashion_trainer.runs import BATCH_SIZE, LR, REPORT, calls_of, options
-from graders.fashion_trainer.wording import worded
+from graders.fashion_trainer.wording import within, worded
 from lockstep.check import Check
 from lockstep.compare import integer, number
 from lockstep.sandbox.outcome import RankOutcome
@@ -56,7 +56,7 @@ def test_trains_on_cpu(check: Check) -> None:
         if not wants_gpu(ended):
             raise
         # Others look at it on a GPU, so this is no reason to leave them out.
-        raise Crashed(f"On a machine without a GPU: {ended.feedback.message}", GUARD_HINT) from None
+        raise Crashed(f"On a machine without a GPU: {within(ended.feedback.message)}", GUARD_HINT) from None
     calls_of(check, seen, "train", "train")
     trained = _learned(check, seen, shape, weights, train)
     _gradients_cleared(check, seen)
@@ -207,7 +207,7 @@ def _goes_to_the_end(check: Check, patterns: Patterns, shape: Shape, weights: Ma
     except Crashed as crashed:
         raise Crashed(
             f"With {MANY_BATCHES} small batches, of which the last that evaluate gets is a single picture: "
-            f"{crashed.feedback.message}",
+            f"{within(crashed.feedback.message)}",
             "A batch may have any size. squeeze() takes away the dimension of a batch of one as well: leave it out, or name "
             "the dimension that is too many.",
             points=points,

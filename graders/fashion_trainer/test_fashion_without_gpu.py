@@ -15,7 +15,7 @@ from graders.fashion_trainer.accuracy import between, by_hand
 from graders.fashion_trainer.devices import DEVICE_LINE, GUARD_HINT, wants_gpu
 from graders.fashion_trainer.expected import Calls
 from graders.fashion_trainer.runs import REPORT
-from graders.fashion_trainer.wording import told_device
+from graders.fashion_trainer.wording import told_device, within
 from lockstep.check import Check
 from lockstep.compare import integer, number, shown
 from lockstep.sandbox.outcome import RankOutcome
@@ -59,7 +59,7 @@ def test_no_cuda_needed(check: Check) -> None:
             raise Crashed(ended.feedback.message, JSON_HINT, points=check.points / 2) from None
         if not wants_gpu(ended):
             raise
-        raise Crashed(f"On a machine without a GPU: {ended.feedback.message}", GUARD_HINT) from None
+        raise Crashed(f"On a machine without a GPU: {within(ended.feedback.message)}", GUARD_HINT) from None
     seen, shown_call = outcome.ranks[0], " ".join(["fashion_trainer.py", *arguments])
     status, found = seen.values.get("status"), expected.calls(seen, "script")
     check.expect(

@@ -15,3 +15,9 @@ def worded(kind: Json) -> str:
 def told_device(device: Json, kind: Json) -> str:
     """What get_device() returned, for a message."""
     return device[:40] if isinstance(device, str) else worded(kind)
+
+
+def within(message: str) -> str:
+    """A message as the second half of a sentence: behind a colon it begins small, unless with a name."""
+    first = message.partition(" ")[0]
+    return message[:1].lower() + message[1:] if first in ("Your", "The", "No", "Rank") else message

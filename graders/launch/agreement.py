@@ -15,6 +15,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from graders.launch.manifests import Claim, Problem, whole
+from lockstep.text import listed
 from lockstep.wire import Json
 
 REPORT = "reports/ddp.json"
@@ -26,17 +27,30 @@ def disagreements(first: Claim, others: Sequence[Claim]) -> tuple[list[Problem],
     "it."""
     problems = [Problem(f"{claim.file}, {odd}", odd.hint) for claim in (first, *others) for odd in claim.odds]
     notes: list[str] = []
-    expected = first.worlds
+    different: list[Claim] = []
     for claim in others:
         if not claim.worlds:
             notes.append(f"How many processes {claim.file} starts only the cluster can tell.")
-        elif not claim.worlds & expected:
-            difference = f"{claim.file} starts {_count(claim)}, {first.file} {_count(first)}"
-            if claim.nodes == 1 and claim.may_be_alone:
-                notes.append(f"{difference}: a job on one machine is one of its own.")
-            else:
-                problems.append(Problem(f"{difference}.", _hint(claim, first)))
+        elif claim.worlds & first.worlds:
+            continue
+        elif claim.nodes == 1 and claim.may_be_alone:
+            notes.append(f"{_difference([claim], first)}: a job on one machine is one of its own.")
+        else:
+            different.append(claim)
+    if different:
+        alike = len(different) > 1 and len({claim.worlds for claim in different}) == 1
+        hint = (
+            f"{first.file} stands alone with that number. On two nodes with two processes each there are four."
+            if alike
+            else _hint(different[0], first)
+        )
+        problems.append(Problem(f"{_difference(different, first)}.", hint))
     return problems, notes
+
+
+def _difference(different: Sequence[Claim], first: Claim) -> str:
+    told = listed([f"{claim.file} starts {_count(claim)}" for claim in different])
+    return f"{told}, {'but ' * (len(different) > 1)}{first.file} {_count(first)}"
 
 
 def _count(claim: Claim) -> str:

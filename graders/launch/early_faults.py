@@ -21,7 +21,9 @@ _UNASKED = (
 _SHELL_HINTS: Sequence[tuple[re.Pattern[str], str]] = (
     (
         re.compile(r"\\r'|\r"),
-        "The file has the line ends of Windows: save it with LF, for example with `sed -i 's/\\r$//' FILE`.",
+        "Each line ends as Windows ends lines, in a character more, which the shell takes for a part of the command. "
+        "Save the file with the line ends LF: in VS Code they stand at the bottom right, as CRLF. In a terminal, "
+        "`sed -i 's/\\r$//' FILE` does it.",
     ),
     (re.compile(r"(?<!\S)-[\w-]\S*: command not found"), CONTINUATION),
     (
@@ -54,7 +56,8 @@ def early_fault(way: Sequence[NodeRun], starts: Mapping[int, Sequence[Start]], c
         if run.status is None:
             return Fault(
                 Stage.ENDLESS,
-                f"{call} did not come to an end, though what it starts ends at once here.{printed(run)}",
+                f"{call} did not come to an end. In place of torchrun, srun and the like it finds programs that note "
+                f"how they are called and end at once: what goes on is the script itself.{printed(run)}",
                 "Is there a loop that waits for something, or a question to somebody at the keyboard?",
             )
     if not any(starts.values()):

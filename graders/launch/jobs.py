@@ -319,7 +319,8 @@ def _without_torchrun(path: str, header: Header, starts: Sequence[Start]) -> Fau
         if seen != wanted:
             return Fault(
                 Stage.NUMBERS,
-                f"{path} starts {world} processes, and their {name} are {_listed(seen)}, not {_listed(wanted)}.",
+                f"{path} starts {world} processes: {name} is {_listed(seen)}{' in all of them' * (len(seen) == 1)}, "
+                f"expected {_listed(wanted)}.",
                 hint,
             )
     addresses = {start.places.get("MASTER_ADDR", "") for start in starts}
@@ -334,9 +335,9 @@ def _listed(values: set[str]) -> str:
     return ", ".join(value or "(not set)" for value in sorted(values))
 
 
-def cluster_size(check: Check) -> tuple[int, int] | None:
-    """Nodes and GPUs on each that the job asks for; None when that cannot be told."""
+def cluster_size(check: Check) -> tuple[str, tuple[int, int]] | None:
+    """The file of the job, and the nodes and GPUs on each that it asks for; None when that cannot be told."""
     for path, header in find_jobs(check):
         if header_fault(path, header) is None and header.gpus_per_node:
-            return header.nodes, header.gpus_per_node
+            return path, (header.nodes, header.gpus_per_node)
     return None

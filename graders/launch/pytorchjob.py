@@ -303,16 +303,8 @@ def _sidecars(manifest: Manifest, pods: Mapping[str, Pod], reading: Reading) -> 
                         "With Istio's proxy beside it a pod never ends, and the processes do not reach one another.",
                     )
                 )
-    if silent and pods:
-        outside = manifest.get("metadata", "annotations", SIDECAR) or manifest.get(
-            "metadata", "labels", SIDECAR
+    outside = manifest.get("metadata", "annotations", SIDECAR) or manifest.get("metadata", "labels", SIDECAR)
+    if silent and outside is not None:
+        reading.notes.append(
+            f"`{SIDECAR}` at the job's own metadata has no effect; it belongs to `template.metadata.annotations`."
         )
-        if outside is not None:
-            reading.notes.append(
-                f"`{SIDECAR}` at the job's own metadata has no effect; it belongs to `template.metadata.annotations`."
-            )
-        else:
-            reading.notes.append(
-                "A hint that costs no points: where a cluster uses Istio each template needs the annotation "
-                f'{SIDECAR}: "false" (a text, in quotes), or its pods never end.'
-            )

@@ -31,7 +31,7 @@ def script_fault(call: str, start: Start, files: Mapping[str, bytes]) -> Fault |
     if not start.script.strip() or start.script.strip().startswith(("-", "#", "\\")):
         return Fault(
             Stage.SCRIPT,
-            f"{call} breaks off before the script: torchrun takes `{start.script}` for one.",
+            f"{call} breaks off before the script: where its name should stand, torchrun finds {_shown(start.script)}.",
             CONTINUATION,
         )
     # What a script has made itself, a copy or a program out of a notebook, was not handed in and is there.
@@ -123,6 +123,10 @@ def devices_fault(call: str, start: Start) -> Fault | None:
         "List one GPU for each process, CUDA_VISIBLE_DEVICES=0,1 for two, or do not set it. srun sets it where it is "
         "told a number of GPUs: by itself it hands on all that the job has.",
     )
+
+
+def _shown(word: str) -> str:
+    return f"`{word.strip()}`" if word.strip() else "a blank" if word else "nothing"
 
 
 def _folder(start: Start) -> str:

@@ -61,7 +61,8 @@ def claimed(file: str, size: tuple[int, int] | None) -> Claim | None:
 
 def cluster_claim(check: Check) -> Claim | None:
     """What the job of the cluster comes to: its GPUs, of which each has a process."""
-    return claimed("The cluster's job", cluster_size(check))
+    found = cluster_size(check)
+    return claimed(*found) if found else None
 
 
 def azure_claim(check: Check) -> Claim | None:

@@ -10,6 +10,7 @@ from graders.launch.early_faults import printed
 from graders.launch.fault import Fault, Stage
 from graders.launch.starts import NodeRun
 from lockstep.compare import integer
+from lockstep.text import listed
 from lockstep.wire import Json
 
 NODES, PROCESSES = 2, 2
@@ -82,7 +83,10 @@ def together_fault(
     ranks = sorted(worker.rank if worker.rank is not None else -1 for worker in began)
     sizes = {worker.world_size for worker in began}
     if ranks == list(range(WORLD)) and sizes == {WORLD} and places != wanted:
-        told = ", ".join(f"{worker.local_rank} on node {worker.node}" for worker in began)
+        told = ", ".join(
+            f"{listed([_told(worker.local_rank) for worker in began if worker.node == node])} on node {node}"
+            for node in sorted({worker.node for worker in began}, key=str)
+        )
         return Fault(
             Stage.MEETING,
             f"{call}: LOCAL_RANK is {told}; 0 and 1 on each node are expected.",
@@ -109,6 +113,10 @@ def together_fault(
             "They could not reach one another: look for MASTER_ADDR, MASTER_PORT or RANK set by hand.",
         )
     return None
+
+
+def _told(value: int | None) -> str:
+    return "nothing" if value is None else str(value)
 
 
 def _sizes(sizes: set[int | None]) -> str:

@@ -26,6 +26,11 @@ class Trial:
     pixels: Mapping[str, np.ndarray]
     judge: _Judge
 
+    @property
+    def prints(self) -> dict[str, str]:
+        """The fingerprint of every image that must be read, and whose it is."""
+        return prints_of(faces.Tree({}, dict(self.pixels)))
+
     def complaint(self, answer: Mapping[str, object]) -> str:
         """What went wrong, or nothing."""
         if problem := problem_text(answer.get("problem")):
@@ -123,7 +128,7 @@ def _truncated(rng: np.random.Generator) -> Trial:
 
 def _reads_all(trial: Trial, found: list[Look]) -> str:
     """A complaint unless exactly the folder's images come, in any order; past the end they may come again."""
-    prints = prints_of(faces.Tree({}, dict(trial.pixels)))
+    prints = trial.prints
     for look in found:
         if look.kind == "error":
             return f"reading an item raised {look.problem}"

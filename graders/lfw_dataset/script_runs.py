@@ -12,8 +12,9 @@ import numpy as np
 
 from graders.lfw_dataset import faces
 from graders.lfw_dataset.looks import number, problem_text
+from graders.lfw_dataset.raised import ended_by_script, raised_by_script
 from lockstep.check import Check
-from lockstep.sandbox.outcome import Outcome
+from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.text import safe_line
 from lockstep.wire import Json
 
@@ -32,6 +33,8 @@ LEAST_SPREAD = 0.08
 # A deviation below this share of that of the passes is none of theirs: one of their mean is 0.45 of it.
 LEAST_SHARE = 0.3
 FULL_PRECISION = 1e-10
+_PLACE = re.compile(r" \([^()]*, line \d+\)$")
+_IDLE = 'The script did nothing at all: is main() called at its end, below `if __name__ == "__main__":`?'
 # What `"50 % of it" % {...}` and its like raise.
 FORMAT_ERRORS = ("ValueError", "TypeError", "KeyError")
 # "0.31", "3.1e-02", also in "0.31s", "0.31." and "0.31) ms"; not the 64 of "float64", nor any part of a version number.
@@ -56,6 +59,26 @@ class Complaint:
 
     message: str
     hint: str
+    # How the script ended, where that was not as it should: it is told once where it is the same in all runs.
+    ended: str = ""
+
+
+def told_once(complaints: Sequence[Complaint]) -> str:
+    """The messages of complaints, one a line, without how the script ended where the line before says it."""
+    lines = []
+    for before, complaint in pairwise([None, *complaints]):
+        assert complaint is not None
+        same = (
+            before is not None and complaint.ended != "" and _words(complaint.ended) == _words(before.ended)
+        )
+        lines.append(
+            complaint.message.replace(complaint.ended, "ended likewise") if same else complaint.message
+        )
+    return "\n".join(lines)
+
+
+def _words(ended: str) -> str:
+    return _PLACE.sub("", ended)
 
 
 def visualize_complaint(check: Check) -> Complaint | None:
@@ -65,8 +88,8 @@ def visualize_complaint(check: Check) -> Complaint | None:
     arguments = ["-path_to_folder", "/data/batch/", *flags]
     outcome = _run(check, arguments, {"batch": tree.files})
     rank = outcome.ranks[0]
-    if ended := _ended_badly(outcome, arguments):
-        return Complaint(ended, _hint_for_end(ended))
+    if ended := _ended_badly(check, outcome, arguments):
+        return ended
     pictures = [rank.arrays[name] for name in sorted(rank.arrays) if name.startswith("picture")]
     pictures = [p for p in pictures if p.ndim == 3 and p.shape[2] == 3 and p.dtype == np.uint8]
     shown = [faces.quilts_in(picture, hidden) for picture in pictures]
@@ -85,7 +108,9 @@ def visualize_complaint(check: Check) -> Complaint | None:
     if not pictures:
         return Complaint(
             f"{told} drew no figure and wrote no picture.",
-            "Draw the images of one batch with matplotlib: axis.imshow(image.permute(1, 2, 0)), plt.show().",
+            _IDLE
+            if _did_nothing(rank)
+            else "Draw the images of one batch with matplotlib: axis.imshow(image.permute(1, 2, 0)), plt.show().",
         )
     if most == 1:
         return Complaint(
@@ -106,8 +131,8 @@ def timing_complaint(check: Check) -> Complaint | None:
     arguments = ["-path_to_folder", "/data/timed/", *flags, "-batches_to_check", str(ASKED_BATCHES)]
     delays = check.rng.permutation(DELAYS)
     outcome = _run(check, arguments, {"timed": tree.files}, delay, delays.tolist())
-    if ended := _ended_badly(outcome, arguments):
-        return Complaint(ended, _hint_for_end(ended))
+    if ended := _ended_badly(check, outcome, arguments):
+        return ended
     rank, told = outcome.ranks[0], f"`{_shown(arguments)}`"
     loaders = [entry for entry in _list(rank.values.get("loaders")) if isinstance(entry, dict)]
     asked = [entry for entry in loaders if entry.get("workers") == 1]
@@ -115,9 +140,15 @@ def timing_complaint(check: Check) -> Complaint | None:
     passes = len(batches)
     if passes == 0:
         used = sorted({int(number(e.get("workers")) or 0) for e in loaders if _list(e.get("batches"))})
-        seen = f"loaders with {_and(used)} workers were read" if used else "no DataLoader was read"
+        if not used:
+            return Complaint(
+                f"{told} read no DataLoader.",
+                _IDLE
+                if _did_nothing(rank)
+                else f"Loop {PASSES} times over a DataLoader of the data set, and read the clock around every pass.",
+            )
         return Complaint(
-            f"{told}: {seen}, none with 1.",
+            f"{told}: loaders with {_and(used)} workers were read, none with 1.",
             "Pass the flag on: DataLoader(..., num_workers=args.num_workers).",
         )
     if passes < PASSES:
@@ -128,10 +159,13 @@ def timing_complaint(check: Check) -> Complaint | None:
     # Who takes no more images than are asked for makes a shorter loader.
     whole = [_length(entry) for entry in asked if not _is_shorter(entry)]
     if any(length != TIMED_IMAGES // BATCH_SIZE for length in whole):
+        handed_on = all(number(entry.get("batch_size")) == BATCH_SIZE for entry in asked)
         return Complaint(
             f"{told}: a pass has {min(whole)} batch{'es' * (min(whole) != 1)}; {TIMED_IMAGES} images in batches of "
             f"{BATCH_SIZE} make {TIMED_IMAGES // BATCH_SIZE}.",
-            "Pass the flag on: DataLoader(..., batch_size=args.batch_size).",
+            "The batches have the size that was asked for, so `len(dataset)` is not the number of images: see length."
+            if handed_on
+            else "Pass the flag on: DataLoader(..., batch_size=args.batch_size).",
         )
     hint = (
         "Leave the loop over the loader after batches_to_check batches, or at its end where that comes first."
@@ -351,22 +385,23 @@ def _is_shorter(loader: dict[str, Json]) -> bool:
     return shortened and number(loader.get("batch_size")) in (BATCH_SIZE, None)
 
 
-def _ended_badly(outcome: Outcome, arguments: list[str]) -> str | None:
+def _ended_badly(check: Check, outcome: Outcome, arguments: list[str]) -> Complaint | None:
     rank = outcome.ranks[0]
-    if problem := problem_text(rank.values.get("problem")):
-        return f"`{_shown(arguments)}` raised {problem}"
-    status = rank.values.get("status")
-    if status == 0:
+    problem, status = rank.values.get("problem"), rank.values.get("status")
+    if raised := problem_text(problem):
+        ended, hint = f"raised {raised}", raised_by_script(problem, check.submission)
+    elif status == 0:
         return None
-    lines = [line for line in rank.output.splitlines() if line.strip()]
-    said = f": {safe_line(lines[-1])}" if lines else ""
-    return f"`{_shown(arguments)}` ended with status {number(status) or 0:.0f}{said}"
+    else:
+        lines = [line for line in rank.output.splitlines() if line.strip()]
+        said = f": {safe_line(lines[-1])}" if lines else ""
+        ended, hint = f"ended with status {number(status) or 0:.0f}{said}", ended_by_script(said)
+    return Complaint(f"`{_shown(arguments)}` {ended}", hint, ended)
 
 
-def _hint_for_end(ended: str) -> str:
-    if "has no attribute 'next'" in ended:
-        return "next(iter(loader)) gives a batch; .next() was Python 2's spelling, which torch has dropped."
-    return "Run it yourself and read the last lines it prints."
+def _did_nothing(rank: RankOutcome) -> bool:
+    """Whether a run that ended well left nothing to be seen: most scripts print something."""
+    return not rank.output.strip() and not _list(rank.values.get("loaders"))
 
 
 def _shown(arguments: list[str]) -> str:

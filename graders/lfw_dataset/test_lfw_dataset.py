@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, NoReturn
 
 import numpy as np
 
 from graders.lfw_dataset import faces
 from graders.lfw_dataset.looks import Look, difference, known, looks, number, prints_of, problem_text, text
+from graders.lfw_dataset.raised import raised_hint
 from graders.lfw_dataset.robustness import trials
 from graders.lfw_dataset.script_runs import (
     Complaint,
     empty_complaint,
     help_complaint,
     timing_complaint,
+    told_once,
     visualize_complaint,
 )
 from lockstep.check import Check
@@ -25,6 +27,10 @@ from lockstep.verdict import CheckEnded, Failed, NotChecked
 FACES = "/data/faces/"
 LAZY_IMAGES = 150  # more than a cache of the usual size keeps
 LAZY_ITEMS = 2000  # LFW has 13,233; a process may open about 1,000 files
+PATH_HINT = (
+    "Search the folder in `path_to_folder`, not one that is written into the file, and build paths with os.path.join or "
+    r"pathlib: separators such as `\\` only work on Windows."
+)
 
 # A part of a check: what is wrong with it, None where nothing is.
 Part = Callable[[Check], Complaint | None]
@@ -41,6 +47,11 @@ def require_items(items: list[Look]) -> None:
         raise NotChecked("The data set is empty on a folder with images.", "Mend length first.")
 
 
+def no_image(check: Check) -> NoReturn:
+    """End as failed where no item at all is an image, in the same words whatever was looked for: it is one cause."""
+    check.fail("No item is an image of the folder.", hint="Mend items_are_images first.")
+
+
 def test_constructs(check: Check) -> None:
     """`LFWDataset(path, transform)` finds the images of the folder it is given, however that is spelled."""
     names = ("faces", "faces_slash", "relative", "relative_slash")
@@ -54,20 +65,24 @@ def test_constructs(check: Check) -> None:
         raise
     attempts = [seen if isinstance(seen, dict) else {} for seen in said] if isinstance(said, list) else []
     problems: dict[str, str] = {}
+    raised: dict[str, object] = {}
     for name, path, tree, seen in zip(names, paths, trees, [*attempts, {}, {}, {}, {}], strict=False):
         opened = {file.removeprefix(f"/data/{name}/") for file in _strings(seen.get("opened"))}
         if not opened & tree.files.keys() and not known(looks([seen.get("first")]), prints_of(tree)):
             saw = "dataset[0]" if seen.get("made") is True else "it"
-            problem = problem_text(seen.get("problem"))
+            problem, raised[path] = problem_text(seen.get("problem")), seen.get("problem")
             saw = f"{saw} raised {problem}" if problem else f"{saw} opened no image of it"
             problems[path] = f'`LFWDataset("{path}", transform)` on a folder of {tree.count} images: {saw}.'
     if problems:
-        failed = Failed(next(iter(problems.values())), _path_hint([path in problems for path in paths]))
+        path, problem = next(iter(problems.items()))
+        hint = _spelling_hint([path in problems for path in paths])
+        failed = Failed(check.placed(problem), hint or raised_hint(raised[path], check.submission, PATH_HINT))
         failed.spoils = not any(seen.get("made") is True for seen in attempts)
         raise failed
 
 
-def _path_hint(failed: list[bool]) -> str:
+def _spelling_hint(failed: list[bool]) -> str:
+    """What to do where some spellings of a path work and others do not."""
     if failed == [True, False, True, False]:
         return (
             "With a slash at the end of the path it works, so the path is glued together with +: use "
@@ -75,10 +90,7 @@ def _path_hint(failed: list[bool]) -> str:
         )
     if failed == [False, False, True, True]:
         return "Absolute paths work, relative ones do not: use the path as it is given, put nothing in front."
-    return (
-        "Search the folder in `path_to_folder`, not one that is written into the file, and build paths with "
-        r"os.path.join or pathlib: separators such as `\\` only work on Windows."
-    )
+    return ""
 
 
 def test_length(check: Check) -> None:
@@ -248,6 +260,8 @@ def test_lazy(check: Check) -> None:
             "pixels were read in `__init__`.",
             hint="Keep only the paths in `__init__`; read the file in `__getitem__`.",
         )
+    if not any(_all_near(item, shown["after"]) for item in once):
+        no_image(check)
     if not _all_near(once, shown["after"]):
         check.fail(
             f"{readable} images of one colour were read, and not every item showed it.",
@@ -283,9 +297,7 @@ def test_workers(check: Check) -> None:
     require_items(alone)
     alone = [look for look in alone if look.kind != "IndexError"]
     if not known(alone, prints_of(tree)):
-        check.fail(
-            "Even without workers no item was an image of the folder.", hint="Mend items_are_images first."
-        )
+        no_image(check)
     if not _same(alone, forked):
         check.fail(
             f"With num_workers=2 (fork) {_in_common(alone, forked)} of {len(alone)} items were the same as "
@@ -330,7 +342,7 @@ def test_script(check: Check) -> None:
     if complaints:
         said = [complaint for complaint in complaints.values() if complaint is not None]
         check.fail(
-            "\n".join(complaint.message for complaint in said),
+            told_once(said),
             hint="\n".join(dict.fromkeys(complaint.hint for complaint in said)),
             points=round(check.points * (1 - sum(shares[part] for part in complaints)), 2),
         )
@@ -356,6 +368,11 @@ def test_robust(check: Check) -> None:
         if complaint := trial.complaint(answer if isinstance(answer, dict) else {}):
             complaints[name] = complaint
     if len(complaints) == len(asked):
+        found = [look for answer in _answers(answers) for look in looks(answer.get("items"))]
+        if found:
+            require_items(found)
+            if not any(known(found, trial.prints) for trial in asked.values()):
+                no_image(check)
         first = next(iter(complaints))
         check.fail(
             f"None of {len(asked)} folders was read as it should be. {asked[first].title}: {complaints[first]}",
@@ -376,6 +393,11 @@ def _strings(value: object) -> list[str]:
 
 def _integers(value: object) -> list[int]:
     return [item for item in value if type(item) is int] if isinstance(value, list) else []
+
+
+def _answers(answers: object) -> list[Mapping[str, object]]:
+    values = answers.values() if isinstance(answers, dict) else ()
+    return [answer for answer in values if isinstance(answer, dict)]
 
 
 def _all_near(colours: np.ndarray, colour: np.ndarray) -> bool:

@@ -79,6 +79,18 @@ class Function:
     slips: tuple[Slip, ...]
 
 
+ARGUMENTS = {
+    "effective_batch_size": ("batch_size", "world_size"),
+    "steps_per_epoch": ("n_samples", "batch_size", "world_size"),
+    "scaled_lr": ("base_lr", "base_batch_size", "batch_size", "world_size"),
+    "speedup": ("t1", "tn"),
+    "efficiency": ("t1", "tn", "n"),
+    "amdahl_speedup": ("serial_fraction", "n"),
+    "karp_flatt": ("speedup", "n"),
+}
+"""The names of the arguments that have a kind, in their order."""
+
+
 def ceil_div(a: int, b: int) -> int:
     """The quotient of two whole numbers, rounded up."""
     return -(-a // b)

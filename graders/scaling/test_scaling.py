@@ -10,9 +10,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from graders.scaling.expected import FUNCTIONS, Call, bad_calls, legal_calls, positional_calls, right
+from graders.scaling.expected import (
+    ARGUMENTS,
+    FUNCTIONS,
+    Call,
+    bad_calls,
+    legal_calls,
+    positional_calls,
+    right,
+)
 from lockstep.check import Check
 from lockstep.compare import close, number, shown
+from lockstep.text import listed
 from lockstep.wire import Json
 
 WITHOUT_ERRORS = BY_NAME_ALONE = 0.5  # of the points
@@ -205,7 +214,14 @@ def _hint_for_bad(function: str, wrong: list[tuple[Call, dict[str, Any]]]) -> st
         )
     if function == "karp_flatt" and all(call.arguments[1] == 1 for call, _ in wrong):
         return "On one process 1 - 1 / n is zero, and nothing can be told: n has to be above one."
-    kinds = ", ".join(dict.fromkeys(kind.value for kind in FUNCTIONS[function].kinds))
-    return (
-        f"Check each argument before the formula, and raise ValueError unless it is as it must be: {kinds}."
+    return f"Check each argument before the formula, and raise ValueError unless {must_be(function)}."
+
+
+def must_be(function: str) -> str:
+    """What the arguments of a function have to be, those of one kind together."""
+    of_kind: dict[str, list[str]] = {}
+    for name, kind in zip(ARGUMENTS[function], FUNCTIONS[function].kinds, strict=True):
+        of_kind.setdefault(kind.value, []).append(name)
+    return ", and ".join(
+        f"{listed(names)} {'is' if len(names) == 1 else 'are each'} {kind}" for kind, names in of_kind.items()
     )

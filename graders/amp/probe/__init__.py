@@ -7,8 +7,8 @@ step, what every training batch came to, and the log files as they are on the di
 from __future__ import annotations
 
 from .nets import build_net
-from .searching import search
+from .searching import search, search_on_gpu
 from .stepping import built, fetch, steps
 from .training import train, until_the_loss
 
-__all__ = ["build_net", "built", "fetch", "search", "steps", "train", "until_the_loss"]
+__all__ = ["build_net", "built", "fetch", "search", "search_on_gpu", "steps", "train", "until_the_loss"]

@@ -9,6 +9,7 @@ from typing import cast
 import torch
 from torch import nn
 
+from lockstep.sandbox.gpus import gpus
 from lockstep.sandbox.probing import Inputs, Observation, Student, plain
 from lockstep.wire import Json
 
@@ -19,6 +20,7 @@ from .training import Training
 
 # Of a search among a few dozen images.
 MAX_TRIALS = 500
+FEW_IMAGES = 4
 FIND_BATCH_SIZE = ("arch", "example", "device", "amp", "largest")
 
 
@@ -49,9 +51,10 @@ class Search(Training):
             self.tried.append([len(images), fits, False])
             self.any_low |= autocast_is_on()
         if not fits:
+            # Its figures are those of no search: what is to be found is not to be read in them.
             raise torch.OutOfMemoryError(
                 f"CUDA out of memory. Tried to allocate {len(images) / 8:.2f} MiB. GPU 0 has a total capacity of "
-                f"{self.fits / 8:.2f} MiB of which 0.00 MiB is free."
+                "79.11 GiB of which 0.19 MiB is free."
             )
 
 
@@ -67,6 +70,17 @@ def search(student: Student, inputs: Inputs) -> Observation:
         values = _ends(student, training, cast(list[list[int]], inputs.values["ends"]), device)
         status = run_script(student, inputs)[0]
     return Observation({"status": status, "tried": cast(Json, training.tried), **values})
+
+
+def search_on_gpu(student: Student, inputs: Inputs) -> Observation:
+    """Let the template's `find_batch_size` look up to a few images on a GPU, where there is room for all of them."""
+    with gpus(1):
+        small_resnets()
+        find = as_in_template(student.load(MODULE), "find_batch_size", FIND_BATCH_SIZE)
+        if find is not None:
+            with student.calling("calling find_batch_size(...) for a GPU"):
+                find("resnet18", torch.zeros(3, 32, 32), torch.device("cuda", 0), True, FEW_IMAGES)
+    return Observation({})
 
 
 def _ends(student: Student, training: Search, ends: list[list[int]], device: torch.device) -> dict[str, Json]:

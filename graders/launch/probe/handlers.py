@@ -74,6 +74,7 @@ HANDLERS: dict[str, Handler] = {
     "srun": starters.srun,
     **dict.fromkeys(("mpirun", "mpiexec", "orterun"), starters.mpirun),
     "pbsdsh": starters.pbsdsh,
+    "pbs_tmrsh": starters.pbs_tmrsh,
     "blaunch": starters.blaunch,
     "ssh": starters.ssh,
     "pdsh": starters.pdsh,
@@ -89,6 +90,10 @@ HANDLERS: dict[str, Handler] = {
     # A node that waits until another can be reached need not wait here.
     "sleep": _sleep,
     **dict.fromkeys(("module", "ml", "nc", "ncat", "ping"), _nothing),
+    # What a log is to hold, or all nodes are to have: nothing of that starts a training.
+    **dict.fromkeys(
+        ("squeue", "sinfo", "sacct", "sstat", "sbcast", "qstat", "bjobs", "bhosts", "nvcc"), _nothing
+    ),
     **dict.fromkeys(("pip", "pip3", "git", "wandb", "rsync", "scp", "curl", "wget"), _nothing),
     "lockstep-elsewhere": _elsewhere,
 }

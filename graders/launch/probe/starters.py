@@ -198,6 +198,15 @@ def pbsdsh(bench: Bench, request: Request) -> Order:
     )
 
 
+def pbs_tmrsh(bench: Bench, request: Request) -> Order:
+    """What PBS's own rsh is to do: it takes rsh's options before the host's name and after it."""
+    _, rest = _options(request.words[1:], {"l"}, ())
+    _, command = _options(rest[1:], {"l"}, ())
+    if len(command) == 1 and len(command[0].split()) > 1:
+        command = ["bash", "-c", command[0]]
+    return _tasks(bench, request, command, [(bench.host_number(name, request.node), {}) for name in rest[:1]])
+
+
 def blaunch(bench: Bench, request: Request) -> Order:
     """What blaunch is to do."""
     options, command = _options(request.words[1:], set("zu"), ("no-shell", "use-login-shell"))
