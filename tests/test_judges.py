@@ -19,7 +19,7 @@ from lockstep.exercise import find_exercises
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.submission import open_submission
-from tests.mutations import mutants, with_more
+from tests.mutations import Mutant, mutants, with_more
 from tests.observed import Judge, Reading, Run, is_read, of_any_run
 from tests.sandboxed import ROOT
 from tests.unjudged import UNJUDGED, UNREAD, Tally
@@ -55,13 +55,23 @@ def test_what_a_judge_reads_it_judges(exercise: str, box: Box) -> None:
             one = (check.id, mutant.key, mutant.change)
             if not mutant.key.endswith(OF_THE_ENGINE) and not is_read(mutant.key, keys):
                 unread |= {of_any_run(mutant.key)} if not mutant.key.endswith(OF_THE_RUN) else set()
-            elif tally.has_to_learn(*one) and not judge.verdict(mutant.runs):
+            elif (
+                tally.has_to_learn(*one)
+                and not judge.verdict(mutant.runs)
+                and (tally.is_excused(*one) or is_unnoticed_again(judge, box, mutant))
+            ):
                 tally.unnoticed(*one)
         read |= set(map(of_any_run, keys))
     for key in unread:
         if not is_read(key, read):
             tally.unnoticed("", key, UNREAD)
     tally.assert_clean()
+
+
+def is_unnoticed_again(judge: Judge, box: Box, mutant: Mutant) -> bool:
+    """Whether it also goes unnoticed in another recording: on a busy machine other times may fit by chance."""
+    same = (one for one in mutants(judge.record(box)) if (one.key, one.change) == (mutant.key, mutant.change))
+    return any(not judge.verdict(one.runs) for one in same)
 
 
 def what_is_read(judge: Judge, runs: Sequence[Run]) -> set[str]:

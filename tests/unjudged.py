@@ -45,6 +45,10 @@ class Tally:
         excuses = self._excuses(check, key, change)
         return not excuses or not excuses <= self._needed
 
+    def is_excused(self, check: str, key: str, change: str) -> bool:
+        """Whether a row excuses it."""
+        return bool(self._excuses(check, key, change))
+
     def unnoticed(self, check: str, key: str, change: str) -> None:
         """Count a change that nobody noticed."""
         excuses = self._excuses(check, key, change)
@@ -156,6 +160,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("reshuffles", "train/2 values.boundaries.#", "one more", "there are no batches after its only epoch"),
         Row("fails_fast", "broken ended", "*", "the script is to fail there: asked is that no rank waits, and these raised"),
         Row("starts_equal", "start values.own_buffers", "*", "who turns broadcast_buffers off is only told what that means"),
+        Row("no_double_softmax", "into_the_loss *", "*", "a script with a loss of its own kind is not asked, and whatever is no probability may be a logit"),
         Row("single_process", "alone values.trains", "*", "the script, which may see to it, is run then"),
         Row("single_process", "alone/2 *", "*", "on an emulated GPU it is only asked whether something lies elsewhere"),
         Row("*", "train* values.steps*", f"{MORE}|as text|{ORDER}", "as many steps as batches; the numbers of a step are not asked for"),
@@ -163,12 +168,14 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("sampler_disjoint|reshuffles|steps_per_epoch|global_metrics|uneven_data|shuffle_false_for_eval", "* ranks", "swapped|rank 0 twice", "what the ranks do is the same, or shared out either way"),
         Row("sampler_disjoint|global_metrics|uneven_data", "* values.sizes", ORDER, "how a share is cut into batches is free"),
         Row("steps_per_epoch", "train values.steps", "one missing", "shares without padding leave a rank one step short"),
+        Row("steps_per_epoch", "train arrays.rows|train values.sizes*", "*", "which items a rank trains on is for sampler_disjoint: here only not all of them on every rank"),
         Row("global_metrics", "train* values.losses", "one twice", "one epoch was asked for, and the first is looked at"),
         Row("checkpoint", "save* values.*|save arrays.rows|resume* values.*|resume arrays.*", "*", "on two ranks only what is held afterwards, on one what was trained; the epoch or the next"),
         Row("checkpoint", "resume ranks", "swapped|rank 0 twice", "all ranks hold the same"),
         Row("checkpoint", "save* arrays.checkpoint", "*", "the file is given to the next run, which finds it wrong"),
         Row("checkpoint", "save arrays.held/*", "*", "rank 0 saves: what it held is held against what was loaded"),
         Row("checkpoint", "resumes ended", "*", "a script that is given a file that cannot be read may end in any way"),
+        Row("checkpoint", "goes_on *", "*", "a script that resumes in another way is not asked, and any memory of its optimizer will do"),
         Row("really_communicates", "train arrays.final/*|train arrays.grad#/*", "*", "the gradients or the weights show what the other ranks did"),
         Row("lr_scaling", "first_lr* values.lr", "one twice", "the rate of the first group of parameters is asked for"),
         Row("fails_fast", "train ended", "over a limit|a rank lost|a rank raised", "one rank's exception ends the run, in whatever way"),
@@ -216,6 +223,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("accumulation|eval_no_grad|lr_logged|notebook", "train values.losses*|train arrays.labels", "*", "losses and labels are for tensorboard and wandb to judge"),
         Row("tensorboard|wandb", "train arrays.labels", "other type", "a label in another type is the same label"),
         Row("*", "train arrays.logits", "*", "which of them are the largest counts, of whole batches"),
+        Row("find_batch", "search_on_gpu *", "*", "it is only asked whether something lies elsewhere"),
         Row("find_batch", "search values.tried*", "*", "the largest that fitted counts, and that one did not"),
         Row("find_batch", "search values.ends*", "missing|emptied|one missing|one twice|as text", "a search of another form need not know of ends"),
         Row("tensorboard|lr_logged", "train values.event_files*", "*", "files are read whatever they are called"),
@@ -240,6 +248,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("validation_logged", "train* values.logged*", "*", "one name that was logged in validation is enough"),
         Row("validation_logged", "train* values.metrics*", "missing|as text|*more*|*again", "what one rank alone does not log, and what is no part of validation"),
         Row("validation_logged", "train* arrays.val#/*", "*", "any tensor of the network may be the logits that fit, or its answers"),
+        Row("validation_logged|learns", "train* values.modes*|train values.frozen", "*", "a network without dropout and batch norm is the same in both modes"),
         Row("trainer_flags", "flags values.*", f"{MORE}|one twice|other text|emptied", "an epoch or a batch more or less, and loggers of any name"),
         Row("*", "script* output", "emptied", "told where the script fails"),
         Row("*", "script* values.sizes*|script* values.items*|script* values.hashes*", "*", "pictures are told apart by their numbers or else by content"),
@@ -251,6 +260,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("trainer_flags", "flags values.callbacks", "missing|as text|as a number|other text|emptied", "who sets callbacks by themselves may have no room for others"),
         Row("script", "script/5 ended|script/5 ranks", "*", "a script may refuse a precision that it does not know"),
         Row("script", "script/6 ended|script/6 ranks", "*", "nor need it know --batch-size"),
+        Row("script", "script/7 ended|script/7 ranks|script/7 values.strategy", "*", "nor hand on --strategy where there is one device: then it is asked once more"),
         Row("script", "script* values.epochs_from_one*|script* values.loggers*|script* values.limit|script* values.left*", "*", "each of the runs is for one flag, and says nothing of the others"),
         Row("", "flags values.*|script values.*|train values.*", UNREAD, "every Trainer and every fit is described in full, as for the other checks"),
     ),
