@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -75,6 +76,14 @@ def test_a_documented_command_exists(document: str, line: str) -> None:
             pytest.fail(f"{document}: nobody knows whether {line[2:]!r} works; teach this test")
 
 
+def test_a_documented_hash_is_that_of_a_worked_solution() -> None:
+    """What a newcomer is shown first must not say that the reference's own report is of another script."""
+    hashes = {hashlib.sha256(path.read_bytes()).hexdigest() for path in (ROOT / "reference").glob("*.py")}
+    named = [found for _, line in _commands() for found in re.findall(r"--code-sha256 (\w+)", line)]
+    assert named
+    assert {*named} <= hashes
+
+
 def test_the_readme_begins_with_the_two_commands() -> None:
     first = next(block for block in _blocks(ROOT / "README.md"))
     assert first.text == "$ make demo\n$ make test\n"
@@ -101,6 +110,36 @@ def test_links_lead_somewhere(document: Path) -> None:
     text = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
     for target in re.findall(r"\]\(([^)#]+)", text):
         assert target.startswith("https://") or (document.parent / target).exists(), target
+
+
+@cache
+def _tests() -> set[str]:
+    files = [*(ROOT / "tests").rglob("test_*.py")]
+    return {
+        *(file.name for file in files),
+        *(
+            name
+            for file in files
+            for name in re.findall(r"^(?:async )?def (test_\w+)", file.read_text(), re.M)
+        ),
+    }
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_tests_and_samples_that_documents_name_exist(document: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    # The README's are those of an exercise that is yet to be written.
+    named = re.findall(r"\btest_\w+(?:\.py)?", text) if document.name != "README.md" else []
+    samples = ROOT / "fixtures" / "submissions"
+    for listed in re.findall(r"\bsamples? ((?:such as )?`\w+`(?:(?:,| and) `\w+`)*)", text):
+        for name in re.findall(r"`(\w+)`", listed):
+            assert [*samples.glob(f"*/*/{name}"), *samples.glob(f"*/*/{name}.toml")], name
+    assert [name for name in named if name not in _tests()] == []
+
+
+def test_attacks_that_the_promises_name_exist() -> None:
+    corpus = {folder.name[:3] for folder in (ROOT / "tests" / "attacks").iterdir()}
+    assert {*re.findall(r"\b[FSTRMX]\d\d\b", (ROOT / "docs" / "security.md").read_text())} <= corpus
 
 
 def _first_column(heading: str) -> list[str]:
