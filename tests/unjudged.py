@@ -240,7 +240,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
     "lightning_train": (
         Row("*", "train values.steps", "one twice", "steps beyond the first are for learns to judge"),
         Row("*", "train values.steps.#.loss|train arrays.train#/*", SLIGHT, "low precision is off by as much"),
-        Row("training_step_loss", "train values.steps.#.output|train values.steps.#.loss_is|train values.reached*", "*", "in what form the loss came and which layers were reached, for the message"),
+        Row("training_step_loss|learns", "train values.steps.#.output|train values.steps.#.loss_is|train values.reached*", "*", "in what form the loss came and which layers were reached, for the message"),
         Row("configure_optimizers", "train values.held|train values.trainable", f"{ORDER}|one missing|one twice", "it is asked which parameters the optimizer does not hold"),
         Row("configure_optimizers", "train values.rates*", "one twice|*more*|*again", "any rate above zero will do"),
         Row("no_device_calls", "on_gpu* ended", "*", "an emulated GPU that fails otherwise than by devices is no evidence"),

@@ -50,7 +50,13 @@ def test_training_step_loss(check: Check) -> None:
     data = expected.make_data(check.rng, size + 8)
     outcome = train(check, data, split=size, batch_size=size, stop_after=1)
     seen = outcome.ranks[0]
-    _is_loss(check, _first(check, seen.values.get("steps")))
+    first = _first(check, seen.values.get("steps"))
+    _is_one_number(check, first)
+    check.expect(
+        first.get("graph") is True,
+        "training_step returned a loss without a graph: no gradient can flow from it back to the network.",
+        "Do not use detach(), .data, .item() or torch.no_grad() on the way to the loss.",
+    )
     labels = data.labels[:size]
     tensors = expected.seen_in(seen, "train0", size)
     loss = expected.step_losses(seen)[0]
@@ -102,7 +108,8 @@ def _first(check: Check, steps: Json) -> Mapping[str, Json]:
     return step
 
 
-def _is_loss(check: Check, step: Mapping[str, Json]) -> None:
+def _is_one_number(check: Check, step: Mapping[str, Json]) -> None:
+    """End the check where what came of a step as its loss is no tensor of one number."""
     what, output = step.get("loss_is"), step.get("output")
     returned = safe(output, 80) if isinstance(output, str) else "something else"
     loss = safe(what, 80) if isinstance(what, str) else "something else"
@@ -122,11 +129,6 @@ def _is_loss(check: Check, step: Mapping[str, Json]) -> None:
         shape is None or set(shape[1].split("x")) == {"1"},
         f"training_step returned {loss} as the loss, expected one number for the batch.",
         "Return the mean: leave out reduction='none', or write `return loss.mean()`.",
-    )
-    check.expect(
-        step.get("graph") is True,
-        "training_step returned a loss without a graph: no gradient can flow from it back to the network.",
-        "Do not use detach(), .data, .item() or torch.no_grad() on the way to the loss.",
     )
 
 
@@ -258,7 +260,10 @@ def test_learns(check: Check) -> None:
         f"expected {wanted}.",
         "Does something stop the training, such as a callback of configure_callbacks?",
     )
-    _is_loss(check, _first(check, seen.values.get("steps")))
+    steps = seen.values.get("steps")
+    for made in steps if isinstance(steps, list) else []:
+        if isinstance(made, dict):
+            _is_one_number(check, made)
     real = []
     for step, loss in enumerate(losses):
         start = step * batch_size % n
@@ -281,7 +286,7 @@ def test_learns(check: Check) -> None:
         falls.mean() > luck + 1e-4 * first and last < 1.5 * real[0],
         f"trainer.fit over {epochs} epochs of {n // batch_size} batches: the first loss is {real[0]:.4g}, the mean of the "
         f"first epoch {first:.4g}, that of the second {last:.4g}. The pictures are easy: it should fall.",
-        "Is the learning rate far too small or too large, and does the loss come from this module's own network?",
+        "Is the learning rate far too small or too large, and does a graph lead from the loss to this module's own network?",
     )
     check.expect(
         not trains_in_evaluation_mode(seen),
