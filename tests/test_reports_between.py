@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fixtures.reports import CLOCKS, KINDS, Noise, honest, knowledge
-from fixtures.reports.rework import settle
+from fixtures.reports.rework import configs, runs_of, settle
 from fixtures.reports.sample import start
 from lockstep.reports import between
 from lockstep.reports.document import document
@@ -139,6 +139,17 @@ def test_no_other_rule_finds_a_copy(change: Callable[[float], float | str], word
         (each.rule, str(each.judgement)) for each in told if each.judgement is not Judgement.NOT_VERIFIED
     } == {("F11", word)}
     assert not [each for each in verify(document(ben), knowledge(ben)).findings if each.rule == "F11"]
+
+
+def test_a_copy_of_two_hundred_runs_is_found_in_another_order_as_well() -> None:
+    ann, carl = (original(repetitions=200, seed=seed) for seed in (11, 5))
+    ben = handed_in_by("ben", ann)
+    for config in configs(ben):
+        own = runs_of(ben, **config)
+        for run, wall in zip(own, [run["wall_s"] for run in reversed(own)], strict=True):
+            run["wall_s"] = repr(1.05 * float(wall))
+    settle(ben)
+    assert words(ann, {**carl, "student": {"id": "carl"}}, ben) == [["unusual"], [], ["unusual"]]
 
 
 def test_three_shared_readings_are_a_copy_and_two_are_not() -> None:

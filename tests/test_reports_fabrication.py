@@ -20,7 +20,7 @@ from fixtures.reports.sample import start
 from lockstep.reports import fabrication
 from lockstep.reports.document import Number, document
 from lockstep.reports.finding import Finding, Judgement
-from lockstep.reports.resolution import at_least, equal_by_chance, resolution
+from lockstep.reports.resolution import at_least, equal_by_chance, fit_by_chance, resolution
 from lockstep.reports.rule import Facts
 from lockstep.reports.series import report_tick
 from lockstep.reports.verify import verify
@@ -136,6 +136,29 @@ def test_made_up_readings_are_told_by_their_own_rule_alone(
     assert finding.numbers
     others = verify(document(report), knowledge(report)).findings
     assert {each.rule for each in others if each.judgement.costs or each.judgement is UNUSUAL} == {rule}
+
+
+MOVED_ABOUT = second(lambda w: [x * 0.83 for x in reversed(w)])
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [(each(list), []), (MOVED_ABOUT, [("F05", "inconsistent")])],
+    ids=["honest", "moved about"],
+)
+def test_runs_may_be_as_many_as_have_more_orders_than_a_float_can_count(
+    change: Callable[..., Any], expected: list[tuple[str, str]]
+) -> None:
+    assert words(reworked(start("dataloader", repetitions=200), change)) == expected
+
+
+def test_a_fit_of_many_readings_is_no_surer_for_being_more_than_a_float_can_tell() -> None:
+    """0.02 to the 199th is nought to a float, and 200! beyond it: together they are far above one."""
+    assert fit_by_chance(0.02, 1.0, 200) == 0.0
+    assert fit_by_chance(0.02, 1.0, 200, in_any_order=True) == 1.0
+    assert fit_by_chance(0.5, 1.0, 5) == 0.5**4
+    assert fit_by_chance(0.1, 1.0, 5, in_any_order=True) == pytest.approx(0.1**4 * 120)
+    assert fit_by_chance(1.0, 0.0, 5) == 1.0
 
 
 def test_steps_that_are_all_equal_were_not_read() -> None:

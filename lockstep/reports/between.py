@@ -17,6 +17,7 @@ from lockstep.reports.finding import Finding, advice, few, inconsistent, unusual
 from lockstep.reports.resolution import (
     at_least,
     equal_by_chance,
+    fit_by_chance,
     key,
     relative_spread,
     sensible,
@@ -277,14 +278,16 @@ def _aligned(one: Prepared, other: Prepared) -> list[tuple[tuple[float, ...], tu
 def _scaled(a: Sequence[float], b: Sequence[float], tick: float) -> tuple[float, float]:
     """By how much `a` is off from `b` times a factor at most, relative, and how likely that is.
 
-    In the order in which the runs stand, or sorted: whoever moves runs about has as many orders to choose from.
+    In the order in which the runs stand, or sorted.
     """
     in_place = _scaled_in_place(a, b, tick)
-    off, chance = _scaled_in_place(sorted(a), sorted(b), tick)
-    return min(in_place, (off, min(1.0, chance * math.factorial(len(a)))), key=lambda found: found[1])
+    moved_about = _scaled_in_place(sorted(a), sorted(b), tick, in_any_order=True)
+    return min(in_place, moved_about, key=lambda found: found[1])
 
 
-def _scaled_in_place(a: Sequence[float], b: Sequence[float], tick: float) -> tuple[float, float]:
+def _scaled_in_place(
+    a: Sequence[float], b: Sequence[float], tick: float, *, in_any_order: bool = False
+) -> tuple[float, float]:
     spread = min(relative_spread(a), relative_spread(b))
     if len(a) < 3 or spread <= NOISE:
         return math.inf, 1.0
@@ -292,8 +295,7 @@ def _scaled_in_place(a: Sequence[float], b: Sequence[float], tick: float) -> tup
     middle = statistics.fmean(ratios)
     off = max(abs(ratio / middle - 1) for ratio in ratios)
     finest = 0.5 / min(ticks_in(min(a), tick), ticks_in(min(b), tick))
-    close = 2 * max(off, finest)
-    return off, (close / spread) ** (len(a) - 1) if close < spread else 1.0
+    return off, fit_by_chance(2 * max(off, finest), spread, len(a), in_any_order=in_any_order)
 
 
 def _residuals(rows: Sequence[Sequence[float]]) -> list[list[float]]:

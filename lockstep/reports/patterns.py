@@ -12,7 +12,7 @@ from itertools import combinations, pairwise
 
 from lockstep.reports.document import Report
 from lockstep.reports.finding import Finding, inconsistent, unusual
-from lockstep.reports.resolution import relative_spread, sensible, ticks_in
+from lockstep.reports.resolution import fit_by_chance, relative_spread, sensible, ticks_in
 from lockstep.reports.rule import Facts, Rule
 from lockstep.reports.series import (
     BY_CHANCE,
@@ -164,31 +164,28 @@ def _derived_steps(report: Report) -> Iterator[Finding]:
 def _fit(one: Series, other: Series) -> tuple[str, float, float]:
     """How `other` comes from `one`, by how much of a reading it is off at most, and how likely that is.
 
-    In the order in which the runs stand, or sorted: whoever moves runs about has as many orders to choose from.
+    In the order in which the runs stand, or sorted.
     """
     finest = max(one.step / one.mean, other.step / other.mean) / 2
     spread = min(relative_spread(one.values), relative_spread(other.values))
-    count = min(len(one.values), len(other.values))
     in_place = _fit_pairs(list(zip(one.values, other.values, strict=False)), finest, spread)
     if len(one.values) != len(other.values):
         return in_place
     how, off, chance = _fit_pairs(
-        list(zip(sorted(one.values), sorted(other.values), strict=True)), finest, spread
+        list(zip(sorted(one.values), sorted(other.values), strict=True)), finest, spread, in_any_order=True
     )
-    shuffled = f"{how} in another order", off, min(1.0, chance * math.factorial(count))
-    return min(in_place, shuffled, key=lambda fit: fit[2])
+    return min(in_place, (f"{how} in another order", off, chance), key=lambda fit: fit[2])
 
 
 def _fit_pairs(
-    pairs: Sequence[tuple[float, float]], finest: float, spread: float
+    pairs: Sequence[tuple[float, float]], finest: float, spread: float, *, in_any_order: bool = False
 ) -> tuple[str, float, float]:
     ratio = statistics.fmean(b / a for a, b in pairs)
     scaled = max(abs(b / a / ratio - 1) for a, b in pairs)
     offset = statistics.fmean(b - a for a, b in pairs)
     shifted = max(abs(b - a - offset) / b for a, b in pairs)
     how, off = (f"times {ratio:.6g}", scaled) if scaled <= shifted else (f"plus {offset:.6g} s", shifted)
-    close = 2 * max(off, finest)
-    return how, off, (close / spread) ** (len(pairs) - 1) if close < spread else 1.0
+    return how, off, fit_by_chance(2 * max(off, finest), spread, len(pairs), in_any_order=in_any_order)
 
 
 # F07: last digits

@@ -138,6 +138,19 @@ def _expected(ordered: Sequence[float], tick: float, reach: int) -> float:
     return near / (2 * reach)
 
 
+def fit_by_chance(close: float, spread: float, count: int, *, in_any_order: bool = False) -> float:
+    """How likely `count` readings that scatter by `spread` are to be those of another series times one factor.
+
+    Each to within `close`, of which half lies on either side; both relative. `in_any_order` says that the readings may
+    have been moved about: whoever does so has as many orders to choose from.
+    """
+    if close >= spread:
+        return 1.0
+    orders = math.lgamma(count + 1) if in_any_order else 0.0
+    # In logarithms: of 171 readings the orders are more than a float can be, and the rest is less.
+    return math.exp(min(0.0, (count - 1) * math.log(close / spread) + orders))
+
+
 def at_least(count: int, expected: float) -> float:
     """The probability of `count` or more where `expected` are expected and each comes alone (Poisson)."""
     if count <= 0 or count <= expected:
