@@ -37,7 +37,8 @@ _AUTOMATIC = re.compile(
 # What later lines may need: a folder to write into, a variable to read. Which process this is torchrun says.
 _FOLDERS = re.compile(r"[!%]mkdir((?: +(?:-p|\w[\w./-]*))+) *$")
 # What brings the names of another file in, unless IPython would first fill a variable in, or take a module's name.
-_RUN = re.compile(r"%run +(?!-\w*m)([^{$]+)$")
+# Where the command goes on in the next line, no Python could stand in its place.
+_RUN = re.compile(r"%run +(?!-\w*m)([^\s{$][^{$]*)(?<!\\)$")
 # `%%capture out` keeps what its cell prints.
 _CAPTURE = re.compile(r"%%capture(?: +--?\w\S*)* +([A-Za-z_]\w*)\s*$")
 _VARIABLE = re.compile(r"%(?:set_)?env +(\w+)(?: *= *| +)([\w./:,@+-]+) *$")

@@ -97,11 +97,15 @@ CELLS_AS_PYTHON = {
         "r = get_ipython().run_line_magic('timeit', \"-o f('x')\")  # %timeit -o f('x')",
     ),
     "other files are run": (
-        "%run a.py\nif x:\n    %run -i ./b.ipynb --n 3\nrun c\n%run {x}.py\n%run $x\n%run -m torch.utils.collect_env",
+        "%run a.py\nif x:\n    %run -i ./b.ipynb --n 3\nrun c\n%run {x}.py\n%run $x\n%run -m torch.utils.collect_env\n%run  ",
         "get_ipython().run_line_magic('run', 'a.py')  # %run a.py\nif x:\n"
         "    get_ipython().run_line_magic('run', '-i ./b.ipynb --n 3')  # %run -i ./b.ipynb --n 3\n"
         "get_ipython().run_line_magic('run', 'c')  # %run c\n# %run {x}.py\n# %run $x\n"
-        "# %run -m torch.utils.collect_env",
+        "# %run -m torch.utils.collect_env\n# %run  ",
+    ),
+    "but not over several lines": (
+        "%run a.py \\\n  --n 3\nif x:\n    %run a.py \\\n      --n 3\ny = 1",
+        "# %run a.py \\\n#   --n 3\nif x:\n    pass  # %run a.py \\\n#       --n 3\ny = 1",
     ),
     "what a cell prints is kept": (
         "%%capture --no-stderr out\nx = 1",
