@@ -223,7 +223,7 @@ def test_a_pattern_that_does_is_found() -> None:
         r"from\s+f\s+import\s+[\w, ]+(?:#.*)?$",
         r"\bip\s+(?:-\S+\s+)*link\b",
         r"\d+:",
-        r" +[^{$]+$",
+        r"%run +[^{$]+$",
     ):
         assert list(slow(text, re.compile(text), ["search"])), text
 
