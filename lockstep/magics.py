@@ -27,11 +27,12 @@ _ASSIGNED = re.compile(r"([A-Za-z_][\w.]*(?:\[[\w\"']*\])?(?:\s*,\s*[A-Za-z_]\w*
 _HELP = re.compile(r"\?{1,2}\s*[\w.*]+\s*$|%{0,2}[A-Za-z_*][\w.*]*\s*\?{1,2}\s*$")
 _INSTALL = re.compile(r"(?:pip3?|conda|mamba|apt|apt-get)\s+(?:install|uninstall|list|show|update)\b")
 
-# IPython takes a first word for a magic where nothing else has that name. Two words in a row are no Python.
+# IPython takes a first word for a magic where nothing else has that name. Two words in a row are no Python, but for
+# those of an operator; `ls -la` and `cd /` are none, `ll -= x` and `ll - x` are.
 _AUTOMATIC = re.compile(
     r"(?:(?:ls|ll|cd|cat|cp|mv|rm|mkdir|rmdir) +(?!{0})[\w~$\"'/.-]"
     r"|(?:load_ext|reload_ext|autoreload|matplotlib|env|run|time|timeit) +(?!{0})[\w\"'])".format(
-        r"(?:and|else|for|if|in|is|not|or)\b"
+        r"(?:and|else|for|if|in|is|not|or)\b|[-/]{1,2}(?:=| +\w)"
     )
 )
 # What later lines may need: a folder to write into, a variable to read. Which process this is torchrun says.

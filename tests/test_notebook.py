@@ -120,12 +120,16 @@ CELLS_AS_PYTHON = {
         "# torch.nn.Linear?\n# ?print\n# print??\n  pass  # x?\ny = 1  # why?",
     ),
     "shells and magics without a sign": (
-        "ls -la\ncd data\nif x:\n    mkdir -p {x}\nmatplotlib inline\ntime f(1,\n  2)",
-        "# %ls -la\n# %cd data\nif x:\n    pass  # %mkdir -p {x}\n# %matplotlib inline\nf(1,\n  2)",
+        "ls -la\ncd data\nif x:\n    mkdir -p {x}\nmatplotlib inline\ntime f(1,\n  2)\n"
+        "cd /content\nrm -rf x\ncd ..\ncd /\ncd - \nls / \nls --all\ncp /a /b",
+        "# %ls -la\n# %cd data\nif x:\n    pass  # %mkdir -p {x}\n# %matplotlib inline\nf(1,\n  2)\n"
+        "# %cd /content\n# %rm -rf x\n# %cd ..\n# %cd /\n# %cd - \n# %ls / \n# %ls --all\n# %cp /a /b",
     ),
     "names that are a magic's stay": (
-        "time - start\nenv in x\nrun .5\nrun = 1\ntime.time()\ncd\nls [0]\nls if x else y",
-        "time - start\nenv in x\nrun .5\nrun = 1\ntime.time()\ncd\nls [0]\nls if x else y",
+        "time - start\nenv in x\nrun .5\nrun = 1\ntime.time()\ncd\nls [0]\nls if x else y\n"
+        "for x in y:\n    ll -= x\nll /= n\nrm -= lr\ncat //=  2\nll - x\ncd /  2",
+        "time - start\nenv in x\nrun .5\nrun = 1\ntime.time()\ncd\nls [0]\nls if x else y\n"
+        "for x in y:\n    ll -= x\nll /= n\nrm -= lr\ncat //=  2\nll - x\ncd /  2",
     ),
     "folders are made": (
         "!mkdir -p reports logs/x\nif x:\n    %mkdir a\n!mkdir /content/x\n!mkdir a && cd a\n!mkdir ../a",
