@@ -15,11 +15,13 @@ from tests.test_cells import Lab
 from tests.test_notebook import code, notebook
 
 HELPERS = "_two = 2\ndef two(): return _two\nif __name__ == '__main__':\n    ran = 'ran'\n"
+ENDS = "def three(): return 3\nif __name__ == '__main__':\n    raise SystemExit(0)\n"
 
 
 @pytest.fixture
 def lab(tmp_path: Path, box: Box) -> Lab:
     (tmp_path / "helpers.py").write_text(HELPERS)
+    (tmp_path / "ends.py").write_text(ENDS)
     (tmp_path / "nets.ipynb").write_bytes(notebook(code("%matplotlib inline\ndef net(): return [two]")))
     return Lab(tmp_path, box)
 
@@ -27,6 +29,7 @@ def lab(tmp_path: Path, box: Box) -> Lab:
 GIVEN = {
     "a file": "%run helpers.py\nassert two() == _two == 2 and ran == 'ran'",
     "a file without its ending, with words": "%run ./helpers --epochs 3\nassert two() == 2",
+    "a file that ends its program": "import sys\n%run ends.py\nassert three() == 3 and sys.modules['__main__'].three is three",
     "a file where Colab had it": "%run /content/drive/MyDrive/hw2/helpers.py\nassert two() == 2",
     "a notebook": "%run nets.ipynb\nassert callable(net)",
     "a file that is not there": "%run no_such.py",

@@ -14,7 +14,7 @@ import statistics
 import subprocess
 import sys
 import timeit
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any
 
 # Commands that are over at once and change nothing, with what joins them.
@@ -140,21 +140,15 @@ def run_file(line: str, frame: FrameType) -> None:
         main, argv = sys.modules["__main__"], sys.argv
         sys.argv = words
         try:
-            defined = _as_main(path)
+            loading.run_as_main(path)
         except SystemExit as stop:
+            # What ends with `sys.exit(main())` has defined its names all the same.
             if stop.code:
                 raise
-            return
         finally:
+            defined = sys.modules["__main__"]
             sys.modules["__main__"], sys.argv = main, argv
     namespace.update({name: value for name, value in vars(defined).items() if not name.startswith("__")})
-
-
-def _as_main(path: str) -> ModuleType:
-    from lockstep.sandbox import loading
-
-    loading.run_as_main(path)
-    return sys.modules["__main__"]
 
 
 def _found(name: str, folder: str) -> str | None:
