@@ -184,7 +184,7 @@ def _value(name: str, sign: str, command: str) -> str:
     """What is assigned: the lines that a shell command prints, as many as there are names, or what a magic gives."""
     if sign == "!":
         count = len(name.split(","))
-        return f"get_ipython().getoutput({command!r})" + (f"[:{count}]" if count > 1 else "")
+        return f"get_ipython().getoutput({command!r})" + (f".of({count})" if count > 1 else "")
     magic, _, line = command.partition(" ")
     return f"get_ipython().run_line_magic({magic!r}, {line!r})"
 

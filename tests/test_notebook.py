@@ -93,7 +93,7 @@ CELLS_AS_PYTHON = {
         "t = f(\n2)\nself.x[0] = get_ipython().getoutput('ls')  # !ls\n"
         "d['a'] = get_ipython().run_line_magic('pwd', '')  # %pwd\nx = y % z\n"
         "x['a'] = get_ipython().getoutput('a == 1')  # !a == 1\n"
-        "a, b = get_ipython().getoutput('ls')[:2]  # !ls\n"
+        "a, b = get_ipython().getoutput('ls').of(2)  # !ls\n"
         "r = get_ipython().run_line_magic('timeit', \"-o f('x')\")  # %timeit -o f('x')",
     ),
     "other files are run": (

@@ -44,10 +44,11 @@ class Lines(list[str]):
         """As a list."""
         return self
 
+    def of(self, count: int) -> list[str]:
+        """As many as `a, b = !command` has names for."""
+        return [*self[:count], *[""] * (count - len(self))]
+
     def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            # `a, b = !command` wants two.
-            return [*list.__getitem__(self, index), *[""] * ((index.stop or 0) - len(self))]
         try:
             return list.__getitem__(self, index)
         except IndexError:
