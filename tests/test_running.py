@@ -37,6 +37,7 @@ GIVEN = {
     "two lines": "a, b = !echo 1\nassert (a, b) == ('1', '')\na, b = !echo 1; echo 2; echo 3\nassert (a, b) == ('1', '2')",
     "of what is not done here": "got = !pip install torch\nassert got == got[:3] == got[:10**9] == [] and got[0] == got.s == ''",
     "a timing": "def f(x): return sum(range(x))\nt = %timeit -n 2 -r 3 -o f(99)\nassert len(t.timings) == 3 and t.loops == 2 and t.worst >= t.average >= t.best > 0",
+    "a timing with digits": "t = %timeit -p 3 -n0 -r2 -qo f(99)\nassert (len(t.timings), t.loops) == (2, 1)",
     "a timing in a function": "def g(n):\n    t = %timeit -o -q -r 2 sum(range(n))\n    return t.average\nassert g(3) > 0",
     "what a cell prints": "%%capture out\nprint(1)",
     "and shows": "out.show()\nassert out.stdout == ''",

@@ -100,10 +100,11 @@ def timed(line: str, frame: FrameType) -> Timing | None:
     """Do what `%timeit line` does in a frame; give its result where that was asked for by `-o`."""
     options: dict[str, str] = {}
     # The first word that is no option begins the statement.
-    while found := re.match(r"\s*-(?:([nr]) *(\d+)|([oqpct]+)(?=\s)|p *\d+)", line):
+    while found := re.match(r"\s*-(?:([nrp]) *(\d+)|([oqct]+)(?=\s))", line):
         options |= {found[1]: found[2]} if found[1] else dict.fromkeys(found[3] or "", "")
         line = line[found.end() :]
-    loops, repeat = int(options.get("n", 1)), int(options.get("r", 7))
+    # 0 leaves it to IPython how often.
+    loops, repeat = int(options.get("n", 0)) or 1, int(options.get("r", 7))
     timer = timeit.Timer(line.strip(), globals={**frame.f_globals, **frame.f_locals})
     timing = Timing(timer.repeat(repeat, loops), loops)
     return timing if "o" in options else None
