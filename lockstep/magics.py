@@ -41,7 +41,7 @@ _FOLDERS = re.compile(r"[!%]mkdir((?: +(?:-p|\w[\w./-]*))+) *$")
 # Where the command goes on in the next line, no Python could stand in its place.
 _RUN = re.compile(r"%run +(?!-\w*m)([^\s{$][^{$]*)(?<!\\)$")
 # `%%capture out` keeps what its cell prints.
-_CAPTURE = re.compile(r"%%capture(?: +--?\w\S*)* +([A-Za-z_]\w*)\s*$")
+_CAPTURE = re.compile(r"%%capture(?: +--?\w\S*)* +([A-Za-z_]\w*)(?: +--?\w\S*)*\s*$")
 _VARIABLE = re.compile(r"%(?:set_)?env +(\w+)(?: *= *| +)([\w./:,@+-]+) *$")
 _TORCHRUN = re.compile(r"MASTER_|(?:LOCAL_|GROUP_|NODE_)?RANK$|(?:LOCAL_)?WORLD_SIZE$")
 

@@ -111,6 +111,10 @@ CELLS_AS_PYTHON = {
         "%%capture --no-stderr out\nx = 1",
         'out = get_ipython().run_cell_magic("capture", "", "")  # %%capture --no-stderr out\nx = 1',
     ),
+    "whatever stands beside its name": (
+        "%%capture out --no-stderr --no-display\nx = 1",
+        'out = get_ipython().run_cell_magic("capture", "", "")  # %%capture out --no-stderr --no-display\nx = 1',
+    ),
     "timed statements run": (
         "%time x = f(1,\n  2)\n%time\n%timeit f()",
         "x = f(1,\n  2)\n# %time\n# %timeit f()",
