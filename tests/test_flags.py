@@ -9,6 +9,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from lockstep.classroom.handin import HandIn
 from lockstep.classroom.noise import alike_noise, series
 from lockstep.classroom.overlap import COMMON_LEAST
 from lockstep.classroom.people import Student
+from lockstep.classroom.publish import publish
 from lockstep.classroom.record import Flag, Record
 from lockstep.classroom.traces import traces
 from lockstep.classroom.winnowing import given
@@ -559,6 +561,39 @@ def test_flags_are_written_and_files_read_again_only_when_something_changed(
         enrolled(book, school)
         flags.refresh(book, Counted(school.handins), HANDED)
         assert kinds(book) == {}
+
+
+def test_a_comparison_that_fails_is_told_and_hides_no_other(
+    school: Class, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> Any:
+        raise OverflowError("too large")
+
+    measured = report(seed=7)
+    school.add("ann", {"fashion_trainer.py": filled("careful"), "reports/loader.json": measured})
+    school.add("ben", {"fashion_trainer.py": filled("careful") + "\n", "loader.json": measured})
+    both = ["similar code", "shared readings"]
+    with open_gradebook(tmp_path / "gradebook.db") as book:
+
+        def published() -> tuple[str, ...]:
+            flag = partial(flags.refresh, book, school.handins, HANDED)
+            return publish(book, tmp_path / "results", school.handins, HANDED, flag).failures
+
+        enrolled(book, school)
+        with monkeypatch.context() as patch:
+            patch.setattr(between, "between", fails)
+            said = "lockstep itself failed to make the flags for shared readings: OverflowError: too large"
+            assert published() == (said,)
+            assert kinds(book) == {"ann": ["similar code"], "ben": ["similar code"]}
+        assert published() == ()
+        assert kinds(book) == {"ann": both, "ben": both}
+        school.add("cat", {"fashion_trainer.py": filled("terse")})
+        enrolled(book, school)
+        with monkeypatch.context() as patch:
+            patch.setattr(between, "between", fails)
+            patch.setattr(flags, "traces", fails)
+            assert any("the fingerprint of what cat handed in" in failure for failure in published())
+            assert kinds(book) == {"ann": both, "ben": both}  # those of before
 
 
 def test_a_team_that_is_formed_later_counts(school: Class, tmp_path: Path) -> None:

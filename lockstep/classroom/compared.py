@@ -70,30 +70,33 @@ class People:
         return Flag(kind, subject, detail, tuple(self.students[other].id for other in others[:TOLD]))
 
 
-Told = Iterator[tuple[int, Flag]]
-"""Flags, each with the place of the student it is for."""
+Told = Iterator[tuple[str, Flag]]
+"""Flags, each with the id of the student it is for."""
+_Placed = Iterator[tuple[int, Flag]]
+"""The same with the place of the student."""
 
 
-def from_hand_ins(students: Sequence[Student], found: Sequence[Traces]) -> Iterator[tuple[str, Flag]]:
-    """Flags of students by id, for what the files of their hand-ins have in common."""
+def from_hand_ins(students: Sequence[Student], found: Sequence[Traces]) -> Mapping[str, Told]:
+    """By kind the flags for what the files of hand-ins have in common, worked out as they are asked for."""
     people = People(students)
 
     def excused(a: int, b: int) -> bool:
         # Whoever handed in the same as a whole is told so once.
         return people.team(a, b) or (found[a].own and found[a].digest == found[b].digest)
 
-    for flags in (
-        _equal(people, found),
-        _code(people, found, excused),
-        _files(people, found, excused),
-        _readings(people, found, excused),
-    ):
-        for place, flag in flags:
-            yield students[place].id, flag
+    def told(flags: _Placed) -> Told:
+        return ((students[place].id, flag) for place, flag in flags)
+
+    return {
+        EQUAL: told(_equal(people, found)),
+        CODE: told(_code(people, found, excused)),
+        FILES: told(_files(people, found, excused)),
+        READINGS: told(_readings(people, found, excused)),
+    }
 
 
-def from_answers(records: Sequence[Record]) -> Iterator[tuple[str, Flag]]:
-    """Flags of students by id, for written answers that share their words."""
+def from_answers(records: Sequence[Record]) -> Told:
+    """Flags for written answers that share their words."""
     people = People([record.student for record in records])
     titles: dict[tuple[str, str], str] = {}
     answers: dict[tuple[str, str], list[str]] = {}
@@ -120,7 +123,7 @@ def from_answers(records: Sequence[Record]) -> Iterator[tuple[str, Flag]]:
         yield records[place].student.id, people.flag(ANSWERS, subject, detail, [*others])
 
 
-def _equal(people: People, found: Sequence[Traces]) -> Told:
+def _equal(people: People, found: Sequence[Traces]) -> _Placed:
     same: dict[str, list[int]] = {}
     for place, traces in enumerate(found):
         if traces.own:
@@ -134,7 +137,7 @@ def _equal(people: People, found: Sequence[Traces]) -> Told:
                 yield place, people.flag(EQUAL, "the whole hand-in", detail, others)
 
 
-def _code(people: People, found: Sequence[Traces], excused: Callable[[int, int], bool]) -> Told:
+def _code(people: People, found: Sequence[Traces], excused: Callable[[int, int], bool]) -> _Placed:
     for place, each in alike([traces.prints for traces in found], excused).items():
         detail = _beside(people, each)
         if len(each.others) > 1:
@@ -154,7 +157,7 @@ def _beside(people: People, each: Alike) -> str:
     )
 
 
-def _files(people: People, found: Sequence[Traces], excused: Callable[[int, int], bool]) -> Told:
+def _files(people: People, found: Sequence[Traces], excused: Callable[[int, int], bool]) -> _Placed:
     holders: dict[bytes, list[tuple[int, str]]] = {}
     for place, traces in enumerate(found):
         for path, value in traces.made:
@@ -182,7 +185,7 @@ def _files(people: People, found: Sequence[Traces], excused: Callable[[int, int]
             yield place, people.flag(FILES, _listed([*files]), detail, [*others])
 
 
-def _readings(people: People, found: Sequence[Traces], excused: Callable[[int, int], bool]) -> Told:
+def _readings(people: People, found: Sequence[Traces], excused: Callable[[int, int], bool]) -> _Placed:
     told: dict[int, list[Shared]] = {}
     aliases = [frozenset({each.id, each.name, each.email}) for each in people.students]
     names = [people.name(place) for place in range(len(found))]
@@ -201,11 +204,3 @@ def _readings(people: People, found: Sequence[Traces], excused: Callable[[int, i
 def _listed(paths: Sequence[str]) -> str:
     told = ", ".join(safe_line(path, 80) for path in paths[:NAMED])
     return f"{told} and {len(paths) - NAMED} more" if len(paths) > NAMED else told
-
-
-def by_student(flags: Iterator[tuple[str, Flag]]) -> Mapping[str, list[Flag]]:
-    """Flags gathered by the id of the student."""
-    found: dict[str, list[Flag]] = {}
-    for student, flag in flags:
-        found.setdefault(student, []).append(flag)
-    return found

@@ -10,11 +10,12 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 
 from lockstep.classroom import compared
 from lockstep.classroom.absent import has_no_file
+from lockstep.classroom.compared import Told
+from lockstep.classroom.failure import noted
 from lockstep.classroom.gradebook import Gradebook
 from lockstep.classroom.handin import HandIn
 from lockstep.classroom.record import Flag, Record, in_class
@@ -70,36 +71,47 @@ def handed_out(graders: Path) -> tuple[Path, ...]:
     return (template,) if template.is_dir() else ()
 
 
-def refresh(book: Gradebook, handins: Iterable[HandIn], handed: Sequence[Path] = ()) -> None:
+def refresh(book: Gradebook, handins: Iterable[HandIn], handed: Sequence[Path] = ()) -> tuple[str, ...]:
     """Write the flags of a class into its gradebook, in the place of those that are there.
 
     Hand-ins are read one at a time, and only those that are new, if a hand-in, the class, a team or what was `handed`
     out changed since the last time. With students who are not among them the class is compared by what the gradebook
-    keeps of their work; where it keeps nothing, their flags stay. Raises GradebookError.
+    keeps of their work; where it keeps nothing, their flags stay. So do those of a kind at which lockstep itself
+    fails: sentences on that are returned, and the next time tries again. Raises GradebookError.
     """
     known = given(handed)
     records = book.records()
     basis = _basis(book, records, known)
+    failures: list[str] = []
+    kinds = _from_answers(records)
     if book.recall(BASIS) == basis:
-        from_files: Mapping[str, Sequence[Flag]] = {record.student.id: _kept(record) for record in records}
+        found = _kept(records, FROM_FILES)
     else:
-        found = _traces_of_class(book, in_class(records), handins, known)
-        without = {
-            record.student.id: _kept(record) for record in in_class(records) if record.student.id not in found
-        }
-        from_files = {**without, **_from_files(records, found)}
-    book.set_flags(_sorted(records, from_files))
-    book.remember(BASIS, basis)
+        compared_now = _traces_of_class(book, in_class(records), handins, known, failures)
+        found = _kept([each for each in in_class(records) if each.student.id not in compared_now], FROM_FILES)
+        kinds |= _from_files(records, compared_now)
+    for kind, told in kinds.items():
+        with noted(failures, f"flags for {kind}"):
+            found += [*told]
+            continue
+        found += _kept(records, (kind,))
+    book.set_flags(_sorted(records, found))
+    book.remember(BASIS, "" if failures else basis)
+    return tuple(failures)
 
 
 def _traces_of_class(
-    book: Gradebook, records: Sequence[Record], handins: Iterable[HandIn], known: Given
+    book: Gradebook, records: Sequence[Record], handins: Iterable[HandIn], known: Given, failures: list[str]
 ) -> Mapping[str, Traces]:
     """What is compared of everybody's newest hand-in, by student id: as it was kept or, where it is new, as it is."""
     basis = basis_of_traces(known)
     newest = {student: received.digest for student, received in book.received().items()}
     kept = book.traces(basis)
-    new = gather((handin for handin in handins if newest.get(handin.student.id) not in kept), known)
+    new: dict[str, Traces] = {}
+    for handin in handins:
+        if newest.get(handin.student.id) not in kept:
+            with noted(failures, f"fingerprint of what {safe_line(handin.student.id)} handed in"):
+                new |= gather([handin], known)
     book.keep_traces(basis, {each.digest: packed(each) for each in new.values()})
     students = (record.student.id for record in records)
     return {
@@ -120,7 +132,8 @@ def find(
     records: Sequence[Record], handins: Iterable[HandIn], handed: Sequence[Path] = ()
 ) -> Mapping[str, tuple[Flag, ...]]:
     """The flags of a class by student id, gravest kinds first; `handed` is what students were given to start from."""
-    return _sorted(records, _from_files(records, gather(handins, given(handed))))
+    kinds = {**_from_answers(records), **_from_files(records, gather(handins, given(handed)))}
+    return _sorted(records, [each for told in kinds.values() for each in told])
 
 
 def gather(handins: Iterable[HandIn], known: Given) -> Mapping[str, Traces]:
@@ -161,8 +174,13 @@ def from_record(record: Record) -> Iterator[Flag]:
         yield Flag(FAULT, ", ".join(concerned), f"{len(faults)} without a verdict: {_named(faults)}.")
 
 
-def _from_files(records: Sequence[Record], found: Mapping[str, Traces]) -> Mapping[str, list[Flag]]:
-    """By student id; only students of the gradebook can have flags."""
+def _from_answers(records: Sequence[Record]) -> dict[str, Told]:
+    """The flags of these kinds, worked out as they are asked for."""
+    return {compared.ANSWERS: compared.from_answers(in_class(records))}
+
+
+def _from_files(records: Sequence[Record], found: Mapping[str, Traces]) -> dict[str, Told]:
+    """The flags of these kinds, worked out as they are asked for; only students of the gradebook can have any."""
     students = sorted(
         (record.student for record in records if record.student.id in found), key=lambda each: each.id
     )
@@ -172,25 +190,25 @@ def _from_files(records: Sequence[Record], found: Mapping[str, Traces]) -> Mappi
         for student, each in zip(students, own, strict=True)
         if each.turned
     )
-    return compared.by_student(chain(compared.from_hand_ins(students, own), turned))
+    return {**compared.from_hand_ins(students, own), TURNED: turned}
 
 
-def _sorted(
-    records: Sequence[Record], from_files: Mapping[str, Sequence[Flag]]
-) -> Mapping[str, tuple[Flag, ...]]:
-    answers = compared.by_student(compared.from_answers(in_class(records)))
-    found = {}
-    for record in records:
-        student = record.student.id
-        alone = from_record(record) if record.in_class else ()
-        flags = [*from_files.get(student, ()), *answers.get(student, ()), *alone]
-        if flags:
-            found[student] = tuple(sorted(flags, key=lambda flag: KINDS.index(flag.kind)))
-    return found
+def _sorted(records: Sequence[Record], found: Iterable[tuple[str, Flag]]) -> Mapping[str, tuple[Flag, ...]]:
+    """By student id, with those that follow from each one's own grading."""
+    flags: dict[str, list[Flag]] = {record.student.id: [] for record in records}
+    for student, flag in found:
+        flags[student].append(flag)
+    for record in in_class(records):
+        flags[record.student.id] += from_record(record)
+    return {
+        student: tuple(sorted(own, key=lambda flag: KINDS.index(flag.kind)))
+        for student, own in flags.items()
+        if own
+    }
 
 
-def _kept(record: Record) -> list[Flag]:
-    return [flag for flag in record.flags if flag.kind in FROM_FILES]
+def _kept(records: Sequence[Record], kinds: Sequence[str]) -> list[tuple[str, Flag]]:
+    return [(record.student.id, flag) for record in records for flag in record.flags if flag.kind in kinds]
 
 
 def _basis(book: Gradebook, records: Sequence[Record], known: Given) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.classroom.exports.write import write_all
+from lockstep.classroom.failure import noted
 from lockstep.classroom.fingerprint import PACKAGE
 from lockstep.classroom.gradebook import Gradebook
 from lockstep.classroom.handin import HandIn
@@ -15,7 +16,6 @@ from lockstep.classroom.pages.keeping import refresh_plots
 from lockstep.classroom.pages.write import write_pages
 from lockstep.classroom.record import Record
 from lockstep.classroom.slug import slugs
-from lockstep.text import safe_line
 
 KEY = "published"
 """Under this the gradebook keeps what was published last: a class of which nothing changed takes no time."""
@@ -33,9 +33,13 @@ class Published:
 
 
 def publish(
-    book: Gradebook, out: Path, handins: Sequence[HandIn], handed: Sequence[Path], flag: Callable[[], None]
+    book: Gradebook,
+    out: Path,
+    handins: Sequence[HandIn],
+    handed: Sequence[Path],
+    flag: Callable[[], Sequence[str]],
 ) -> Published:
-    """Let `flag` write flags into the gradebook, then write exports and pages below `out`.
+    """Let `flag` write flags into the gradebook and say what it failed at, then write exports and pages below `out`.
 
     Pages draw the reports of `handins`; flags rest on what was `handed` out as well. What fails is told and keeps
     nothing else from being made: the grades are safe. What is there already and would not change is left as it is.
@@ -43,36 +47,22 @@ def publish(
     before = book.recall(KEY)
     if before is not None and before["state"] == _state(book, out, handed):
         return Published(book.records(), tuple(before["notes"]))
-    failures = [_failure("flags", flag)]
+    failures: list[str] = []
+    notes: Sequence[str] = ()
+    with noted(failures, "flags"):
+        failures += flag()
     records = book.records()
     names = slugs(records)
     known, unmatched = book.catalogue(), book.unmatched()
-    notes: list[str] = []
-
-    def tables() -> None:
-        notes.extend(write_all(records, known, unmatched, out / "exports", slugs=names).notes)
-
-    def plots() -> None:
+    with noted(failures, "tables"):
+        notes = write_all(records, known, unmatched, out / "exports", slugs=names).notes
+    with noted(failures, "plots"):
         refresh_plots(handins, records, names, out)
-
-    def pages() -> None:
+    with noted(failures, "pages"):
         write_pages(records, known, unmatched, names, out, out.absolute().name)
-
-    failures += [_failure("tables", tables), _failure("plots", plots), _failure("pages", pages)]
-    if not any(failures):
+    if not failures:
         book.remember(KEY, {"state": _state(book, out, handed), "notes": notes})
-    return Published(records, tuple(notes), tuple(failure for failure in failures if failure))
-
-
-def _failure(what: str, make: Callable[[], None]) -> str:
-    """Make something; a sentence where it could not be made."""
-    try:
-        make()
-    except OSError as error:
-        return f"the {what} could not be written: {error.filename}: {error.strerror}"
-    except Exception as error:
-        return f"lockstep itself failed to make the {what}: {type(error).__name__}: {safe_line(str(error))}"
-    return ""
+    return Published(records, tuple(notes), tuple(failures))
 
 
 def _state(book: Gradebook, out: Path, handed: Sequence[Path]) -> str:
