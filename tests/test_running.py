@@ -127,7 +127,9 @@ def test_a_script_of_colab_runs_without_its_shell_commands(box: Box, tmp_path: P
     assert rank.values == {"status": 0, "said": "5\n"}
 
 
-@pytest.mark.parametrize("source", ["x = 1 1\n!ls", "def f(:\n    pass", "!ls (\nx = ("])
+@pytest.mark.parametrize(
+    "source", ["x = 1 1\n!ls", "def f(:\n    pass", "!ls (\nx = (", "%%writefile a.py\ndef main(): return 5"]
+)
 def test_what_python_cannot_read_without_it_either_is_told(box: Box, source: str) -> None:
     (rank,) = run(box, source).ranks
     assert rank.error is not None

@@ -61,7 +61,8 @@ def _without_ipython(source: str, path: str, error: SyntaxError) -> tuple[ast.Mo
     plain = plain_python(lines)
     # Lines keep their numbers, and an import from __future__ its place.
     kept = [line if line in plain.future else other for line, other in zip(lines, plain.lines, strict=True)]
-    if plain.left_out or kept == lines:
+    # What would be a cell's text, or the file that it writes, is nothing of this one.
+    if plain.left_out or plain.written or kept == lines:
         raise error
     try:
         return inlined(ast.parse("\n".join(kept), path)), [error]
