@@ -136,6 +136,12 @@ def test_what_python_cannot_read_without_it_either_is_told(box: Box, source: str
     assert rank.error.type == "SyntaxError"
 
 
+def test_a_name_is_looked_for_beside_shell_commands(box: Box) -> None:
+    (rank,) = run(box, "!pip install torch\ndef Main():\n    return 5").ranks
+    assert rank.error is not None
+    assert rank.error.message == "student.py does not define main, but Main"
+
+
 def test_work_that_is_missing_is_not_passed_over(box: Box) -> None:
     (rank,) = run(box, "from no_such import main\nmain()", call="script").ranks
     assert rank.error is not None

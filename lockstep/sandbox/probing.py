@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import contextlib
 import os
 import subprocess
@@ -157,7 +156,7 @@ class Student:
         path = os.path.join(self.work, f"{module}.py")
         file = f"{module}.ipynb" if self.is_notebook(module) else f"{module}.py"
         try:
-            tree = ast.parse(reading.read_source(path))
+            tree, _ = reading.parse(reading.read_source(path), path)
         except Exception:  # it was changed when it was imported
             return Undefined(f"{file} does not define {name}")
         if whereabouts.is_without_code(tree):
