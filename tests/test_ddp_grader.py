@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -297,6 +298,11 @@ def test_a_checkpoint_that_the_script_cannot_go_on_from_is_told() -> None:
     told = verdict("script", lambda _: launched(resumed=f"Traceback ...\n{raised}\n"))
     assert "--resume` does not go on from the checkpoint" in told
     assert "Missing key(s): module.fc.weight" in told
+
+
+def test_a_network_that_was_not_trained_earns_nothing_whatever_else_is_wrong_with_it() -> None:
+    wrapped = replace(launched(batches=0, outputs=[1000]), loopback_bytes=45_000_000)
+    assert "trained on no batch" in verdict("script", lambda _: wrapped)
 
 
 @pytest.mark.parametrize(

@@ -314,6 +314,7 @@ def test_a_script_that_stops_at_the_data_set_is_told_so(message: str, told: str)
     ("said", "told"),
     [
         (": x.py: error: unrecognized arguments: -get_timing", "with one dash"),
+        (": x.py: error: argument -visualize_batch: expected one argument", 'action="store_true"'),
         (": x.py: error: the following arguments are required: --lr", "a default"),
         (": no images", "Run it yourself"),
     ],

@@ -85,6 +85,14 @@ def test_who_has_a_reason_for_the_other_mode_loses_nothing(
     assert [check.message for check in checks.values() if check.points < check.max_points] == []
 
 
+def test_one_mistake_more_earns_no_more(tmp_path: Path, box: Box) -> None:
+    find = '{"val_loss": F.cross_entropy(logits, labels), "val_acc": accuracy}'
+    logged = (find, '{"val_loss": 0.5}')
+    mode = ("        logits = self(images)\n", "        self.train()\n        logits = self(images)\n")
+    checks = checks_of(changed(tmp_path, DROPOUT, logged, mode), box, "validation_logged")
+    assert [check.points for check in checks.values()] == [0.0]
+
+
 def test_noise_on_pictures_that_are_shared_out_costs_nothing(tmp_path: Path, box: Box) -> None:
     (sample,) = (sample for sample in SAMPLES if sample.name == "noise_on_every_picture")
     file = build.build(sample, tmp_path) / "lightning_train.py"

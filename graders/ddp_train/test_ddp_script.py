@@ -124,6 +124,15 @@ def _trained_as_asked(
     loopback_bytes: int | None,
 ) -> None:
     """End the check where a checkpoint is of another network, or of fewer batches than were asked for."""
+    batches = integer(values.get("batches"))
+    # To wrap the network takes one copy of its weights. Whoever freezes BatchNorm trains all the same, and sends more.
+    check.expect(
+        batches != 0 or loopback_bytes is None or loopback_bytes >= 2 * RESNET18_BYTES,
+        "ddp_train.sh ran and left a checkpoint, but trained on no batch: num_batches_tracked in it is 0, and its processes "
+        f"exchanged {(loopback_bytes or 0) / 1e6:.1f} MB, which is what it takes to wrap the network and not one step more.",
+        "main calls train_one_epoch(model, train_loader, optimizer, criterion, device, epoch) in each epoch, and saves the "
+        "network that it trained.",
+    )
     found = values.get("outputs")
     outputs = [number for value in found if (number := integer(value))] if isinstance(found, list) else []
     check.expect(
@@ -140,15 +149,6 @@ def _trained_as_asked(
         f"there is a `{safe(third)}`.",
         "models.resnet18()",
         points=check.points / 2,
-    )
-    batches = integer(values.get("batches"))
-    # To wrap the network takes one copy of its weights. Whoever freezes BatchNorm trains all the same, and sends more.
-    check.expect(
-        batches != 0 or loopback_bytes is None or loopback_bytes >= 2 * RESNET18_BYTES,
-        "ddp_train.sh ran and left a checkpoint, but trained on no batch: num_batches_tracked in it is 0, and its processes "
-        f"exchanged {(loopback_bytes or 0) / 1e6:.1f} MB, which is what it takes to wrap the network and not one step more.",
-        "main calls train_one_epoch(model, train_loader, optimizer, criterion, device, epoch) in each epoch, and saves the "
-        "network that it trained.",
     )
     # Without BatchNorm nobody counts, and a script may have arguments of its own.
     check.expect(

@@ -45,7 +45,12 @@ def raised_by_script(problem: object, submission: Submission) -> str:
 
 def ended_by_script(said: str) -> str:
     """What to do about a status other than 0, by the last line that was printed."""
-    if "unrecognized arguments" in said or "expected one argument" in said:
+    if "expected one argument" in said:
+        return (
+            "A flag that stands alone in this command takes no value: "
+            'parser.add_argument("-visualize_batch", action="store_true").'
+        )
+    if "unrecognized arguments" in said:
         return (
             "The script has to know every flag of this command, spelled just so and with one dash: "
             'parser.add_argument("-batch_size", type=int, default=64).'

@@ -108,13 +108,6 @@ def _validated(check: Check) -> _Validated:
         f"{call}: what validation logged ({few_names(sorted(logged[0]))}) is no number at the end of the epoch.",
         "Log the value for the whole epoch: on_epoch=True, which is the default in validation_step.",
     )
-    check.expect(
-        not validates_in_training_mode(outcome.ranks[0]),
-        f"{call}: LitFashion was in training mode. Dropout is on then, and batch norm learns from the pictures that it is "
-        "tested with: what was logged is not of the network that was trained.",
-        "Leave out self.train(): Lightning has switched to evaluation before validation_step, and switches back after it.",
-        points=check.points / 2,
-    )
     statistics = _statistics(outcome, data, split, batch_size, batches)
     losses = [each.loss for each in statistics]
     is_clear = _not_of_probabilities(check, outcome, metrics[0], statistics, call)
@@ -125,6 +118,13 @@ def _validated(check: Check) -> _Validated:
         f"{call}: what was logged ({_values(metrics[0])}) is neither the mean loss nor the accuracy over them.",
         "Log the mean loss of the batch, or the share of right answers in it, in every validation_step; Lightning takes "
         "the mean over the batches.",
+    )
+    check.expect(
+        not validates_in_training_mode(outcome.ranks[0]),
+        f"{call}: LitFashion was in training mode. Dropout is on then, and batch norm learns from the pictures that it is "
+        "tested with: what was logged is not of the network that was trained.",
+        "Leave out self.train(): Lightning has switched to evaluation before validation_step, and switches back after it.",
+        points=check.points / 2,
     )
     if not any("val" in name.lower() for name in logged[0]):
         check.note(

@@ -147,7 +147,7 @@ def _where_described(told: str) -> str:
     rules = sorted(set(RULE_NAMED.findall(told)))
     if not rules:
         return ""
-    return f" docs/report-rules.md describes {'rule' if len(rules) == 1 else 'the rules'} {listed(rules)}."
+    return f" In lockstep's own folder docs/report-rules.md describes {'rule' if len(rules) == 1 else 'the rules'} {listed(rules)}."
 
 
 def known(check: Check) -> Callable[[HandedIn], Facts]:

@@ -267,9 +267,11 @@ def goes_on(student: Student, inputs: Inputs) -> Observation:
         run_script(student, inputs)
     except SeenEnough:
         student.phase = ""
-    if is_first:
-        with open(_mark(0), "w"):
-            pass
+    finally:
+        # However it ended: the other waits for this.
+        if is_first:
+            with open(_mark(0), "w"):
+                pass
     return Observation({"opened": bool(opened), "held": cast(Json, held)})
 
 
