@@ -27,6 +27,7 @@ UNUSED = {
     "a decorator": "import no_such\n@no_such.timed(3)\ndef plot(): pass",
     "a decorator without arguments": "from no_such import timed\n@timed\ndef plot(): pass",
     "an annotation": "from no_such import Float\nimport no_such as ns\ndef f(x: Float['3 4'] | None, y: ns.A) -> ns.B[int]: pass",
+    "an annotation of typing's": "from typing import *\nfrom no_such import Float\ndef f(x: Optional[Float], y: Union[int, Float, None], *z: List[Float]) -> Dict[str, Callable[[Float], Any]]: pass\nassert f",
     "a constant": "import no_such\nPALETTE = no_such.palette(3)\nno_such.set_theme()",
     "of a file with work in it": "import no_such\nclass M(no_such.Base): pass\nno_such.set_theme()\nfor _ in range(2): print()",
     "within an if": "if True:\n    import no_such",
@@ -43,7 +44,9 @@ HELPER = "import no_such_too\ndef two(): return 2\ndef plot(): no_such_too.plot(
 
 @pytest.mark.parametrize("source", UNUSED.values(), ids=UNUSED)
 def test_what_does_not_use_it_works(box: Box, source: str) -> None:
-    source += "\ndef main(): return 5"
+    # At the top level an assertion that fails would only be left out.
+    source, _, wanted = source.partition("\nassert ")
+    source += f"\ndef main():\n    assert {wanted or True}\n    return 5"
     assert seen(box, source, files={"helper.py": HELPER}) == 5
 
 
@@ -53,6 +56,7 @@ USED = {
     "a loop": ("import no_such.a as a\ndef main(): return [x for x in a.b]", 1),
     "a sum": ("import no_such as a\ndef main(): return 1 + a.b", 1),
     "a comparison": ("import no_such as a\ndef main(): return 'x' == a.b", 1),
+    "a comparison of types": ("import no_such as a\ndef main(): return type(3) != a.B", 1),
     "a question": ("import no_such as a\ndef main(): return isinstance(3, a.B)", 1),
     "what was asked for": ("from no_such import main", 1),
     "a class of what was asked for": ("import no_such\nclass main(no_such.Base): pass", 1),

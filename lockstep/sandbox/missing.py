@@ -29,10 +29,10 @@ _FORGETTABLE = frozenset(("dotenv", "nest_asyncio"))
 _SHOWS = re.compile("set|summary|show|plot|print|display|heatmap")
 # And those that do the work of the file, for which it cannot do without.
 _DOES = re.compile("main|run|train|fit|eval|test|launch|start|spawn", re.IGNORECASE)
-# Not `[]` and `|`, as annotations have them.
+# Not `[]` and `|`, as annotations have them, and not always `==`.
 _USES = (
     "iter next len bool contains enter exit aenter aexit aiter await setitem delitem int float index mro_entries "
-    "instancecheck subclasscheck eq ne lt le gt ge neg pos abs invert add radd sub rsub mul rmul truediv rtruediv "
+    "instancecheck subclasscheck lt le gt ge neg pos abs invert add radd sub rsub mul rmul truediv rtruediv "
     "floordiv rfloordiv mod rmod pow rpow matmul rmatmul and rand"
 ).split()
 
@@ -102,6 +102,12 @@ class Missing:
         return self
 
     __ror__ = __or__
+
+    def __eq__(self, other: object) -> bool:
+        """Raise, unless `Optional[Metric]` and the like ask whether this is a word of theirs."""
+        if sys._getframe(1).f_globals.get("__name__") not in ("typing", "typing_extensions"):
+            complain(self)
+        return self is other
 
     def __hash__(self) -> int:
         return id(self)
