@@ -47,6 +47,10 @@ GIVEN = {
     "of a function": "def f():\n    load_dotenv()\n    return 1\nassert f() == 1",
     "the picture of a model": "from torchinfo import summary\nsummary(object(), (1, 2))",
     "folders of Colab": "import os\nbefore = os.getcwd()\nos.makedirs('/content/drive/MyDrive/hw', exist_ok=True)\nos.chdir('/content/drive/MyDrive/hw')\nassert os.getcwd() == before",
+    "by a function, in a program that prints what fails": "import torch\ndef enter():\n    os.chdir('/content/drive/MyDrive/hw')\ntry:\n    with torch.no_grad():\n        enter()\nexcept Exception:\n    raise ValueError",
+    "where nothing is asked any more": "try:\n    raise OSError\nexcept OSError:\n    os.chdir('/home/me/hw')",
+    "which are not there, by a function": "try:\n    enter()\nexcept (FileNotFoundError, ValueError):\n    pass\nelse:\n    raise RuntimeError",
+    "nor wanted": "from contextlib import suppress\nwith suppress(OSError):\n    enter()\n    raise RuntimeError",
     "which are not there": "try:\n    os.chdir('/content')\nexcept OSError:\n    pass\nelse:\n    raise ValueError",
 }  # fmt: skip
 

@@ -10,7 +10,7 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
@@ -37,20 +37,29 @@ def _staying(original: Callable[..., None], work: str, note: Callable[..., None]
         except FileExistsError:
             raise
         except OSError:
-            place = _asked_by(sys._getframe(1), work)
-            if not isinstance(path, str | os.PathLike) or place is None:
+            if not isinstance(path, str | os.PathLike) or not _ELSEWHERE.match(str(os.fspath(path))):
                 raise
-            if not _ELSEWHERE.match(str(os.fspath(path))) or missing.is_guarded(*place, work):
+            places = list(_places(sys._getframe(1), work))
+            if not places or _is_asked(places, work):
                 raise
-            note("elsewhere", file=place[0], line=place[1])
+            file, line = places[0]
+            note("elsewhere", file=file, line=line)
 
     return stay
 
 
-def _asked_by(frame: FrameType | None, work: str) -> tuple[str, int] | None:
-    """The file and line of the student's that called this, by itself or through Python's own modules."""
+def _places(frame: FrameType | None, work: str) -> Iterator[tuple[str, int]]:
+    """Files and lines of the student's that called this, by themselves or through Python's own modules."""
     while frame is not None:
         if (place := missing.place(frame, work)) is not None:
-            return place
+            yield place
         frame = frame.f_back
-    return None
+
+
+def _is_asked(places: Sequence[tuple[str, int]], work: str) -> bool:
+    """Whether it is asked for a folder in the first of these places, which the others have called."""
+    nearest, *callers = places
+    # Around a whole program stands `except Exception` as well, which prints what was raised, and a `with` of some kind.
+    return missing.is_guarded(*nearest, work) or any(
+        missing.is_guarded(*caller, work, by_name=OSError) for caller in dict.fromkeys(callers)
+    )

@@ -143,7 +143,7 @@ def _taken_for_granted(frame: FrameType, work: str) -> tuple[str, int] | None:
         return None
     above: FrameType | None = frame
     while above is not None:
-        if (one := place(above, work)) is not None and _is_guarded(*one, work, at_top=above is frame):
+        if (one := place(above, work)) is not None and _is_in_question(*one, work, at_top=above is frame):
             return None
         above = above.f_back
     return found
@@ -157,15 +157,10 @@ def place(frame: FrameType, work: str) -> tuple[str, int] | None:
     return os.path.relpath(path, work), frame.f_lineno
 
 
-def _is_guarded(file: str, line: int, work: str, *, at_top: bool) -> bool:
+def _is_in_question(file: str, line: int, work: str, *, at_top: bool) -> bool:
     """Whether a line of a file is an import within a `try` or `with`; or, where it has to be `at_top`, none at all."""
-    from lockstep.sandbox import reading  # which brings in what a server has to have first
-
-    try:
-        tree, _ = reading.parse(reading.read_source(os.path.join(work, file)), file)
-    except (OSError, SyntaxError, ValueError, reading.SourceError):
-        return at_top
-    for around, statement in _statements(tree, ()):
+    tree = _tree(file, work)
+    for around, statement in _statements(tree, ()) if tree else ():
         if (
             _brings_in(statement)
             and isinstance(statement, ast.stmt)
@@ -183,17 +178,42 @@ def _brings_in(statement: ast.AST) -> bool:
     return isinstance(statement, _IMPORTS)
 
 
-def is_guarded(file: str, line: int, work: str) -> bool:
-    """Whether what a line of a file raises may be caught there; also where that cannot be told."""
-    from lockstep.sandbox import reading
+def is_guarded(file: str, line: int, work: str, *, by_name: type[Exception] | None = None) -> bool:
+    """Whether what a line of a file raises may be caught there; also where that cannot be told.
+
+    With `by_name`, only by what names this exception or one of its kind.
+    """
+    tree = _tree(file, work)
+    return tree is None or any(_guards(node, line, by_name) for node in ast.walk(tree))
+
+
+def _guards(node: ast.AST, line: int, by_name: type[Exception] | None) -> bool:
+    """Whether this is a `try` or `with` around a line that may catch what is raised there."""
+    if not isinstance(node, _GUARDS) or not node.body[0].lineno <= line <= (node.body[-1].end_lineno or 0):
+        return False
+    caught: list[ast.expr | None]
+    if isinstance(node, ast.Try | ast.TryStar):
+        caught = [handler.type for handler in node.handlers]
+    else:
+        caught = [item.context_expr for item in node.items]
+    return bool(caught) if by_name is None else any(one and _names(one, by_name) for one in caught)
+
+
+def _names(expression: ast.AST, exception: type[Exception]) -> bool:
+    """Whether one of the built-in exceptions of this kind is named in an expression."""
+    names = (node.id for node in ast.walk(expression) if isinstance(node, ast.Name))
+    found = (getattr(builtins, name, None) for name in names)
+    return any(isinstance(one, type) and issubclass(one, exception) for one in found)
+
+
+def _tree(file: str, work: str) -> ast.Module | None:
+    """What one of the student's files holds; None where that cannot be read, or not any more."""
+    from lockstep.sandbox import reading  # which brings in what a server has to have first
 
     try:
-        tree, _ = reading.parse(reading.read_source(os.path.join(work, file)), file)
+        return reading.parse(reading.read_source(os.path.join(work, file)), file)[0]
     except (OSError, SyntaxError, ValueError, reading.SourceError):
-        return True
-    return any(
-        isinstance(node, _GUARDS) and node.lineno <= line <= (node.end_lineno or 0) for node in ast.walk(tree)
-    )
+        return None
 
 
 def _statements(node: ast.AST, around: tuple[ast.AST, ...]) -> Iterator[tuple[tuple[ast.AST, ...], ast.AST]]:
