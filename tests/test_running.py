@@ -41,6 +41,7 @@ GIVEN = {
     "a timing in a function": "def g(n):\n    t = %timeit -o -q -r 2 sum(range(n))\n    return t.average\nassert g(3) > 0",
     "what a cell prints": "%%capture out\nprint(1)",
     "and shows": "out.show()\nassert out.stdout == ''",
+    "a timed cell as nbconvert has it": "get_ipython().run_cell_magic('memit', '', 'four = 4')\nassert four == 4",
     "where it is": "here = %pwd\nimport os\nassert here == os.getcwd()",
     "Databricks": "dbutils.widgets.text('n', '3')\nassert int(dbutils.widgets.get('n')) == 3\ndbutils.library.restartPython()\ndisplayHTML('x')",
     "packages that are not here": "from dotenv import load_dotenv, find_dotenv\nload_dotenv(find_dotenv())\nimport nest_asyncio; nest_asyncio.apply()",

@@ -15,11 +15,10 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from lockstep.magics import WRAPPERS
 from lockstep.sandbox import databricks, running
 from lockstep.sandbox.cells import read_cells
 
-# Cell magics that run the cell's own Python. `jupyter nbconvert --to script` writes them as calls.
-_WRAPPERS = frozenset("time timeit capture prun".split())
 # A script that asks where it runs, as in `if get_ipython() is None: main()`, and is to be told what Python would.
 _ASKS = re.compile(
     r"get_ipython\(\) *(?:is|==|!=)|(?:==|!=) *get_ipython\(\)|\b(?:if|not|and|or) +get_ipython\(\) *(?:[:)]|and|or|$)",
@@ -95,7 +94,8 @@ class _Shell:
     config: Mapping[str, Any] = {}
 
     def run_cell_magic(self, name: str, line: str, cell: str) -> running.Captured | None:
-        if name in _WRAPPERS:
+        # `jupyter nbconvert --to script` writes them as such calls.
+        if name in WRAPPERS:
             exec(compile(cell, f"%%{name}", "exec", dont_inherit=True), sys._getframe(1).f_globals)
         return running.Captured() if name == "capture" else None
 
