@@ -263,7 +263,7 @@ def _error(
         # Of a file without code, whatever else is asked of it would only be told in other words.
         missing.spoils = importing or error.type == "NoCode"
         return missing
-    if error.type == "SourceError" and importing and not error.frames:  # of lockstep.sandbox.loading
+    if error.type == "SourceError" and importing and not error.frames:  # of lockstep.sandbox.reading
         file = error.phase.removeprefix(IMPORTING)
         unread = Crashed(
             submission.problems.get(file) or f"{safe(file, 120)} cannot be read: {message}.",

@@ -352,7 +352,7 @@ class _Tree:
             try:
                 self.add(name, content)
                 # Nobody could have handed in that `!chmod +x` had been there.
-                if name.endswith(".sh"):
+                if name.lower().endswith(".sh"):
                     self.scripts.add(name)
             except SubmissionError as error:
                 self.notes.append(

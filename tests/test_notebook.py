@@ -296,8 +296,9 @@ def test_the_folder_that_all_written_files_share_is_the_notebooks(tmp_path: Path
 
 
 def test_a_shell_script_that_a_cell_writes_can_be_started(tmp_path: Path) -> None:
-    read = open_notebook(tmp_path, notebook(code("%%writefile run.sh\nls"), code("%%writefile a.py\nx")))
-    assert read.executable == {"run.sh"}
+    names = ("run.sh", "RUN2.SH", "a.py")
+    read = open_notebook(tmp_path, notebook(*(code(f"%%writefile {name}\nls") for name in names)))
+    assert read.executable == {"run.sh", "RUN2.SH"}
 
 
 def test_a_cell_appends_to_a_file_and_a_handed_in_file_wins(tmp_path: Path) -> None:

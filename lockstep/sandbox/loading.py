@@ -41,7 +41,8 @@ class Skipped:
 class Loaded:
     """A module, what was left out of it, and whether that is because importing it would run the script.
 
-    `unread` are the errors of those cells of a notebook that Python cannot read, one each.
+    `unread` are the errors of those cells of a notebook that Python cannot read, one each; of another file, the
+    error of its first line that only IPython understands.
     """
 
     module: ModuleType
