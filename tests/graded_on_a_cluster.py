@@ -106,7 +106,7 @@ def order(folder: Path, cluster: str = "", graders: Path = LAB, config: Path | N
 
 def graded(wanted: Order, watching: Watching | None = None) -> object:
     """Grade and say what the gradebook holds then, but for times."""
-    with open_gradebook(wanted.out) as book:
+    with open_gradebook(wanted.out) as book, book.grading():
         grade_class(wanted, book, watching or Watching())
         return contents(book)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from fixtures.pretending import Pretending, Unwatched
-from lockstep.classroom import plan, publish
+from lockstep.classroom import plan, snapshot
 from lockstep.classroom.batch import TIMES, Batch, Way
 from lockstep.classroom.fingerprint import fingerprints
 from lockstep.classroom.gradebook import open_gradebook
@@ -539,7 +539,7 @@ def test_pages_that_cannot_be_made_are_told_and_the_grades_stay(
 
     hand_in(submissions, {"ada": ""})
     with monkeypatch.context() as patch:
-        patch.setattr(publish, "write_pages", fails)
+        patch.setattr(snapshot, "write_pages", fails)
         assert grade(submissions, out) == 2
     assert (
         "lockstep: lockstep itself failed to make the pages: KeyError: 'a template'" in capfd.readouterr().err

@@ -5,14 +5,19 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lockstep import cli
 from lockstep.classroom.claims import claim
 from lockstep.classroom.classfolder import opened
+from lockstep.classroom.exports import write
+from lockstep.classroom.exports.gradebook import gradebook_json
 from lockstep.classroom.gradebook import Gradebook, open_gradebook
 from lockstep.classroom.handin import HandIn
 from lockstep.classroom.lms import sort_out
@@ -25,6 +30,7 @@ from lockstep.verdict import Verdict
 from tests.batches import attempts, grade, hand_in
 from tests.downloads import ARCHIVE, CLASS, CODE, class_of, download, names_only
 from tests.gradebook_child import child
+from tests.sandboxed import ROOT
 from tests.test_pages import read, text_of
 
 HEADER = "id,name,email,canvas id\n"
@@ -377,6 +383,12 @@ def test_a_decision_is_taken_while_others_are_at_work_and_where_nothing_can_be_w
         said = term.ran(*given, "1")
     assert f"Another process is at work on {term.out}; pages and exports say so when it is done" in said
     assert term.grades()["m1"] == "4.25"
+    lock = term.out / ".gradebook.db.lock"
+    lock.mkdir()
+    assert f"Pages and exports do not say so yet: {lock} cannot be written: Is a directory." in term.ran(
+        *given, "1"
+    )
+    lock.rmdir()
     table = term.out / "exports" / "grades.csv"
     table.unlink()
     table.mkdir()
@@ -384,6 +396,44 @@ def test_a_decision_is_taken_while_others_are_at_work_and_where_nothing_can_be_w
     table.rmdir()
     term.ran("export", str(term.out))
     assert term.grades()["m1"] == "4.5"
+
+
+@pytest.mark.parametrize("at_work", ["grade", "override", "export"])
+def test_a_decision_that_comes_while_pages_are_written_is_on_them_when_that_is_done(
+    term: Term, at_work: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def decides(*read: Any) -> Any:
+        """Somebody decides when the gradebook has been read and nothing is written yet."""
+        monkeypatch.undo()
+        decided = (
+            "override",
+            str(term.out),
+            "m1",
+            "steps/one",
+            "--points",
+            "1",
+            "--comment",
+            "shown in the lab",
+        )
+        command = [sys.executable, "-m", "lockstep.cli", *decided]
+        said.append(subprocess.check_output(command, cwd=ROOT, text=True))
+        return gradebook_json(*read)
+
+    said: list[str] = []
+    term.grade(JANE, BOB, works={"m1": "one", "m2": "two"})
+    monkeypatch.setattr(write, "gradebook_json", decides)
+    if at_work == "grade":
+        term.grade(works={"m2": ""})
+    else:
+        term.ran(
+            at_work, str(term.out), *(("m2", "steps/two", "--points", "1") if at_work == "override" else ())
+        )
+    # An export holds up nobody.
+    assert (f"Another process is at work on {term.out}" in said[0]) is (at_work != "export")
+    assert "shown in the lab" in text_of((term.out / "students" / "m1" / "index.html").read_text())
+    assert term.grades() == {"m1": "5", "m2": "5.25" if at_work == "export" else "6"}
+    assert term.grade() == 0
+    assert term.grades()["m1"] == "5"
 
 
 def test_nothing_of_a_removed_student_stays_in_the_results(term: Term) -> None:

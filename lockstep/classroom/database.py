@@ -45,6 +45,10 @@ class GradebookError(Exception):
     """The gradebook cannot be opened, read or written; the message is a sentence."""
 
 
+class HeldError(GradebookError):
+    """Another process holds the gradebook: it grades, or writes what people have decided."""
+
+
 class Database:
     """An open database that has a gradebook's tables. `notes` are sentences for whoever opened it."""
 
@@ -100,7 +104,7 @@ class Database:
         """Keep other processes from holding it as long as the block lasts; others may read and write.
 
         Tables are made that a gradebook of before lacks. The system ends the hold of a process that ends, whichever
-        way. Raises GradebookError when it is held.
+        way. Raises HeldError when it is held.
         """
         with self._held():
             with self.write() as connection:
@@ -117,7 +121,7 @@ class Database:
                 connection.detach()  # closed with the block, and the lock with it, instead of kept for the next
                 key = "hashtext('lockstep ' || current_schema())"
                 if not connection.scalar(text(f"SELECT pg_try_advisory_lock({key})")):
-                    raise GradebookError(f"another process is grading into the gradebook {self.shown}")
+                    raise HeldError(f"another process is grading into the gradebook {self.shown}")
                 yield
         else:
             yield
@@ -291,7 +295,7 @@ def _locked(file: Path) -> Iterator[None]:
         with handle:
             if not _lock(handle):
                 handle.seek(0)
-                raise GradebookError(
+                raise HeldError(
                     f"another process is grading into {file}: {handle.read(200).strip() or 'it does not say which'}"
                 )
             try:

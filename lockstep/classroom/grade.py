@@ -104,7 +104,7 @@ def check_arguments(order: Order) -> None:
 
 
 def grade_class(order: Order, book: Gradebook, progress: ClassProgress) -> Graded:
-    """Grade what has to be graded; what was written by then stays, however this ends.
+    """Grade what has to be graded; what was written by then stays, however this ends. Whoever asks holds the gradebook.
 
     Raises CouldNotGrade, IntakeError, RosterError, PolicyError and GradebookError with a sentence, and
     KeyboardInterrupt when somebody insists on stopping at once.
@@ -112,7 +112,7 @@ def grade_class(order: Order, book: Gradebook, progress: ClassProgress) -> Grade
     exercises = _exercises(order)
     if not order.cluster and (problem := machine_problem(order.setup)) is not None:
         raise CouldNotGrade(problem)
-    with book.grading(), Scratch(order.out / WORK) as scratch:
+    with Scratch(order.out / WORK) as scratch:
         intake, renamed = _take_in(order, book, exercises)
         book.remember_catalogue(catalogue(exercises))
         wanted = _wanted(order, exercises)

@@ -18,7 +18,7 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, delete, func, or_, 
 from lockstep.classroom import rows, tables
 from lockstep.classroom.adoption import adopt, forget
 from lockstep.classroom.catalogue import CheckTitle, ExerciseTitle
-from lockstep.classroom.database import Database, GradebookError
+from lockstep.classroom.database import Database, GradebookError, HeldError
 from lockstep.classroom.handin import HandIn, Unmatched
 from lockstep.classroom.latepolicy import LatePolicy
 from lockstep.classroom.latest import newest_handins
@@ -32,7 +32,16 @@ from lockstep.classroom.sheet import Sheet
 from lockstep.classroom.tables import DONE, DROPPED, RUNNING
 from lockstep.result import CheckResult
 
-__all__ = ["DONE", "DROPPED", "RUNNING", "Begun", "Gradebook", "GradebookError", "open_gradebook"]
+__all__ = [
+    "DONE",
+    "DROPPED",
+    "RUNNING",
+    "Begun",
+    "Gradebook",
+    "GradebookError",
+    "HeldError",
+    "open_gradebook",
+]
 
 SET_ASIDE = "set aside"
 """Under this a gradebook keeps which of the unmatched files were set aside, by their places."""
@@ -77,7 +86,7 @@ class Gradebook:
     def grading(self) -> AbstractContextManager[None]:
         """Keep other processes from grading into this gradebook as long as the block lasts.
 
-        Raises GradebookError where one does already. A process that ends, even by `kill -9`, keeps nobody out.
+        Raises HeldError where one does already. A process that ends, even by `kill -9`, keeps nobody out.
         """
         return self._database.hold()
 

@@ -7,27 +7,21 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from lockstep.classroom.exports.write import write_all
 from lockstep.classroom.failure import noted
 from lockstep.classroom.fingerprint import PACKAGE
 from lockstep.classroom.gradebook import Gradebook
 from lockstep.classroom.handin import HandIn
 from lockstep.classroom.pages.keeping import refresh_plots
-from lockstep.classroom.pages.write import write_pages
-from lockstep.classroom.record import Record
-from lockstep.classroom.slug import slugs
-
-KEY = "published"
-"""Under this the gradebook keeps what was published last: a class of which nothing changed takes no time."""
+from lockstep.classroom.snapshot import PUBLISHED, Snapshot
 
 PLACES = ("index.html", "exports", "students")
 
 
 @dataclass(frozen=True)
 class Published:
-    """The class as it was written down. `notes` are sentences about it, `failures` say what could not be made."""
+    """What was written down: `notes` are sentences about the class, `failures` say what could not be made."""
 
-    records: tuple[Record, ...]
+    snapshot: Snapshot
     notes: tuple[str, ...]
     failures: tuple[str, ...] = ()
 
@@ -43,31 +37,30 @@ def publish(
 
     Pages draw the reports of `handins`; flags rest on what was `handed` out as well. What fails is told and keeps
     nothing else from being made: the grades are safe. What is there already and would not change is left as it is.
+    Whoever asks for it holds the gradebook, and lets `renewal.keep_up` follow when it is held no more.
     """
-    before = book.recall(KEY)
-    if before is not None and before["state"] == _state(book, out, handed):
-        return Published(book.records(), tuple(before["notes"]))
+    before, now = book.recall(PUBLISHED), Snapshot.of(book)
+    if before is not None and before["state"] == _state(now, out, handed):
+        return Published(now, tuple(before["notes"]))
     failures: list[str] = []
     notes: Sequence[str] = ()
     with noted(failures, "flags"):
         failures += flag()
-    records = book.records()
-    names = slugs(records)
-    known, unmatched = book.catalogue(), book.unmatched()
+    now = Snapshot.of(book)
     with noted(failures, "tables"):
-        notes = write_all(records, known, unmatched, out / "exports", slugs=names).notes
+        notes = now.write_exports(out / "exports").notes
     with noted(failures, "plots"):
-        refresh_plots(handins, records, names, out)
+        refresh_plots(handins, now.records, now.slugs, out)
     with noted(failures, "pages"):
-        write_pages(records, known, unmatched, names, out, out.absolute().name)
+        now.write_pages(out)
     if not failures:
-        book.remember(KEY, {"state": _state(book, out, handed), "notes": notes})
-    return Published(records, tuple(notes), tuple(failures))
+        book.remember(PUBLISHED, {"state": _state(now, out, handed), "notes": notes})
+    return Published(now, tuple(notes), tuple(failures))
 
 
-def _state(book: Gradebook, out: Path, handed: Sequence[Path]) -> str:
+def _state(now: Snapshot, out: Path, handed: Sequence[Path]) -> str:
     """Equal as long as the same would be written where it lies already."""
-    total = hashlib.sha256(book.revision(KEY).encode())
+    total = hashlib.sha256(now.revision.encode())
     for root in (PACKAGE, *handed, *(out / name for name in PLACES)):
         for path in sorted(_files(root)):
             about = path.stat()

@@ -5,10 +5,8 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from lockstep.classroom.exports.write import write_all
-from lockstep.classroom.gradebook import Gradebook, GradebookError
-from lockstep.classroom.pages.write import write_pages
-from lockstep.classroom.slug import slugs
+from lockstep.classroom.gradebook import Gradebook, GradebookError, HeldError
+from lockstep.classroom.snapshot import Snapshot
 
 
 def renew(book: Gradebook, gradebook: str) -> str:
@@ -28,16 +26,33 @@ def renew(book: Gradebook, gradebook: str) -> str:
         return f"Pages and exports say so after: {later}"
     try:
         with book.grading():
-            _write(book, results)
-    except GradebookError:
+            written = _write(book, results)
+        keep_up(book, results, written)
+    except HeldError:
         return f"Another process is at work on {results}; pages and exports say so when it is done, or after: {later}"
+    except GradebookError as error:
+        return f"Pages and exports do not say so yet: {error}. Then: {later}"
     except OSError as error:
         return f"Pages and exports do not say so yet: {error.filename}: {error.strerror}. Then: {later}"
     return f"Pages and exports in {results} say so now."
 
 
-def _write(book: Gradebook, results: Path) -> None:
-    records, catalogue, unmatched = book.records(), book.catalogue(), book.unmatched()
-    names = slugs(records)
-    write_all(records, catalogue, unmatched, results / "exports", slugs=names)
-    write_pages(records, catalogue, unmatched, names, results, results.absolute().name)
+def keep_up(book: Gradebook, results: Path, written: Snapshot) -> None:
+    """Write pages and exports anew where people have decided something while they were `written`.
+
+    Asked when the gradebook is held no more: whoever decided while it was, left the writing to the one that held it.
+    Raises GradebookError and OSError.
+    """
+    while written.is_outdated(book):
+        try:
+            with book.grading():
+                written = _write(book, results)
+        except HeldError:
+            return  # who holds it now comes here as well
+
+
+def _write(book: Gradebook, results: Path) -> Snapshot:
+    now = Snapshot.of(book)
+    now.write_exports(results / "exports")
+    now.write_pages(results)
+    return now

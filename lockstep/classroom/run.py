@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 from rich.console import Console
 from rich.progress import track
@@ -15,11 +16,12 @@ from lockstep.classroom.gradebook import Gradebook, GradebookError, open_gradebo
 from lockstep.classroom.handin import Unmatched
 from lockstep.classroom.latepolicy import PolicyError
 from lockstep.classroom.progress import ClassProgress
-from lockstep.classroom.publish import publish
+from lockstep.classroom.publish import Published, publish
+from lockstep.classroom.renewal import keep_up
 from lockstep.classroom.roster import RosterError
 from lockstep.classroom.sheet import SheetError
 from lockstep.classroom.summary import summary, ungraded
-from lockstep.classroom.turned import turned
+from lockstep.classroom.turned import Changes, turned
 from lockstep.grading import CouldNotGrade
 
 ALL_GRADED, SOME_NOT, REFUSED = 0, 1, 2
@@ -53,12 +55,18 @@ def run_grade(order: Order, *, gradebook: str | None, trusted: bool) -> int:
         order.out.mkdir(parents=True, exist_ok=True)
         with open_gradebook(gradebook or order.out / "gradebook.db") as book:
             err.print(terminal.notes(book.notes))
-            with ClassProgress(err) as progress:
-                graded = grade_class(order, book, progress)
-            if graded.stopped:
-                so_far = f"{progress.through} of {len(graded.plan.work)} hand-ins are through; "
-                return _stopped(so_far)
-            return _published(order, book, graded, err, book.shown if gradebook else "")
+            with book.grading():
+                with ClassProgress(err) as progress:
+                    graded = grade_class(order, book, progress)
+                if graded.stopped:
+                    so_far = f"{progress.through} of {len(graded.plan.work)} hand-ins are through; "
+                    return _stopped(so_far)
+                # Before anything is published: what is remembered of it belongs to the state that is.
+                changed = turned(book)
+                published = _published(order, book, graded, err)
+            status = _told(order, book, graded, changed, published, book.shown if gradebook else "")
+            keep_up(book, order.out, published.snapshot)
+            return status
     except (CouldNotGrade, GradebookError, IntakeError, PolicyError, RosterError, SheetError) as refusal:
         return _refused(str(refusal))
     except OSError as error:
@@ -67,24 +75,28 @@ def run_grade(order: Order, *, gradebook: str | None, trusted: bool) -> int:
         return _stopped()
 
 
-def _published(order: Order, book: Gradebook, graded: Graded, err: Console, gradebook: str) -> int:
-    """Write what others read, say what it came to; the exit status."""
+def _published(order: Order, book: Gradebook, graded: Graded, err: Console) -> Published:
+    """What others read, written down."""
     watched = track(graded.intake.handins, "comparing", console=err, transient=True)
     handed = flags.handed_out(order.graders)
-    # Before anything is published: what is remembered of it belongs to the state that is.
-    changed = turned(book)
-    published = publish(
-        book, order.out, graded.intake.handins, handed, lambda: flags.refresh(book, watched, handed)
-    )
+    flag = partial(flags.refresh, book, watched, handed)
+    return publish(book, order.out, graded.intake.handins, handed, flag)
+
+
+def _told(
+    order: Order, book: Gradebook, graded: Graded, changed: Changes, published: Published, gradebook: str
+) -> int:
+    """Say what it came to; the exit status."""
+    records = published.snapshot.records
     out = terminal.console_for(sys.stdout)
-    last_words = summary(graded, published.records, book.catalogue(), order.out, gradebook, changed)
+    last_words = summary(graded, records, book.catalogue(), order.out, gradebook, changed)
     out.print(last_words, crop=False)
     out.print(terminal.notes(published.notes))
     for failure in published.failures:
         _refused(failure)
     if published.failures:
         return REFUSED
-    left = ungraded(published.records, book.catalogue())
+    left = ungraded(records, book.catalogue())
     return SOME_NOT if left or any(map(_needs_a_look, graded.intake.unmatched)) else ALL_GRADED
 
 

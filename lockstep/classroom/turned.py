@@ -13,7 +13,11 @@ KEY = "points"
 """Under this the gradebook keeps what graders gave for which work when a grading was last through."""
 
 
-def turned(book: Gradebook) -> tuple[tuple[str, str], ...]:
+Changes = tuple[tuple[str, str], ...]
+"""Students by id, each with what has changed in an exercise."""
+
+
+def turned(book: Gradebook) -> Changes:
     """By student and exercise, what graders gave for the same work when this was last asked, and what they give now.
 
     Asked when a grading is through, it speaks of those as well whom an earlier one, that was stopped, has graded.

@@ -14,12 +14,11 @@ from lockstep.classroom.exports.canvas import fill_canvas
 from lockstep.classroom.exports.fill import Filled, LeftOut
 from lockstep.classroom.exports.moodle import fill_moodle
 from lockstep.classroom.exports.services import ServiceError, write_autograder, write_workflow
-from lockstep.classroom.exports.write import write_all
 from lockstep.classroom.gradebook import Gradebook, GradebookError, open_gradebook
-from lockstep.classroom.pages.write import write_pages
 from lockstep.classroom.record import in_class
+from lockstep.classroom.renewal import keep_up
 from lockstep.classroom.sheet import SHEET_BYTES, SheetError
-from lockstep.classroom.slug import slugs
+from lockstep.classroom.snapshot import Snapshot
 from lockstep.grading import CouldNotGrade, default_graders, known_exercises
 from lockstep.terminal import complain, console_for, notes
 from lockstep.text import safe_line
@@ -59,10 +58,10 @@ def run_export(
             return DONE
         with open_gradebook(gradebook, create=False) as book:
             filled = _fill(console, book, canvas, assignment, moodle)
-            if out or not (canvas or moodle or gradescope or github):
-                _write(console, book, out or _results(gradebook) / "exports")
-            if not (out or canvas or moodle or gradescope or github):
-                _write_pages(console, book, _results(gradebook))
+            if out:
+                _write(console, Snapshot.of(book), out)
+            elif not (canvas or moodle or gradescope or github):
+                _write_anew(console, book, _results(gradebook))
     except (ExportError, GradebookError, SheetError, ServiceError, CouldNotGrade) as refusal:
         return _refused(str(refusal))
     except OSError as error:
@@ -115,20 +114,20 @@ def _content(path: Path) -> bytes:
     return data
 
 
-def _write(console: Console, book: Gradebook, out: Path) -> None:
-    records = book.records()
-    summary = write_all(records, book.catalogue(), book.unmatched(), out, slugs=slugs(records))
+def _write(console: Console, now: Snapshot, out: Path) -> None:
+    summary = now.write_exports(out)
     console.print(Text(f"{out}: {summary.files} files."))
     console.print(notes(summary.notes))
 
 
-def _write_pages(console: Console, book: Gradebook, results: Path) -> None:
-    """Write pages of what the gradebook says now; their plots are kept beside them."""
-    records = book.records()
-    title = results.absolute().name
-    written = write_pages(records, book.catalogue(), book.unmatched(), slugs(records), results, title)
+def _write_anew(console: Console, book: Gradebook, results: Path) -> None:
+    """Write exports and pages of what the gradebook says now; the pages' plots are kept beside them."""
+    now = Snapshot.of(book)
+    _write(console, now, results / "exports")
+    written = now.write_pages(results)
     pages = "1 page" if written == 1 else f"{written} pages"
     console.print(Text(f"{results / 'index.html'}: {pages} written anew."))
+    keep_up(book, results, now)
 
 
 def _results(gradebook: str) -> Path:
