@@ -411,7 +411,7 @@ def test_the_command_writes_reads_and_counts(
         "Points for 4 answers.\nPages and exports say so after the next "
     )
     assert _review(place.parent, read=path, above_max=True) == 0
-    assert f"Pages and exports say so after: lockstep export {place.parent}\n" in capsys.readouterr().out
+    assert f"; in {place.parent} after: lockstep export {place.parent}\n" in capsys.readouterr().out
     assert _review(place) == 0
     assert capsys.readouterr().out == "No answer waits.\n"
     assert _review(place, write=tmp_path / "nosuch" / "answers.csv") == 2

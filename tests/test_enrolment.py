@@ -25,6 +25,7 @@ from lockstep.classroom.matching import Register
 from lockstep.classroom.people import Student
 from lockstep.classroom.record import Flag, Mark, Override, answer_key
 from lockstep.classroom.strangers import recognised
+from lockstep.classroom.unpacked import LIST
 from lockstep.result import CheckResult, Review
 from lockstep.verdict import Verdict
 from tests.batches import attempts, grade, hand_in
@@ -437,12 +438,92 @@ def test_a_decision_that_comes_while_pages_are_written_is_on_them_when_that_is_d
     assert term.grades()["m1"] == "5"
 
 
-def test_nothing_of_a_removed_student_stays_in_the_results(term: Term) -> None:
-    hand_in(term.submissions, {"m1": "one", "old": "two"})
-    for name in ("m1", "old"):  # an archive beside other files is unpacked
-        (term.submissions / name / "more.zip").write_bytes(ARCHIVE)
+def with_archives(submissions: Path, *names: str) -> dict[str, bytes]:
+    """Hand-ins that have to be unpacked; returns all files there are."""
+    hand_in(submissions, {"m1": "one", "old": "two"})
+    for name in names:  # an archive beside other files is unpacked
+        (submissions / name / "more.zip").write_bytes(ARCHIVE)
+    return contents(submissions)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("moved", ["as it is", "moved", "copied"])
+def test_nothing_of_a_removed_student_stays_in_the_results(term: Term, moved: str) -> None:
+    with_archives(term.submissions, "m1", "old")
     term.grade()
-    assert sorted(path.name for path in (term.out / "submissions").iterdir()) == ["m1", "old"]
+    if moved != "as it is":
+        results = term.out.with_name("elsewhere")
+        shutil.copytree(term.out, results)
+        if moved == "moved":
+            shutil.rmtree(term.out)
+        term.out = results
+    unpacked = term.out / "submissions"
+    assert sorted(path.name for path in unpacked.iterdir()) == [LIST, "m1", "old"]
     assert term.ran("remove", str(term.out), "old").endswith("say so now.")
     kept = {path.name for path in term.out.rglob("*") if path.name.startswith(("m1", "old"))}
     assert kept == {"m1", "m1.json", "m1.xml"}
+    # What somebody puts there afterwards is theirs.
+    (unpacked / "old").mkdir()
+    term.grade()
+    assert f"{unpacked / 'old'} lies where a hand-in would be unpacked, and nothing says that" in term.said
+    assert list((unpacked / "old").iterdir()) == []
+
+
+def test_what_lies_beside_a_gradebook_elsewhere_is_neither_removed_nor_written_over(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    course = tmp_path / "course"
+    term = Term(course, capfd)
+    term.submissions = course / "submissions"
+    (course / "students" / "notes").mkdir(parents=True)
+    for page in (course / "index.html", course / "students" / "notes" / "index.html"):
+        page.write_text("<title>Notes</title>")
+    with_archives(term.submissions, "m1", "old")
+    arguments = (term.submissions, term.out, "--gradebook", str(course / "gradebook.db"))
+    assert grade(*arguments) == 0
+    before = {path: content for path, content in contents(course).items() if "gradebook.db" not in path}
+    capfd.readouterr()
+
+    decided = term.ran("override", str(course), "m1", "steps/one", "--points", "1")
+    removed = term.ran("remove", str(course), "old")
+    for said in (decided, removed):
+        assert said.endswith(f"after the next `lockstep grade`; in {course} after: lockstep export {course}")
+    assert "Left, because nothing says that lockstep has unpacked them: submissions/old" in removed
+    after = contents(course)
+    assert {path: after.get(path) for path in before} == before
+    assert cli.main(["export", str(course)]) == 2
+    assert "cannot write" in (said := capfd.readouterr().err)
+    assert "no page of lockstep's, so it is not written over" in " ".join(said.split())
+
+    shutil.rmtree(term.submissions / "old")
+    assert grade(*arguments) == 0
+    assert [path.name for path in (term.out / "students").iterdir()] == ["m1"]
+    assert {path: contents(course)[path] for path in before if "notes" in path or path == "index.html"} == {
+        path: content for path, content in before.items() if "notes" in path or path == "index.html"
+    }
+
+
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        ("submissions/m1/steps.md", "submissions/m1 lies where a hand-in would be unpacked"),
+        ("index.html", "holds an index.html that is no page of lockstep's and would be written over"),
+    ],
+)
+def test_results_go_nowhere_where_they_would_take_the_place_of_somebody_s_own_files(
+    term: Term, there: str, said: str
+) -> None:
+    with_archives(term.submissions, "m1")
+    own = term.out / there
+    own.parent.mkdir(parents=True)
+    own.write_text("mine")
+    assert term.grade() == 2
+    assert said in term.said
+    assert own.read_text() == "mine"
+    own.unlink()
+    if own.parent != term.out:
+        own.parent.rmdir()
+    assert term.grade() == 0

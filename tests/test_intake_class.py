@@ -21,6 +21,7 @@ from lockstep.classroom.intake import IntakeError, take_in
 from lockstep.classroom.lms import sort_out
 from lockstep.classroom.matching import Register
 from lockstep.classroom.roster import Roster
+from lockstep.classroom.unpacked import LIST
 from lockstep.submission import SubmissionError, is_unread_archive, open_submission
 from tests.downloads import (
     ARCHIVE,
@@ -709,7 +710,7 @@ def test_a_hostile_entry_costs_only_its_student(
     assert said in handins["m100"].problem
     assert handins["m100"].path is None
     assert files_of(handins["m200"]) == files_of(handins["m300"]) == {"ddp_train.py": CODE}
-    assert {path.name for path in results.iterdir()} == {"m200", "m300"}
+    assert {path.name for path in results.iterdir()} == {"m200", "m300", LIST}
     assert not list(tmp_path.glob("**/evil.py"))
 
 

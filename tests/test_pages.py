@@ -419,10 +419,35 @@ def test_pages_are_written_once_and_again_only_where_something_changed(tmp_path:
 def test_a_damaged_page_is_written_again(tmp_path: Path) -> None:
     names = slugs(CLASS)
     write_pages(CLASS, CATALOGUE, (), names, tmp_path)
-    (tmp_path / "students" / names["a1"] / "index.html").write_text("half")
+    page = tmp_path / "students" / names["a1"] / "index.html"
+    page.write_text(re.sub(r'<meta name="made-of".*\n', "", page.read_text())[:900])
     (tmp_path / "students" / names["b1"] / "index.html").unlink()
     (tmp_path / "index.html").write_text("")
     assert write_pages(CLASS, CATALOGUE, (), names, tmp_path) == 3
+
+
+def test_what_is_no_page_of_lockstep_s_is_neither_written_over_nor_removed(tmp_path: Path) -> None:
+    own = "<!doctype html>\n<title>Course notes</title>"
+    notes = [tmp_path / "students" / name / "index.html" for name in ("notes", slugs(CLASS)["a1"])]
+    for page in notes:
+        page.parent.mkdir(parents=True)
+        page.write_text(own)
+    plots = notes[0].with_name("reports.json")
+    plots.write_text("{}")
+    with pytest.raises(FileExistsError, match="no page of lockstep's") as refused:
+        write_pages(CLASS, CATALOGUE, (), slugs(CLASS), tmp_path)
+    assert refused.value.filename == str(notes[1])
+    (tmp_path / "index.html").write_text(own)
+    with pytest.raises(FileExistsError, match="no page of lockstep's") as refused:
+        write_pages((), CATALOGUE, (), {}, tmp_path)
+    assert refused.value.filename == str(tmp_path / "index.html")
+    assert [page.read_text() for page in (*notes, tmp_path / "index.html", plots)] == [own, own, own, "{}"]
+    for page in (notes[1], tmp_path / "index.html"):
+        page.unlink()
+    assert write_pages(CLASS, CATALOGUE, (), slugs(CLASS), tmp_path) == len(CLASS) + 1
+    assert write_pages((), CATALOGUE, (), {}, tmp_path) == 1
+    assert [path.name for path in (tmp_path / "students").iterdir()] == ["notes"]
+    assert (notes[0].read_text(), plots.read_text()) == (own, "{}")
 
 
 def test_reports_are_kept_as_numbers_and_drawn(tmp_path: Path) -> None:

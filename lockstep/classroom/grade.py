@@ -20,6 +20,7 @@ from lockstep.classroom.handin import Intake
 from lockstep.classroom.intake import OWN, UNPACKED, late_by_roster, take_in
 from lockstep.classroom.latepolicy import read_policy
 from lockstep.classroom.matching import Register
+from lockstep.classroom.pages.write import is_foreign
 from lockstep.classroom.plan import Plan, Wanted, forget_forced, make_plan, only_checks
 from lockstep.classroom.pool import LocalPool, Pool
 from lockstep.classroom.progress import ClassProgress
@@ -96,6 +97,11 @@ def check_arguments(order: Order) -> None:
         raise CouldNotGrade(str(error)) from error
     _refuse_contradiction(order)
     _refuse_results_among_handins(order)
+    if is_foreign(order.out / "index.html"):
+        raise CouldNotGrade(
+            f"--out {order.out} holds an index.html that is no page of lockstep's and would be written over: name "
+            "another folder"
+        )
     only_checks(order.only, exercises)
     if order.roster is not None:
         read_roster(order.roster)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from lockstep.classroom.intake import UNPACKED
 from lockstep.classroom.record import Record
 from lockstep.classroom.renewal import renew
 from lockstep.classroom.slug import slugs
+from lockstep.classroom.unpacked import remove
 from lockstep.terminal import of_points
 
 
@@ -37,8 +37,9 @@ def run_remove(*, gradebook: str, students: Sequence[str], not_on_roster: bool) 
                 # Before they are forgotten: who else there is decides what their folders are called.
                 names = slugs(book.students())
                 book.remove(record.student.id for record in gone)
-                _remove_unpacked(Path(gradebook), [names[record.student.id] for record in gone])
-            out.print(_told(gone, decided))
+                unpacked = [f"{UNPACKED}/{names[record.student.id]}" for record in gone]
+                left = [place for place in unpacked if not remove(Path(gradebook, place))]
+            out.print(_told(gone, decided, left))
             if gone:
                 out.print(Text(renew(book, gradebook)), soft_wrap=True)
             return DONE
@@ -68,12 +69,6 @@ def _named(book: Gradebook, students: Sequence[str]) -> list[Record]:
     return records
 
 
-def _remove_unpacked(results: Path, names: Sequence[str]) -> None:
-    """What a grading has unpacked of theirs, in a folder of results."""
-    for name in names:
-        shutil.rmtree(results / UNPACKED / name, ignore_errors=True)
-
-
 def _is_decided(record: Record) -> bool:
     return bool(record.overrides or record.marks)
 
@@ -87,15 +82,19 @@ def _candidates(records: Sequence[Record]) -> Group | Text:
     return Text("There is no roster, so nobody can be told from the class: say whom you mean.")
 
 
-def _told(gone: Sequence[Record], decided: Sequence[Record]) -> Group:
+def _told(gone: Sequence[Record], decided: Sequence[Record], left: Sequence[str]) -> Group:
     lists = (
-        ("Removed:", gone),
-        ("Kept, because a person decided about them; name them to remove them all the same:", decided),
+        ("Removed:", [*map(_line, gone)]),
+        ("Left, because nothing says that lockstep has unpacked them:", left),
+        (
+            "Kept, because a person decided about them; name them to remove them all the same:",
+            [*map(_line, decided)],
+        ),
     )
     parts = []
-    for title, records in lists:
-        if records:
-            parts += [Text(title, style="bold"), terminal.notes(map(_line, records))]
+    for title, lines in lists:
+        if lines:
+            parts += [Text(title, style="bold"), terminal.notes(lines)]
     return Group(*(parts or [Text("Everybody is on the roster.")]))
 
 

@@ -6,13 +6,15 @@ import shlex
 from pathlib import Path
 
 from lockstep.classroom.gradebook import Gradebook, GradebookError, HeldError
+from lockstep.classroom.pages.write import is_page
 from lockstep.classroom.snapshot import Snapshot
 
 
 def renew(book: Gradebook, gradebook: str) -> str:
-    """Write pages and exports of a folder of results anew, where there are some; a sentence on when they say it.
+    """Write pages and exports of a folder of results anew; a sentence on when they say it.
 
-    `gradebook` is as on the command line. A URL is not repeated, for it may hold a password.
+    Where lockstep has written no page, nothing is written. `gradebook` is as on the command line. A URL is not
+    repeated, for it may hold a password.
     """
     results = Path(gradebook)
     if not results.is_dir():
@@ -21,9 +23,9 @@ def renew(book: Gradebook, gradebook: str) -> str:
             "`lockstep export --out` as well."
         )
     later = f"lockstep export {shlex.quote(gradebook)}"
-    if not (results / "index.html").is_file():
-        # A grading that was stopped: what is half graded is not for students to read.
-        return f"Pages and exports say so after: {later}"
+    if not is_page(results / "index.html"):
+        # A grading that was stopped: what is half graded is not for students to read. Or results lie elsewhere.
+        return f"Pages and exports say so after the next `lockstep grade`; in {results} after: {later}"
     try:
         with book.grading():
             written = _write(book, results)

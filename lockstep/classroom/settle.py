@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -15,6 +14,7 @@ from lockstep.classroom.arrival import Arrival, Item, Piece
 from lockstep.classroom.filenames import stem_of
 from lockstep.classroom.names import folded
 from lockstep.classroom.parcel import Carried, Parcel, unpack
+from lockstep.classroom.unpacked import make_room
 from lockstep.leftovers import prune, trim
 from lockstep.members import Member, Names, SubmissionError, composed, shown, size_text
 from lockstep.submission import (
@@ -44,7 +44,7 @@ class Settled:
 def settle(arrival: Arrival, place: Path) -> Settled:
     """Make one hand-in of what arrived; what has to be written is written to the folder `place`, anew.
 
-    Raises OSError when it cannot be written.
+    Raises OSError when it cannot be written, and IntakeError where somebody else's files lie there.
     """
     if arrival.problem:
         return Settled(None, problem=arrival.problem)
@@ -201,8 +201,8 @@ def _read_archive(archive: Member) -> bytes:
 
 def _write_archive(archive: Member, place: Path) -> Path:
     content = _read_archive(archive)
-    _clear(place)
-    place.mkdir(parents=True)
+    make_room(place)
+    place.mkdir()
     name = os.path.basename(archive.path)
     return unpack(Parcel(name, False, (Carried("", archive.size, False, content),)), place)
 
@@ -214,13 +214,5 @@ def _write(files: Sequence[Member], place: Path) -> Path:
         Carried(file.path, file.size, file.executable, file.read() if file.path in kept else None)
         for file in files
     )
-    _clear(place)
-    place.parent.mkdir(parents=True, exist_ok=True)
+    make_room(place)
     return unpack(Parcel(place.name, True, carried), place.parent)
-
-
-def _clear(place: Path) -> None:
-    if place.is_symlink() or place.is_file():
-        place.unlink()
-    elif place.exists():
-        shutil.rmtree(place)
