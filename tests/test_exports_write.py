@@ -70,6 +70,28 @@ def test_files_of_those_who_are_gone_go_and_other_peoples_stay(tmp_path: Path) -
     assert not {"json/ben.json", "junit/ben.xml", "gradescope/ben/results.json"} & names
 
 
+def test_files_that_no_export_has_written_stay(tmp_path: Path) -> None:
+    own = ("canvas.csv", "json/settings.json", "junit/tests.xml", "gradescope/hw1/results.json")
+    for name in own:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("mine")
+    for records in ((a_record("ann"), a_record("ben")), (a_record("ann"),), ()):
+        _write(tmp_path, records)
+    assert [(tmp_path / name).read_text() for name in own] == ["mine"] * 4
+    assert _names(tmp_path) == {*own, "grades.csv", "gradebook.json"}
+    for odd in (
+        "mine",
+        "[]",
+        "{}",
+        '{"students": 1}',
+        '{"students": [{"id": 1}]}',
+        '{"students": [{"id": 1, "enrolled": 1, "columns": {}}]}',
+    ):
+        (tmp_path / "gradebook.json").write_text(odd)
+        _write(tmp_path, ())
+        assert set(own) < _names(tmp_path)
+
+
 def test_hostile_ids_become_files_inside_the_folder(tmp_path: Path) -> None:
     names = [*HOSTILE, "../../up", "/etc/passwd", "CON", "a/b", "..", "."]
     records = tuple(
