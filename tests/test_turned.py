@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lockstep.classroom.gradebook import Gradebook, open_gradebook
+from lockstep.classroom.gradebook import POINTS, Gradebook, open_gradebook
 from lockstep.classroom.handin import HandIn
 from lockstep.classroom.people import Student
 from lockstep.classroom.record import Override
@@ -52,6 +52,23 @@ def test_other_work_and_what_people_decide_are_no_news(book: Gradebook) -> None:
     assert turned(book) == ()
     _grade(book, ANN, 2.0, work="other")
     assert turned(book) == ()
+
+
+def test_of_who_is_removed_nothing_is_kept_and_who_is_another_has_what_they_had(book: Gradebook) -> None:
+    for student in (ANN, BEN, Student("lab one")):
+        book.enroll([student])
+        _grade(book, student, 2.0, work=student.id)
+    turned(book)
+    book.remove(["ben"])
+    assert set(book.recall(POINTS)) == {"ann", "lab one"}
+    book.enroll([Student("m7", "Eve")])
+    book.adopt("lab one", "m7")
+    _grade(book, Student("m7"), 1.0, work="lab one", graders="new")
+    assert turned(book) == (("m7", "ex was 2, now 1"),)
+    # A gradebook of before, which forgot it of nobody.
+    book.remember(POINTS, {**book.recall(POINTS), "gone": {"work": "w", "points": {}}})
+    turned(book)
+    assert set(book.recall(POINTS)) == {"ann", "m7"}
 
 
 def test_who_was_away_for_a_while_is_compared_with_what_they_had(book: Gradebook) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from sqlalchemy import Connection, Table, and_, delete, select, update
@@ -18,6 +19,7 @@ def adopt(connection: Connection, stranger: str, student: str, keys: Mapping[str
     for table in (tables.overrides, tables.marks):
         _move_decisions(connection, table, stranger, student, keys)
     connection.execute(delete(tables.flags).where(tables.flags.c.student == stranger))
+    _move_points(connection, stranger, student)
     connection.execute(delete(tables.students).where(tables.students.c.id == stranger))
 
 
@@ -34,7 +36,19 @@ def forget(connection: Connection, student: str) -> None:
             connection.execute(delete(tables.flags).where(tables.flags.c.id == row.id))
     for table in (handins, tables.overrides, tables.marks, tables.flags):
         connection.execute(delete(table).where(table.c.student == student))
+    _move_points(connection, student, None)
     connection.execute(delete(tables.students).where(tables.students.c.id == student))
+
+
+def _move_points(connection: Connection, stranger: str, student: str | None) -> None:
+    """What the last grading gave a stranger is the student's, who may have some already, or with None nobody's."""
+    kept = select(tables.about.c.value).where(tables.about.c.key == tables.POINTS)
+    points = json.loads(connection.scalar(kept) or "{}")
+    given = points.pop(stranger, None)
+    if given is not None:
+        if student is not None:
+            points.setdefault(student, given)
+        rows.put(connection, tables.about, {"key": tables.POINTS, "value": json.dumps(points)})
 
 
 def _move_handins(connection: Connection, stranger: str, student: str) -> None:

@@ -29,12 +29,13 @@ from lockstep.classroom.record import Attempt, Flag, Mark, Override, Record, ans
 from lockstep.classroom.revision import revision
 from lockstep.classroom.roster import Roster, roster_of
 from lockstep.classroom.sheet import Sheet
-from lockstep.classroom.tables import DONE, DROPPED, RUNNING
+from lockstep.classroom.tables import DONE, DROPPED, POINTS, RUNNING
 from lockstep.result import CheckResult
 
 __all__ = [
     "DONE",
     "DROPPED",
+    "POINTS",
     "RUNNING",
     "Begun",
     "Gradebook",

@@ -99,6 +99,8 @@ metadata = MetaData()
 about = Table(
     "about", metadata, Column("key", String(64), primary_key=True), Column("value", Text, nullable=False)
 )
+POINTS = "points"
+"""A key of `about`: by student, what graders gave for which work when a grading was last through."""
 
 students = Table(
     "students",

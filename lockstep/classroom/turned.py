@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lockstep.classroom.gradebook import Gradebook
+from lockstep.classroom.gradebook import POINTS, Gradebook
 from lockstep.classroom.record import Record, in_class
 from lockstep.verdict import Verdict
-
-KEY = "points"
-"""Under this the gradebook keeps what graders gave for which work when a grading was last through."""
-
 
 Changes = tuple[tuple[str, str], ...]
 """Students by id, each with what has changed in an exercise."""
@@ -23,10 +19,12 @@ def turned(book: Gradebook) -> Changes:
     Asked when a grading is through, it speaks of those as well whom an earlier one, that was stopped, has graded.
     What people decided makes no difference.
     """
-    before: Mapping[str, Any] = book.recall(KEY) or {}
-    records = in_class(book.records())
-    now = {record.student.id: _given(record) for record in records if record.attempt is not None}
-    book.remember(KEY, {**before, **now})
+    records = book.records()
+    known = {record.student.id for record in records}
+    kept: Mapping[str, Any] = book.recall(POINTS) or {}
+    before = {student: given for student, given in kept.items() if student in known}
+    now = {record.student.id: _given(record) for record in in_class(records) if record.attempt is not None}
+    book.remember(POINTS, {**before, **now})
     return tuple(
         (student, f"{exercise} was {before[student]['points'][exercise]:g}, now {points:g}")
         for student, given in now.items()
