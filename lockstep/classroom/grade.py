@@ -250,7 +250,7 @@ def _renamed(book: Gradebook, roster: Roster) -> Iterator[str]:
     students = {student.id: student for student in book.students()}
     for known, student in recognised(students.values(), Register(roster)).items():
         book.adopt(known, student)
-        yield f"{students[known].shown} is {students[student].shown} ({student})"
+        yield f"{students[known].shown} is {students[student].with_id}"
 
 
 def _nobody(submissions: Path, intake: Intake) -> str:

@@ -26,3 +26,8 @@ class Student:
     def shown(self) -> str:
         """The name for a table; the id where there is none."""
         return self.name or self.id
+
+    @property
+    def with_id(self) -> str:
+        """The name and the id, by which one of two of that name is meant; the id where there is no name."""
+        return f"{self.name} ({self.id})" if self.name else self.id

@@ -100,7 +100,7 @@ def _told(gone: Sequence[Record], decided: Sequence[Record], left: Sequence[str]
 
 def _line(record: Record) -> str:
     """Who it is, and what of theirs there is to lose."""
-    name = f"{record.student.name} ({record.student.id})" if record.student.name else record.student.id
+    name = record.student.with_id
     if not record.handed_in:
         return f"{name}: handed in nothing"
     had = of_points(record.final_points, record.max_points)

@@ -39,9 +39,8 @@ def run_show(*, gradebook: str, student: str, what: str | None) -> int:
 
 
 def _about(record: Record) -> RenderableType:
-    name = f"{record.student.name} ({record.student.id})" if record.student.name else record.student.id
     said = feedback.summary(record) or ("Nothing was handed in.",)
-    return Group(Text(safe_line(name), style="bold"), terminal.notes(said))
+    return Group(Text(safe_line(record.student.with_id), style="bold"), terminal.notes(said))
 
 
 def _meant(items: Sequence[Item], what: str | None) -> list[Item]:

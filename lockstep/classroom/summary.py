@@ -184,7 +184,7 @@ def _told_apart(record: Record, records: Sequence[Record]) -> str:
     """A student's name, with the id where others are called the same."""
     name = record.student.shown
     same = sum(other.student.shown == name for other in records)
-    return name if same == 1 else f"{name} ({record.student.id})"
+    return name if same == 1 else record.student.with_id
 
 
 def _seconds(record: Record) -> float:
