@@ -353,6 +353,20 @@ def test_honest_readings_of_a_class_share_nothing(noise: float) -> None:
     assert not [*readings.shared(packed(reports), names, [frozenset()] * 60, lambda a, b: False)]
 
 
+@pytest.mark.parametrize("clock", ["time.perf_counter", "cuda_event"])
+@pytest.mark.parametrize("sync", ["none", "cuda.synchronize", "cuda_event", "x" * 100])
+def test_what_is_kept_of_a_report_tells_the_same_ticks(school: Class, clock: str, sync: str) -> None:
+    measured = report("ddp_scaling", method={"clock": clock, "sync": sync})
+    measured["runs"][0]["step_s"] = ["0.1234567", "0.1245678"]
+    school.add("ann", {"ddp.json": measured})
+    (handin,) = school.handins
+    assert handin.path is not None
+    (kept,) = readings.readings(open_submission(handin.path), given(HANDED))
+    whole, slim = (between.prepared(each) for each in (document(measured), readings._unpacked(kept)))
+    assert (slim.wall_tick, slim.step_tick) == (whole.wall_tick, whole.step_tick)
+    assert (whole.step_tick > 1e-7) is ("cuda_event" in (clock, sync))
+
+
 def test_a_class_on_one_coarse_clock_shares_nothing() -> None:
     reports = [reread(report(seed=seed), lambda value: round(value * 64) / 64) for seed in range(30)]
     names = [str(number) for number in range(30)]

@@ -55,7 +55,7 @@ FROM_FILES = (compared.EQUAL, compared.CODE, compared.READINGS, compared.FILES, 
 """Kinds that only the files themselves tell; the others follow from the gradebook."""
 BASIS = "flags rest on"
 """Under this key a gradebook keeps what its flags from files were made of."""
-FORMAT = 2
+FORMAT = 3
 """Raised when the same files would be told otherwise."""
 
 CHECKS_NAMED = 4
