@@ -143,7 +143,7 @@ _NOT_THERE = ("there is no ", "was not read")
 _NOT_IN_MODULE = re.compile(r"\bcannot import name '\w{1,60}' from '(\w{1,60})'")
 # How Python words it where a function takes other arguments than it is given.
 _ARGUMENTS = re.compile(
-    r"\(\) (missing \d+ required|got an unexpected keyword argument|got multiple values for|takes \S+ .*arguments? but)"
+    r"\(\) (missing \d+ required|got an unexpected keyword argument|got multiple values for|takes [^\n]{1,60}arguments? but)"
 )
 _OTHER_ARGUMENTS = (
     "That is how the exercise has it called: keep the names and the order of its arguments, and give arguments of your "

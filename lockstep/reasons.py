@@ -18,7 +18,8 @@ _MEANWHILE = " while "
 # "... ended with status 2: x.py: error: unrecognized arguments: --devices 1", whatever was being tried.
 _ENDED = " ended with status "
 # "No answer within 10 s while calling evaluate(...): it is busy at ddp_train.py, line 31.", whatever was called.
-_STANDING = re.compile(r"^No answer within .*: ([^:]* at [^:]*\bline \d+[^:]*)$", re.DOTALL)
+_NO_ANSWER = "No answer within "
+_LINE = re.compile(r"\bline \d")
 # Some judges begin with where it was run: "On a machine without a GPU: your code raised ...".
 _WHO = re.compile(r"(?P<where>[^:\n]{1,120}: )?(?:[Yy]our code|[Rr]ank \d+ of \d+) (?=raised |called )")
 # Other data make other numbers in the words of one error: "shape '[8, 5]' is invalid for input of size 15".
@@ -53,13 +54,20 @@ def _reason(check: CheckResult, places: Mapping[str, str]) -> object:
     if check.verdict is Verdict.LIMIT:
         used, is_called, _ = check.message.rpartition(_MEANWHILE)
         return (used, check.hint) if is_called else check.id
-    if check.verdict is Verdict.HUNG and (standing := _STANDING.search(check.message)):
-        return check.verdict, standing[1], check.hint
+    if check.verdict is Verdict.HUNG and (standing := _standing(check.message)):
+        return check.verdict, standing, check.hint
     if check.verdict is Verdict.CRASHED or not check.message:
         return check.id
     _, ended, how = check.message.partition(_ENDED)
     told = how if ended and check.verdict is Verdict.FAILED else check.message
     return check.verdict, told, check.hint
+
+
+def _standing(message: str) -> str:
+    """Where it was when nothing answered any more; empty where that is not said."""
+    called, _, where = message.rpartition(": ")
+    _, is_placed, place = where.partition(" at ")
+    return where if called.startswith(_NO_ANSWER) and is_placed and _LINE.search(place) else ""
 
 
 def _error(check: CheckResult) -> tuple[str, str]:

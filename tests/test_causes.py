@@ -110,6 +110,12 @@ def test_a_script_that_reads_no_options_is_told_so(
         ("RuntimeError", "grad can be implicitly created only for scalar outputs", "calling f()", "mean"),
         ("TypeError", "f() missing 1 required positional argument: 'lr'", "calling f()", "a default"),
         ("TypeError", "A.f() takes 2 positional arguments but 3 were given", "calling f()", "the order"),
+        (
+            "TypeError",
+            "f() takes from 1 to 2 positional arguments but 3 were given",
+            "calling f()",
+            "the order",
+        ),
         ("PermissionError", "[Errno 1] Operation not permitted", "calling f()", "by hand"),
         ("PermissionError", "[Errno 13] Permission denied: '/data/x'", "calling f()", "folder you are in"),
         ("RuntimeError", "recv error", "calling f()", "Another rank ended"),

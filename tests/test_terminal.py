@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import time
 from dataclasses import replace
 
 import pytest
@@ -220,6 +221,13 @@ def test_checks_that_hung_at_one_line_are_told_together_whatever_was_called() ->
     shown = terminal.table(a_result(*hung))
     assert "lfw_dataset / length, lazy: hung" in shown
     assert all(f"lfw_dataset / {id}: hung" in shown for id in ("script", "workers", "robust"))
+
+
+def test_a_message_that_swells_takes_no_time_to_be_told_apart() -> None:
+    swollen = f"No answer within 10 s while calling f(): {' at line 1' * 1_000}:"
+    began = time.process_time()
+    terminal.table(a_result(replace(FAILED, verdict=Verdict.HUNG, message=swollen)))
+    assert time.process_time() - began < 1.0
 
 
 def test_one_error_is_one_whichever_process_raised_it_and_whether_or_not_it_says_where() -> None:
