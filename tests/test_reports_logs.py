@@ -186,35 +186,58 @@ def test_a_history_logged_in_one_go_is_advice_where_it_was_before_the_report(
     assert any("at one moment" in each.message for each in findings) is not costs
 
 
-def of_two(first: dict[str, Any], second: dict[str, Any], *, same: bool = True) -> tuple[Finding, ...]:
-    """What is said of two tables, equal or not, as the logs of two configurations."""
+def of_two(
+    first: dict[str, Any], second: dict[str, Any], losses: Sequence[object], others: Sequence[object] = ()
+) -> tuple[Finding, ...]:
+    """What is said of tables with these losses, or with others in the second, as the logs of two configurations."""
+
+    def table(values: Sequence[object]) -> bytes:
+        rows = [f"{step},{loss},0.7125" for step, loss in enumerate(values)]
+        return "\n".join(["step,loss,acc1", *rows]).encode()
+
     report = reported()
+    report["workload"]["num_classes"] = 10
     report["logs"] = [
         {"kind": "lightning_csv", "path": f"{name}/metrics.csv", "config": config}
         for name, config in (("a", first), ("b", second))
     ]
-    rows = [f"{step},{2.3 - 0.0371 * step},0.7125" for step in range(20)]
-    table = "\n".join(["step,loss,acc1", *rows]).encode()
-    other = table if same else table.replace(b",2.", b",2.0")
-    return tuple(
-        each
-        for each in found(report, {"a/metrics.csv": table, "b/metrics.csv": other})
-        if "the same losses" in each.message
-    )
+    files = {"a/metrics.csv": table(losses), "b/metrics.csv": table(others or losses)}
+    return tuple(each for each in found(report, files) if "the same losses" in each.message)
 
 
-def test_one_table_for_two_precisions_is_for_a_person_to_read() -> None:
-    (finding,) = of_two({"precision": "fp32"}, {"precision": "fp16-amp"})
+FP32, AMP = {"precision": "fp32"}, {"precision": "fp16-amp"}
+MEASURED = [2.2871043 * 0.97123**step for step in range(20)]
+
+
+@pytest.mark.parametrize("losses", [MEASURED, MEASURED[:3], [float(np.float32(loss)) for loss in MEASURED]])
+def test_one_table_for_two_precisions_is_for_a_person_to_read(losses: Sequence[float]) -> None:
+    (finding,) = of_two(FP32, AMP, losses)
     assert str(finding.judgement) == "unusual"
+    assert "log a/metrics.csv and the lightning_csv log b/metrics.csv hold" in finding.message
 
 
 def test_tables_that_may_be_alike_are_left_alone() -> None:
-    fp32, amp = {"precision": "fp32"}, {"precision": "fp16-amp"}
-    assert of_two(fp32, amp, same=False) == ()
+    assert of_two(FP32, AMP, MEASURED, [1.01 * loss for loss in MEASURED]) == ()
     # Seeds make the repetitions of one configuration alike.
-    assert of_two(fp32, fp32) == ()
+    assert of_two(FP32, FP32, MEASURED) == ()
     # Both of a log that is of all of them.
-    assert of_two(fp32, {}) == ()
+    assert of_two(FP32, {}, MEASURED) == ()
+
+
+@pytest.mark.parametrize(
+    "losses",
+    [
+        ["0.83", "0.51", "0.44"],
+        [f"{loss:.2f}" for loss in MEASURED],
+        [float(np.float32(round(loss, 2))) for loss in MEASURED],
+        [2.3025850, 2.3025851, 2.3025853, 2.3025849],
+        [1.2345678] * 5,
+        ["nan", "inf", "0.0", "nan"],
+    ],
+    ids=["three epochs", "two decimals", "two decimals in a float32", "a guess", "stuck", "no numbers"],
+)
+def test_losses_that_two_trainings_share_by_chance_are_left_alone(losses: Sequence[object]) -> None:
+    assert of_two(FP32, AMP, losses) == ()
 
 
 def test_few_points_are_advice() -> None:

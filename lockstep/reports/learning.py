@@ -8,20 +8,12 @@ from collections.abc import Iterator
 from lockstep.reports.document import Claim, Group, Report
 from lockstep.reports.finding import Finding, advice, few, unusual
 from lockstep.reports.hardware import TRAINING, count, precision
+from lockstep.reports.losses import DIGITS, class_count, tells
 from lockstep.reports.rule import Facts, Rule
 
 FIRST_LOSS = 1.0
 MOSTLY_RIGHT = 0.5
 POINTS, SIGMAS = 3.0, 3.0
-SAME_GUESS = 1e-4
-LOSS_DIGITS = 7
-"""As many as a float32 has; with fewer, losses of two trainings are equal by chance."""
-
-
-def _classes(report: Report, facts: Facts) -> int | None:
-    stated = count(report.workload.get("num_classes"), 0)
-    measured = facts.model.classes if facts.model is not None else None
-    return stated or measured
 
 
 def _first_loss(report: Report, facts: Facts) -> Iterator[Finding]:
@@ -29,7 +21,7 @@ def _first_loss(report: Report, facts: Facts) -> Iterator[Finding]:
 
 
 def _far_from_guessing(report: Report, facts: Facts) -> Iterator[Finding]:
-    classes = _classes(report, facts)
+    classes = class_count(report, facts)
     if classes is None or classes < 2 or report.declared & {"pretrained", "resumed"}:
         return
     guess = math.log(classes)
@@ -54,7 +46,7 @@ def _far_from_guessing(report: Report, facts: Facts) -> Iterator[Finding]:
 
 
 def _softmax(report: Report, facts: Facts) -> Iterator[Finding]:
-    classes = _classes(report, facts)
+    classes = class_count(report, facts)
     if classes is None or classes < 3 or "label_smoothing" in report.declared:
         return
     highest = math.log(math.e + classes - 1)
@@ -111,13 +103,13 @@ def _precisions_agree(report: Report, facts: Facts) -> Iterator[Finding]:
 
 def _same_losses(report: Report, facts: Facts) -> Iterator[Finding]:
     """Half precision whose last losses are those of fp32: autocast was off, or one was copied."""
-    classes = _classes(report, facts)
+    classes = class_count(report, facts)
     full = {
         run.loss_last: group.name
         for group in report.groups
         if precision(report, group.config) == "fp32"
         for run in group.runs
-        if run.loss_last is not None and _has_digits(run.loss_last) and not _guesses(run.loss_last, classes)
+        if run.loss_last is not None and tells(run.loss_last, classes)
     }
     for group in report.groups:
         losses = [run.loss_last for run in group.runs if run.loss_last is not None]
@@ -131,16 +123,6 @@ def _same_losses(report: Report, facts: Facts) -> Iterator[Finding]:
             loss=losses[0],
         )
         return
-
-
-def _has_digits(loss: float) -> bool:
-    # Losses that were rounded are equal by chance, and those of nought say nothing.
-    return len(repr(loss).partition("e")[0].replace(".", "").strip("-0")) >= LOSS_DIGITS
-
-
-def _guesses(loss: float, classes: int | None) -> bool:
-    """Whether it is the loss of a network whose outputs are all alike, which it is in any precision."""
-    return classes is not None and classes > 1 and abs(loss - math.log(classes)) < SAME_GUESS
 
 
 def _variance(claim: Claim, right: float) -> float:
@@ -176,7 +158,7 @@ RULES: tuple[Rule, ...] = (
         id="P18",
         demands="Half precision is as accurate as fp32, and no copy of it.",
         threshold=f"{POINTS:g} points and {SIGMAS:g} standard deviations of the number of pictures, at equal epochs; "
-        f"last losses of {LOSS_DIGITS} digits that are the same: unusual",
+        f"last losses of {DIGITS} digits that are the same: unusual",
         why="NVIDIA's DeepLearningExamples, ResNet-50: 77.12 against 76.95 % on an A100, 76.88 against 77.01 % on a V100.",
         honest="Short trainings are noisy.",
         examine=_precisions_agree,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
 
 from lockstep.reports.curves import METRICS, Curve, Curves, Point, finite, read_curves
 from lockstep.reports.document import Claim, Log, Number, Report, Run, same_setting
 from lockstep.reports.finding import Finding, advice, inconsistent, not_verified, unusual
+from lockstep.reports.losses import DIGITS, FLOAT32_EPS, class_count, tells
 from lockstep.reports.rule import Facts, Rule
 from lockstep.text import safe_line
 
@@ -18,20 +19,23 @@ FEW_POINTS = 10
 SPAN = 0.5
 """The part of the timed training that a curve of many points must span."""
 FEW = 3
-"""Points of a curve that is compared with another training's."""
+"""Points of a curve that is compared with another training's, and losses in it that have to tell."""
 CHANGING = ("precision", "precision_resolved", "batch_size", "batch_per_rank", "world_size", "devices")
 """Settings that change every loss in its last digits at least."""
 TIME_SLACK_S = 1.0
 """Steps of the system clock within one log."""
 FLOAT32_ULPS = 4
-FLOAT32_EPS = 2.0**-23
 LR_SLACK = 1e-6
 FALLING = frozenset({"step", "multistep", "exponential", "linear", "cosine"})
 """Schedules whose learning rate never rises once it has warmed up."""
 
 
+def _name(log: Log) -> str:
+    return f"{log.kind} log {safe_line(log.path, 80)}"
+
+
 def _of(log: Log) -> str:
-    return f"The {log.kind} log {safe_line(log.path, 80)}"
+    return f"The {_name(log)}"
 
 
 def _logs(report: Report, facts: Facts) -> Iterator[Finding]:
@@ -65,7 +69,7 @@ def _logs(report: Report, facts: Facts) -> Iterator[Finding]:
         if run is not None:
             yield from _time(report, log, run, curves)
         yield from _accuracies(report, log, curves)
-    yield from _twice(report, read)
+    yield from _twice(report, read, class_count(report, facts))
 
 
 def _damage(log: Log, curves: Curves) -> Iterator[Finding]:
@@ -81,13 +85,18 @@ def _damage(log: Log, curves: Curves) -> Iterator[Finding]:
         yield advice(f"{_of(log)}: {safe_line(others[0], 160)}. What could be read was.", places=len(others))
 
 
-def _twice(report: Report, read: Sequence[tuple[Log, Curves]]) -> Iterator[Finding]:
+def _twice(report: Report, read: Sequence[tuple[Log, Curves]], classes: int | None) -> Iterator[Finding]:
     """Whether one training's curves are handed in as those of two that cannot have the same."""
     told = [(log, _points(curves)) for log, curves in read if log.config is not None]
     for (one, points), (other, same) in combinations(told, 2):
-        if points and points == same and one.path != other.path and _train_apart(report, one, other):
+        if (
+            points == same
+            and _tell(points, classes)
+            and one.path != other.path
+            and _train_apart(report, one, other)
+        ):
             yield unusual(
-                f"{_of(one)} and {_of(other)} hold the same losses to the last digit, and are said to be of different "
+                f"{_of(one)} and the {_name(other)} hold the same losses to the last digit, and are said to be of different "
                 "configurations. Was one of them copied, or did a second training write where the first one had? Or was "
                 "the setting never switched on, so that both trained the same?",
                 points=sum(map(len, points.values())),
@@ -95,8 +104,17 @@ def _twice(report: Report, read: Sequence[tuple[Log, Curves]]) -> Iterator[Findi
             return
 
 
-def _points(curves: Curves) -> dict[str, tuple[tuple[int, float], ...]]:
-    """Steps and values of the losses of several points, whatever their files are called."""
+_Losses = Mapping[str, tuple[tuple[int, float], ...]]
+"""Steps and values, by tag."""
+
+
+def _tell(losses: _Losses, classes: int | None) -> bool:
+    """Whether two trainings do not come to the same by chance, as to a few that were rounded."""
+    return any(len({loss for _, loss in curve if tells(loss, classes)}) >= FEW for curve in losses.values())
+
+
+def _points(curves: Curves) -> _Losses:
+    """The losses of several points, whatever their files are called."""
     return {
         curve.tag: tuple((point.step, point.value) for point in curve.points)
         for curve in curves.curves
@@ -316,7 +334,7 @@ RULES: tuple[Rule, ...] = (
         "claimed for it.",
         threshold=f"checksums exact; steps and times do not go back ({TIME_SLACK_S:g} s for the clock); a curve of {FEW_POINTS} "
         f"points spans {SPAN:.0%} of wall_s; the claim within its printed decimals or {FLOAT32_ULPS} float32 eps; the same "
-        "losses in the logs of two configurations that train differently: unusual",
+        f"losses, {FEW} or more of {DIGITS} digits, in the logs of two configurations that train differently: unusual",
         why="TensorBoard stores float32 and stops reading at a damaged record without a word, so that records are read one "
         "by one here. The checksums detect accidents, not intent.",
         honest="Restarted trainings go back: they are declared. A log cut off by a crash is read as far as it goes.",
