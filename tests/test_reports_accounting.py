@@ -240,6 +240,30 @@ def test_what_is_left_alone(name: str, seed: int) -> None:
     assert [each.message for each in found(changed(kind, change, seed)) if each.judgement.costs] == []
 
 
+@pytest.mark.parametrize(
+    ("start", "unusual"),
+    [(lambda wall, rng: 4.0 * (1 + 0.01 * rng), range(1)), (lambda wall, rng: wall / 4, range(35, 41))],
+    ids=["a time of its own", "in proportion"],
+)
+def test_a_part_that_is_left_out_is_told_where_it_follows_the_reading(
+    start: Callable[[float, float], float], unusual: range
+) -> None:
+    told = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        report = changed("ddp_scaling", _nothing, seed)
+        late = 1.7e9
+        for run in report["runs"]:
+            run.pop("step_s", None)
+            wall = 16 * (1 + 0.01 * float(rng.standard_normal()))
+            left_out = start(wall, float(rng.standard_normal())) if run["config"]["world_size"] > 1 else 0.0
+            run.update(t_start=late, t_end=late + wall + left_out, wall_s=repr(wall))
+            late += wall + left_out + 1
+        told += any("was left out" in finding.message for finding in found(report))
+    # A few of the reports have no configuration to compare with.
+    assert told in unusual
+
+
 def test_the_deadline_counts_where_there_is_one() -> None:
     report = changed("dataloader", _nothing)
     last = max(run["t_end"] for run in report["runs"])

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import statistics
+from collections.abc import Iterator, Sequence
 
 from lockstep.reports.counts import gpus_needed, machine_count, number, of_run, process_count, whole_seconds
-from lockstep.reports.document import Report, Run
+from lockstep.reports.document import Group, Report, Run
 from lockstep.reports.finding import Finding, few, inconsistent, unusual
 from lockstep.reports.resolution import resolution
 from lockstep.reports.rule import Facts, Rule
@@ -14,8 +15,10 @@ CLOCK_SLACK_S, CLOCK_SLACK = 0.05, 0.01
 """What the wall clock and the monotonic clock may differ by: a fixed part, and a part of the duration."""
 STEPS_SLACK = 0.05
 """Steps may be read by another clock than the run: by CUDA events, for instance."""
-PART, WHOLE, SAME_PART = 0.9, 0.98, 1.01
-"""wall_s over the time between start and end: where a part is missing, where nothing is, and in all runs alike."""
+PART, WHOLE = 0.9, 0.98
+"""wall_s over the time between start and end: where a part is missing, and where nothing is."""
+FOLLOWS = 0.03
+"""How closely what is left out follows wall_s: the spread of the parts, over that of what takes a time of its own."""
 SHORT_S, LEAST_RUNS = 0.5, 3
 """Shorter runs may wait for longer than they take; and a machine that sleeps in one run does not in three."""
 FILE_SLACK_S = 1.0
@@ -72,22 +75,33 @@ def _shorter_than_their_span(report: Report) -> Iterator[Finding]:
     """
     if report.kind == "dp_inference" or any(run.step_seconds for run in report.runs):
         return
-    shares = {
-        group.name: [run.seconds / (run.t_end - run.t_start) for run in group.runs]
+    shares = [
+        (group, [run.seconds / (run.t_end - run.t_start) for run in group.runs])
         for group in report.groups
         if len(group.runs) >= LEAST_RUNS and all(run.t_end - run.t_start > SHORT_S for run in group.runs)
-    }
-    if whole_seconds(report) or not any(min(own) > WHOLE for own in shares.values()):
+    ]
+    if whole_seconds(report) or not any(min(own) > WHOLE for _, own in shares):
         return
-    for name, own in shares.items():
-        # Starting loader workers takes the same time whatever is read then, and never quite the same.
-        if max(own) < PART and (report.kind != "dataloader" or max(own) < SAME_PART * min(own)):
+    for group, own in shares:
+        if max(own) < PART and _in_proportion(group, own):
             yield unusual(
-                f"{name}: wall_s is {min(own):.0%} to {max(own):.0%} of the time between t_start and t_end in all "
+                f"{group.name}: wall_s is {min(own):.0%} to {max(own):.0%} of the time between t_start and t_end in all "
                 f"{len(own)} runs, and in other configurations all of it. What was left out here and not there? t_start and "
                 "t_end belong right before and behind what wall_s times.",
                 shares=[*own[:5]],
             )
+
+
+def _in_proportion(group: Group, shares: Sequence[float]) -> bool:
+    """Whether longer runs leave out more in the same measure.
+
+    What starts workers or processes takes a time of its own, whatever is measured then: the shares of the runs spread
+    as much as that makes them, at least.
+    """
+    share = statistics.fmean(shares)
+    walls = [run.seconds for run in group.runs]
+    of_its_own = share * (1 - share) * (max(walls) - min(walls)) / statistics.fmean(walls)
+    return max(shares) - min(shares) < FOLLOWS * of_its_own
 
 
 def _steps_longer_than_their_run(report: Report) -> Iterator[Finding]:
@@ -181,7 +195,7 @@ RULES: tuple[Rule, ...] = (
         threshold=f"wall_s <= (t_end - t_start) + {CLOCK_SLACK_S} s + {CLOCK_SLACK:.0%}, and 1 s where all of these are whole seconds; no more entries in step_s than "
         f"steps, warm-up included, with a sum <= wall_s + {STEPS_SLACK:.0%} + a tick each, both times the processes, GPUs "
         f"or loader workers; below {PART:.0%} of it in all runs of a "
-        f"configuration, above {WHOLE:.0%} in another: unusual; overlaps up to {CLOCK_SLACK_S} s, any of runs whose extra names other "
+        f"configuration, in proportion to wall_s, and above {WHOLE:.0%} in another: unusual; overlaps up to {CLOCK_SLACK_S} s, any of runs whose extra names other "
         "hosts, or other GPUs by their UUIDs; "
         f"created_utc and the deadline with {FILE_SLACK_S:g} s",
         why="wall_s comes from a monotonic clock, t_start and t_end from the system clock, which time servers correct.",
