@@ -26,6 +26,9 @@ from lockstep.text import safe
 from lockstep.verdict import CheckEnded, Crashed
 from lockstep.wire import Json
 
+LEARNING_HINT = (
+    "Is the learning rate far too small or too large, and does a graph lead from the loss to this module's own network?"
+)
 LOSS_HINT = (
     "training_step has to return the mean cross-entropy of the batch, with its graph: "
     "`return F.cross_entropy(self(images), labels)`."
@@ -266,6 +269,12 @@ def test_learns(check: Check) -> None:
             _is_one_number(check, made)
     real = []
     for step, loss in enumerate(losses):
+        check.expect(
+            step == 0 or loss is not None,
+            f"Step {step + 1} of {wanted}: training_step returned a loss that is no finite number, and did not before. The "
+            "pictures are easy: it should fall.",
+            LEARNING_HINT,
+        )
         start = step * batch_size % n
         labels = data.labels[start : start + batch_size]
         tensors = expected.seen_in(seen, f"train{step}", batch_size)
@@ -286,7 +295,7 @@ def test_learns(check: Check) -> None:
         falls.mean() > luck + 1e-4 * first and last < 1.5 * real[0],
         f"trainer.fit over {epochs} epochs of {n // batch_size} batches: the first loss is {real[0]:.4g}, the mean of the "
         f"first epoch {first:.4g}, that of the second {last:.4g}. The pictures are easy: it should fall.",
-        "Is the learning rate far too small or too large, and does a graph lead from the loss to this module's own network?",
+        LEARNING_HINT,
     )
     check.expect(
         not trains_in_evaluation_mode(seen),
