@@ -106,6 +106,30 @@ def test_a_script_may_train_together_in_its_own_way(
     assert [(check.verdict, check.message) for check in exercise.checks] == [(Verdict.PASSED, "")]
 
 
+JOINS = "dist.init_process_group(backend, init_method=init_method, rank=rank, world_size=world_size)"
+C10D = JOINS.replace("dist.", "dist.distributed_c10d.")
+MESH = f"""if device.type == "cuda" and init_method is None:
+            dist.init_device_mesh("cuda", (world_size,))
+        else:
+            {JOINS}"""
+
+
+@pytest.mark.parametrize("joins", [C10D, MESH], ids=["distributed_c10d", "init_device_mesh"])
+def test_a_group_on_gpus_may_be_made_by_another_of_its_names(joins: str, tmp_path: Path, box: Box) -> None:
+    source = (REFERENCE / "ddp_train.py").read_text()
+    assert source.count(JOINS) == 1
+    (tmp_path / "ddp_train.py").write_text(source.replace(JOINS, joins))
+    (exercise,) = graded(tmp_path, EXERCISE, box, checks=("joins_group",)).exercises
+    assert [(check.verdict, check.message) for check in exercise.checks] == [(Verdict.PASSED, "")]
+
+
+def test_what_bash_does_not_understand_is_told() -> None:
+    printed = "./ddp_train.sh: line 5: `more=(--epochs 2)': not a valid identifier"
+    ended = end_of(EXERCISE, "script", lambda _: launched(status=1, output=printed))
+    assert ended is not None
+    assert "bash did not understand that line" in ended.feedback.hint
+
+
 def test_a_group_may_be_left_as_python_ends(tmp_path: Path, box: Box) -> None:
     source = (REFERENCE / "ddp_train.py").read_text()
     last = "    cleanup()\n\n\nif __name__"

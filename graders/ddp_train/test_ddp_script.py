@@ -253,6 +253,8 @@ def _script_hint(script: bytes, printed: str) -> str:
             "torchrun did start the script, which ends so where argparse does not know an option or cannot read its value: "
             "it has to take those that the exercise lists."
         )
+    if re.search(r"\.sh: line \d+: ", printed):
+        return "bash did not understand that line of the script: mend it, and run the same in a terminal."
     return (
         'Run the same line in a terminal. The script should hand its arguments on to ddp_train.py with "$@".'
     )

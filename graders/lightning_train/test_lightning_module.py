@@ -26,9 +26,7 @@ from lockstep.text import safe
 from lockstep.verdict import CheckEnded, Crashed
 from lockstep.wire import Json
 
-LEARNING_HINT = (
-    "Is the learning rate far too small or too large, and does a graph lead from the loss to this module's own network?"
-)
+LEARNING_HINT = "Is the learning rate far too small or too large, and does a graph lead from the loss to this module's own network?"
 LOSS_HINT = (
     "training_step has to return the mean cross-entropy of the batch, with its graph: "
     "`return F.cross_entropy(self(images), labels)`."

@@ -14,6 +14,7 @@ from torch.utils.data import Dataset
 
 from lockstep.sandbox.probing import Inputs, Student, StudentMistake, kind
 
+from .clipping import clip_nothing
 from .nets import new_rows
 
 MODULE = "ddp_train"
@@ -28,6 +29,7 @@ class Lab:
 
     def __init__(self, student: Student) -> None:
         self.student = student
+        clip_nothing()  # before the file takes these functions by name
         self.module = student.load(MODULE)
         self.device: Any = None
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import distributed
+from torch.distributed import device_mesh, distributed_c10d
 
 from lockstep.sandbox.device.machine import Machine
 from lockstep.sandbox.device.marks import CPU, index_of, tensors_in
@@ -49,7 +50,9 @@ def _patch_makers(machine: Machine) -> None:
                 del kwargs["device_id"]
             return real(*changed, **{key: _without_nccl(value) for key, value in kwargs.items()})
 
-        machine.patches.set(distributed, name, functools.wraps(real)(through))
+        # A group may be made by each of its names, and `init_device_mesh` makes one where there is none.
+        for module in (distributed, distributed_c10d, device_mesh):
+            machine.patches.set(module, name, functools.wraps(real)(through))
 
 
 def _without_nccl(word: Any) -> Any:
