@@ -175,6 +175,8 @@ class Student:
         """Run `python NAME arguments` in this warm process and return its exit status; exceptions propagate."""
         path = os.path.join(self.work, name)
         self._forget_imports()
+        # A report names the file that measured, and the author of a notebook calls it so.
+        self.write_notebooks()
         sys.argv = [name, *arguments]
         # A script finds its neighbours first, unlike an imported module.
         sys.path.insert(0, self.work)
