@@ -29,6 +29,11 @@ _NCCL = (
     "same file runs on any machine."
 )
 
+_CUDA = (
+    "There is no GPU here, so .cuda() did nothing; on a machine without one it raises. Write .to(device), and the same "
+    "file runs on any machine."
+)
+
 
 def remarks(outcome: Outcome, submission: Submission) -> tuple[str, ...]:
     """One sentence for each thing worth telling about a run, at most MAX_REMARKS."""
@@ -127,6 +132,8 @@ def _stood_in(event: Mapping[str, Json]) -> str:
     if event.get("name") == "nccl":
         # Where a probe has emulated a GPU, nccl is what should be asked for.
         return "" if event.get("gpu") is True else _NCCL
+    if event.get("name") == "cuda":
+        return _CUDA
     spelling = event.get("spelling")
     return EXPLAINED.get(spelling, "") if isinstance(spelling, str) else ""
 

@@ -52,6 +52,11 @@ def test_the_stand_in_for_nccl_is_told_once() -> None:
     assert sentence.startswith("There is no GPU here, so gloo stood in for nccl: ")
 
 
+def test_a_call_of_cuda_without_a_gpu_is_told() -> None:
+    (sentence,) = told({"kind": "shim", "name": "cuda"})
+    assert sentence.endswith("Write .to(device), and the same file runs on any machine.")
+
+
 def test_nccl_on_an_emulated_gpu_is_right() -> None:
     assert told({"kind": "shim", "name": "nccl", "gpu": True}) == ()
 

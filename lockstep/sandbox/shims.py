@@ -51,6 +51,32 @@ def _gloo_for_nccl(note: Note) -> None:
     dist.init_process_group = init_process_group
 
 
+def cuda_calls_stay(note: Note) -> None:
+    """Let `.cuda()` leave tensors and modules where they are while there is no GPU.
+
+    For probes of exercises that do not ask whether code runs on any device.
+    """
+    import torch
+
+    told: list[bool] = []
+
+    def staying(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def cuda(self: Any, *args: Any, **kwargs: Any) -> Any:
+            # Asked anew, because a probe may emulate GPUs for a while.
+            if torch.cuda.is_available():
+                return original(self, *args, **kwargs)
+            if not told:
+                told.append(True)
+                note("shim", name="cuda")
+            return self
+
+        return cuda
+
+    for owner in (torch.Tensor, torch.nn.Module):
+        owner.cuda = staying(owner.cuda)  # type: ignore[method-assign]
+
+
 def names_nccl(word: object) -> bool:
     """Whether it asks for NCCL, alone or as in `cpu:gloo,cuda:nccl`; a name that is misspelt torch refuses itself."""
     names = word.lower().split(",") if isinstance(word, str) else []

@@ -15,6 +15,7 @@ from torch import nn
 from lockstep.sandbox.cells import read_cells
 from lockstep.sandbox.dataloaders import read_in_this_process
 from lockstep.sandbox.probing import Inputs, Student
+from lockstep.sandbox.shims import cuda_calls_stay
 from lockstep.wire import Json
 
 MODULE = "amp_train"
@@ -46,6 +47,7 @@ def run_script(student: Student, inputs: Inputs) -> tuple[int, dict[str, Json]]:
 
     Returns its exit status, and whether it was a notebook and could be told to accumulate gradients.
     """
+    cuda_calls_stay(student.watch.note)
     small_resnets()
     _hold_events_back()
     read_in_this_process()

@@ -11,6 +11,7 @@ from torch import nn
 
 from lockstep.sandbox.gpus import gpus
 from lockstep.sandbox.probing import Inputs, Observation, Student, plain
+from lockstep.sandbox.shims import cuda_calls_stay
 from lockstep.wire import Json
 
 from .recorder import MAX_EVENTS, SeenEnough, autocast_is_on
@@ -64,6 +65,7 @@ def search(student: Student, inputs: Inputs) -> Observation:
     Before that, so that what it prints is not the last that is read, the template's `find_batch_size` answers for
     each of `ends`: [largest, fits]; and once more for the first with amp=False.
     """
+    cuda_calls_stay(student.watch.note)
     training = Search(cast(int, inputs.values["fits"]))
     with chosen_device(inputs) as device:
         training.install()

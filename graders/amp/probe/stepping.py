@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from lockstep.sandbox.gpus import gpus
 from lockstep.sandbox.probing import Inputs, Observation, Student, StudentMistake, kind, plain, plain_tensor
+from lockstep.sandbox.shims import cuda_calls_stay
 from lockstep.wire import Array, Json
 
 from .nets import Net, new_model
@@ -36,6 +37,7 @@ def chosen_device(inputs: Inputs) -> Iterator[torch.device]:
 
 def steps(student: Student, inputs: Inputs) -> Observation:
     """Some calls of train_step for each scenario, each scenario from the same weights; what came of each call."""
+    cuda_calls_stay(student.watch.note)
     recorder = Recorder()
     values: dict[str, Json] = {}
     arrays: dict[str, Array | torch.Tensor] = {}
@@ -225,6 +227,7 @@ def _returned(result: object) -> Json:
 
 def built(student: Student, inputs: Inputs) -> Observation:
     """build_model with another number of classes: its parameters and their types, the shape of its answer."""
+    cuda_calls_stay(student.watch.note)
     small_resnets()
     module = student.load(MODULE)
     build_model = student.get(module, "build_model")

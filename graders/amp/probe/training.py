@@ -199,11 +199,13 @@ def train(student: Student, inputs: Inputs) -> Observation:
     training.begin_with(student.data)
     training.watch_scheduler(cast(float, inputs.values["factor"]))
     status, used = run_script(student, inputs)
-    # Before what Python does at its end: a log must not depend on it, a notebook's kernel stays alive.
+    if used["notebook"] is False:
+        _end_as_python_does(student)
+    # A notebook's kernel stays alive: its log must not depend on what Python does at its end.
     events = _log_files("events.out.tfevents.*")
-    if cast(dict[str, Json], inputs.values["options"]).get("wandb") == "offline":
-        with student.calling("ending the W&B run as Python does at its end"):
-            atexit._run_exitfuncs()
+    offline = cast(dict[str, Json], inputs.values["options"]).get("wandb") == "offline"
+    if used["notebook"] is True and offline:
+        _end_as_python_does(student)
     runs = _log_files("*.wandb")
     report: str | None = None
     if os.path.isfile("amp-report.json") and os.path.getsize("amp-report.json") < 1 << 20:
@@ -215,6 +217,12 @@ def train(student: Student, inputs: Inputs) -> Observation:
     files = {f"event/{i}": data for i, data in enumerate(events.values())}
     files |= {f"wandb/{i}": data for i, data in enumerate(runs.values())}
     return Observation(seen.values, {**seen.arrays, **files})
+
+
+def _end_as_python_does(student: Student) -> None:
+    """Call what was registered for the end of Python: W&B's own end, or a writer's `close`."""
+    with student.calling("ending as Python does at its end"):
+        atexit._run_exitfuncs()
 
 
 def _log_files(pattern: str) -> dict[str, Array]:
