@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,6 +19,7 @@ _IS_NONE = (
     "Something there is None: a function without `return` gives None, and so do methods such as list.append."
 )
 _NO_NETWORK = "Where this is graded there is no network: nothing can be downloaded or sent."
+_PYTHON = f"What is graded runs with Python {sys.version_info[0]}.{sys.version_info[1]}: is that line for a newer one?"
 _READ_ONLY = (
     "Write into the folder you are in, or to the path you are given: where this is graded the data, like all else, can "
     "only be read."
@@ -45,7 +47,7 @@ _CAUSES: Sequence[tuple[str, str, str]] = (
     ("NotImplementedError", 'the required "forward"', "The network has no method forward: is it spelled just so, and indented into the class?"),
     ("NotImplementedError", "Subclasses of Dataset should implement", "The data set has no such method: is it spelled just so, and indented into the class?"),
     ("SystemExit", "", "A function that ends Python ends whoever called it: raise an exception that says what is wrong instead."),
-    ("ImportError", "cannot import name", "No such name is there: is it spelled just so, and of this course's version of the package? Does a file of yours have the name of a package, or do two of them import each other?"),
+    ("ImportError", "cannot import name", "No such name is there: is it spelled just so, and of this course's version of the package? Does a file of yours have the name of a package, or do two of them import each other? " + _PYTHON),
     ("AttributeError", "partially initialized module", "Has a file of yours the name of the package? Rename it. Or do two of your files import each other? Put what both need into a third one."),
     ("AttributeError", "'NoneType' object", _IS_NONE),
     ("KeyError", "RANK", "RANK, LOCAL_RANK and WORLD_SIZE are only set by torchrun. Use os.environ.get('RANK', 0) and the like, so that the file also works without it."),
@@ -210,7 +212,7 @@ def _unreadable(error: StudentError, submission: Submission) -> str:
         return "Indent every line of a block alike, and with spaces alone: most editors can turn tabs into spaces."
     return (
         "Python could not read the file, so that nothing in it ran. Is there a bracket, a quote or a colon missing in "
-        "that line, or in the one before it?"
+        f"that line, or in the one before it? {_PYTHON}"
     )
 
 

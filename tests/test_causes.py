@@ -143,6 +143,7 @@ def test_the_usual_cause_is_named(kind: str, message: str, phase: str, told: str
     ("kind", "message", "line", "told"),
     [
         ("SyntaxError", "invalid syntax (x.py, line 2)", "def f(:", "a bracket, a quote or a colon"),
+        ("SyntaxError", "invalid syntax (x.py, line 2)", "type Rows = list[int]", "runs with Python 3.11"),
         ("SyntaxError", "invalid syntax (x.py, line 2)", "!pip install tqdm", "Jupyter's"),
         ("SyntaxError", "invalid syntax (x.py, line 2)", "<<<<<<< HEAD", "git has left this mark"),
         ("SyntaxError", "invalid syntax (x.ipynb, cell 2, line 2)", "!pip", "a bracket, a quote or a colon"),
