@@ -42,7 +42,9 @@ class Watch:
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
         if not self._armed:
             return
-        is_writing = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        # A descriptor that becomes a file object was heard of when it was opened.
+        is_opened = event == "open" and not isinstance(arguments[0], int)
+        is_writing = is_opened and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
         is_acting = event.startswith(
             ("os.", "subprocess.", "shutil.", "socket.", "pickle.", "ctypes.", "tempfile.")
         )
