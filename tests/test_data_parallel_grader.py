@@ -316,6 +316,36 @@ def test_sorted_readings_are_readings(on_gpu: bool) -> None:
         assert machine.complaints(list(in_order_of_size(machine, 4 + seed % 3))) == [], seed
 
 
+def calls_once_more_without_waiting(machine: Simulation, n_reps: int) -> Iterator[float]:
+    yield from sound(machine, n_reps)
+    machine.call()
+
+
+@pytest.mark.parametrize("timer", [sound, calls_once_more, calls_once_more_without_waiting, events])
+def test_a_clock_outside_has_nothing_against_a_sound_timer_that_is_all_there_is(timer: Timer) -> None:
+    for seed in range(300):
+        machine = Simulation(seed, on_gpu=True)
+        machine.stall = lambda: None  # type: ignore[method-assign]
+        began = machine.now
+        readings = list(timer(machine, 5))
+        # Events were asked for their times, and so waited for.
+        machine.now = max(machine.now, machine.calls[5].done)
+        session = Session(5, 4, machine.delays, True, machine.calls, machine.now)
+        assert timing.outside([session], [readings], machine.now - began) == [], seed
+
+
+@pytest.mark.parametrize("on_gpu", [True, False])
+def test_what_took_longer_than_the_process_is_told(on_gpu: bool) -> None:
+    machine = Simulation(3, on_gpu=on_gpu)
+    machine.stall = lambda: None  # type: ignore[method-assign]
+    began = machine.now
+    readings = list(sound(machine, 5))
+    session = Session(5, 4, machine.delays, on_gpu, machine.calls, machine.now)
+    assert timing.outside([session], [readings], machine.now - began) == []
+    (told,) = timing.outside([session], [readings], 0.9 * (machine.now - began))
+    assert (told.share, told.message.split()[:2]) == (1.0, ["7", "calls"])
+
+
 @pytest.mark.parametrize("timer", [no_wait, mean, milliseconds, guessed])
 def test_an_unsound_timer_is_caught_with_any_delays(timer: Timer) -> None:
     for seed in range(300):

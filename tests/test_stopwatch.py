@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
 import time
+from typing import cast
 
 import pytest
 
@@ -17,6 +19,7 @@ from lockstep.sandbox.box import Box
 from lockstep.sandbox.limits import Limits
 from lockstep.sandbox.starvation import Limit
 from lockstep.sandbox.stopwatch import Stopwatch
+from lockstep.sandbox.watching import Watching
 from tests.sandboxed import ROOT, run
 
 HOURS = 3 * 3600.0
@@ -123,6 +126,24 @@ def test_a_pause_does_not_make_the_time_of_a_run_endless(box: Box, monkeypatch: 
     assert outcome.timed_out
     # Told as it was: the clock of who is graded went on as well.
     assert outcome.stood_still > HOURS - 2
+
+
+def test_the_clock_outside_starts_before_one_inside_can(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = Watching.close_inside_ends
+
+    def slow_to_look(watching: Watching) -> None:
+        told(watching)
+        if not watching.outcome().ranks[0].complete:
+            select.select([watching._pipes[0].result.fd], [], [])
+
+    monkeypatch.setattr(Watching, "close_inside_ends", slow_to_look)
+    outcome = run(
+        box,
+        "import time\ndef main():\n    start = time.monotonic(); time.sleep(0.5)\n    return time.monotonic() - start",
+    )
+    (rank,) = outcome.ranks
+    assert rank.complete
+    assert outcome.elapsed >= cast(float, rank.values["seen"])
 
 
 def test_how_long_a_script_took_proves_nothing_where_it_was_stopped() -> None:

@@ -76,6 +76,5 @@ def _timed(
     if not any(complaint.share == 1 for complaint in found):
         found += timing.later(sessions[1:], read[1:], [complaint.hint for complaint in found])
     if not any(complaint.share == 1 for complaint in found):
-        readings = [reading for one in read if not isinstance(one, Complaint) for reading in one]
-        found += timing.outside(sessions, readings, outcome.elapsed)
+        found += timing.outside(sessions, read, outcome.elapsed)
     return found

@@ -119,6 +119,8 @@ class Watching:
             for pipe in pipes.all():
                 self._selector.register(pipe.fd, selectors.EVENT_READ, pipe)
         self._selector.register(self._prepared.status, selectors.EVENT_READ, None)
+        # The run can begin before whoever sends it these is told so: a clock inside must never be ahead of this one.
+        self._stopwatch, self._others = Stopwatch(), starvation.Others()
         return self._inside
 
     def close_inside_ends(self) -> None:
@@ -138,7 +140,6 @@ class Watching:
     def watch(self, following: Prepared) -> None:
         """Read until every rank has ended, the time is up or a limit is hit; meanwhile attend to the next run."""
         self._selector.register(following.status, selectors.EVENT_READ, following)
-        self._stopwatch, self._others = Stopwatch(), starvation.Others()
         deadline = self._spec.limits.seconds
         next_look = LOOK_SECONDS
         while not self._finished() and self._limit is None:
