@@ -18,7 +18,9 @@ from graders.amp.expected import Scenario
 from graders.amp.probe import build_net
 from graders.amp.probe.script import constants
 from graders.amp.test_amp_accuracy import evaluation_problem
+from graders.amp.test_amp_script import fit_into
 from graders.amp.test_amp_search import answers_printed, problem_at_the_ends, was_a_step
+from lockstep.reports.document import Number
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.wire import Json
@@ -44,6 +46,13 @@ def test_forged_answers_earn_nothing_and_break_nothing(tmp_path: Path, box: Box)
 
 
 # What the judge holds against the student's work
+
+
+def test_seconds_may_have_been_rounded_up() -> None:
+    walls = [Number("0.1"), Number("0.2"), Number("0.1")]
+    assert fit_into(walls, 0.25)
+    assert not fit_into(walls, 0.05)
+    assert not fit_into([Number("0.1000000"), Number("0.2000000")], 0.25)
 
 
 def test_low_precision_stays_within_the_tolerance_and_no_training_does_not() -> None:
