@@ -353,6 +353,24 @@ def test_a_run_that_resumes_trains_what_is_left(went_on: Json, passes: bool) -> 
 
 
 @pytest.mark.parametrize(
+    ("went_on", "loopback_bytes", "passes"),
+    [
+        ({"before": 4, "after": 8, "moved": False}, 45_100_000, False),
+        ({"before": 4, "after": 8, "moved": True}, 45_100_000, True),  # main trains what is inside the wrapper
+        ({"before": 4, "after": 8, "moved": False}, 400_000_000, True),  # a learning rate that came down to 0
+        ({"before": 4, "after": 8, "moved": False}, None, True),
+        ({"before": 4, "after": 4, "moved": False}, 45_100_000, True),  # it may write elsewhere
+        ({"before": None, "after": None, "moved": False}, 45_100_000, True),
+    ],
+)
+def test_a_network_that_only_saw_the_images_is_told(
+    went_on: dict[str, Json], loopback_bytes: int | None, passes: bool
+) -> None:
+    run = replace(launched(went_on={"wrote": True, **went_on}), loopback_bytes=loopback_bytes)
+    assert ("learned nothing" in verdict("script", lambda _: run)) != passes
+
+
+@pytest.mark.parametrize(
     ("asked", "passes"),
     [
         ("--nproc-per-node\n1\nddp_train.py\n--checkpoint\nmy checkpoint.pt\n--help\n", True),

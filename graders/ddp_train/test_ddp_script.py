@@ -86,7 +86,7 @@ def test_script(check: Check) -> None:
         "call load_checkpoint before wrap_model.",
         points=check.points / 2,
     )
-    _goes_on(check, values.get("went_on"), arguments)
+    _goes_on(check, values.get("went_on"), arguments, seen.loopback_bytes)
     asked = _processes_asked_for(values.get("asked"))
     check.expect(
         asked in ("", str(OTHER_NPROC)),
@@ -162,8 +162,8 @@ def _trained_as_asked(
     )
 
 
-def _goes_on(check: Check, went_on: Json, arguments: Sequence[str]) -> None:
-    """End the check where a run that resumes trains no epoch more, or more than the one that is left."""
+def _goes_on(check: Check, went_on: Json, arguments: Sequence[str], loopback_bytes: int | None) -> None:
+    """End the check where a run that resumes trains no epoch more, or more than the one that is left, or learns nothing."""
     if not isinstance(went_on, dict):
         return
     call = (
@@ -178,6 +178,16 @@ def _goes_on(check: Check, went_on: Json, arguments: Sequence[str]) -> None:
         points=check.points / 2,
     )
     before, after = integer(went_on.get("before")), integer(went_on.get("after"))
+    # A rate may have come down to 0 where the first run ended; that run has sent gradients.
+    idle = went_on.get("moved") is False and before is not None and after is not None and before < after
+    check.expect(
+        not idle or loopback_bytes is None or loopback_bytes >= 2 * RESNET18_BYTES,
+        f"{call} num_batches_tracked in its checkpoint went from {before} to {after}, but none of its weights changed; nor did "
+        f"the two processes before exchange more than it takes to wrap the network, {(loopback_bytes or 0) / 1e6:.1f} MB. It "
+        "saw the images, and learned nothing from them.",
+        "main calls train_one_epoch in each epoch, which for every batch takes the loss, loss.backward() and optimizer.step() "
+        "with the parameters of the network that is saved.",
+    )
     # A script may count --epochs from where it goes on: that is as many epochs on top of those before.
     anew = (EPOCHS + 1) * BATCHES_ALONE
     check.expect(

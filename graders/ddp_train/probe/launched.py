@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import subprocess
 import tempfile
@@ -87,7 +88,8 @@ def _counts_batches(name: str, value: torch.Tensor) -> bool:
 def _resumed(student: Student, inputs: Inputs, checkpoint: str) -> tuple[str | None, Json]:
     """Run `python ddp_train.py --resume` for one epoch more: how it ends where it fails, and what came of it elsewhere.
 
-    That is whether a file was written, and how many batches the checkpoint tells of before and after, and which epoch.
+    That is whether a file was written, and how many batches the checkpoint tells of before and after, and which epoch,
+    and whether any of its weights moved.
     """
     further = cast(list[str], inputs.values["further"])
     command = [
@@ -96,6 +98,7 @@ def _resumed(student: Student, inputs: Inputs, checkpoint: str) -> tuple[str | N
         "--report", "reports/resumed.json",
     ]  # fmt: skip
     files, before, epoch = _versions(), _batches_in(checkpoint), _epoch_in(checkpoint)
+    weights = _weights_in(checkpoint)
     result = _within_seconds(student, command, {})
     if result is None:
         return None, None
@@ -108,6 +111,7 @@ def _resumed(student: Student, inputs: Inputs, checkpoint: str) -> tuple[str | N
         "after": _batches_in(checkpoint),
         "epoch_before": epoch,
         "epoch_after": _epoch_in(checkpoint),
+        "moved": _weights_in(checkpoint) != weights,
     }
 
 
@@ -126,6 +130,15 @@ def _batches_in(checkpoint: str) -> int | None:
     return max(
         (int(value) for name, value in _tensors_in(checkpoint) if _counts_batches(name, value)), default=None
     )
+
+
+def _weights_in(checkpoint: str) -> dict[str, str]:
+    """What tells the weights in a checkpoint from others: its matrices and filters, which only steps change."""
+    return {
+        name: hashlib.sha256(value.detach().float().contiguous().numpy().tobytes()).hexdigest()
+        for name, value in _tensors_in(checkpoint)
+        if value.ndim >= 2 and value.is_floating_point()
+    }
 
 
 def _epoch_in(checkpoint: str) -> int | None:
