@@ -47,7 +47,7 @@ class Script:
                 self._bodies[node.name] = [node]
             elif isinstance(node, _ASSIGNMENTS) and node.value is not None:
                 # `Loader = DataLoader` or a lambda: harmless by itself, but whoever calls it uses what it holds.
-                for name in _assigned(node):
+                for name in assigned_names(node):
                     self._bodies.setdefault(name, []).append(node.value)
 
     def is_work(self, statement: ast.stmt) -> bool:
@@ -119,9 +119,9 @@ class Script:
         return known and "distributed" not in names and not self._works(names)
 
 
-def _assigned(statement: ast.Assign | ast.AnnAssign | ast.AugAssign) -> list[str]:
-    """The plain names that an assignment binds."""
-    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+def assigned_names(statement: ast.stmt) -> list[str]:
+    """The plain names that a statement binds, if it is an assignment."""
+    targets = getattr(statement, "targets", [getattr(statement, "target", None)])
     return [target.id for target in targets if isinstance(target, ast.Name)]
 
 

@@ -6,7 +6,7 @@ import ast
 import difflib
 from collections.abc import Iterator
 
-from lockstep.sandbox.scripts import is_main_guard
+from lockstep.sandbox.scripts import assigned_names, is_main_guard
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _BLOCKS = (ast.If, ast.Try, ast.With, ast.For, ast.While)
@@ -53,17 +53,12 @@ def _definitions(tree: ast.Module) -> Iterator[tuple[str, str]]:
         if isinstance(statement, (*_FUNCTIONS, ast.ClassDef)):
             yield statement.name, where
         elif not where:
-            yield from ((name, "") for name in _assigned(statement))
+            yield from ((name, "") for name in assigned_names(statement))
         inside = where or _words(statement)
         blocks = [getattr(statement, field, []) for field in ("body", "orelse", "finalbody")]
         handlers = [handler.body for handler in getattr(statement, "handlers", [])]
         below = [inner for block in (*blocks, *handlers) for inner in block]
         pending += [(inner, inside) for inner in reversed(below)]
-
-
-def _assigned(statement: ast.stmt) -> list[str]:
-    targets = getattr(statement, "targets", [getattr(statement, "target", None)])
-    return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
 def _words(statement: ast.stmt) -> str:
