@@ -6,12 +6,17 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from torch._C._distributed_c10d import BuiltinCommHookType
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+from torch.nn.parallel import DistributedDataParallel
 
 from fixtures import build
 from graders.ddp_train import expected
+from graders.ddp_train.probe import compression
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.outcome import Outcome, RankOutcome, StudentError
 from lockstep.sandbox.spec import RunSpec
@@ -356,7 +361,7 @@ def test_a_run_that_resumes_trains_what_is_left(went_on: Json, passes: bool) -> 
     ("went_on", "loopback_bytes", "passes"),
     [
         ({"before": 4, "after": 8, "moved": False}, 45_100_000, False),
-        ({"before": 4, "after": 8, "moved": True}, 45_100_000, True),  # main trains what is inside the wrapper
+        ({"before": 4, "after": 8, "moved": True}, 45_100_000, True),  # main trains the inner model
         ({"before": 4, "after": 8, "moved": False}, 400_000_000, True),  # a learning rate that came down to 0
         ({"before": 4, "after": 8, "moved": False}, None, True),
         ({"before": 4, "after": 4, "moved": False}, 45_100_000, True),  # it may write elsewhere
@@ -395,3 +400,28 @@ def test_sending_everything_again_and_again_is_told_and_costs_nothing(tmp_path: 
     check = next(check for check in exercise.checks if check.id == "really_communicates")
     assert check.verdict is Verdict.PASSED
     assert "something is sent again and again. That costs time, and no points." in check.message
+
+
+def test_no_hook_of_torch_sends_half_of_a_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    registered: list[Any] = []
+
+    def note(wrapped: Any, *what: Any) -> None:
+        registered.append(what[-1])
+
+    def own(state: object, bucket: object) -> object:
+        return bucket
+
+    monkeypatch.setattr(DistributedDataParallel, "register_comm_hook", note)
+    monkeypatch.setattr(DistributedDataParallel, "_register_builtin_comm_hook", note)
+    monkeypatch.setattr(default_hooks, "_compress_hook", None)
+    monkeypatch.setattr(default_hooks, "allreduce_hook", lambda group, bucket: (group, bucket))
+    compression.send_whole()
+    wrapped: Any = object.__new__(DistributedDataParallel)
+    fp16, bf16 = default_hooks.fp16_compress_wrapper, default_hooks.bf16_compress_wrapper
+    for hook in (default_hooks.fp16_compress_hook, fp16(bf16(default_hooks.bf16_compress_hook)), fp16(own)):
+        wrapped.register_comm_hook(None, hook)
+    wrapped._register_builtin_comm_hook(BuiltinCommHookType.FP16_COMPRESS)
+    halving, wrapping, other, builtin = registered
+    assert [halving("group", "bucket"), wrapping("group", "bucket")] == [("group", "bucket")] * 2
+    assert other is own
+    assert builtin == BuiltinCommHookType.ALLREDUCE
