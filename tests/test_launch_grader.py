@@ -167,6 +167,7 @@ def test_an_odd_job_that_trains_passes(name: str, tmp_path: Path, box: Box) -> N
         (PBS, "-l nodes=2:ppn=8:gpus=2 -l walltime=00:30:00", (2, None, 2, "00:30:00")),
         (PBS, "-l select=4:ncpus=4:mpiprocs=2:ngpus=1 -j oe -V", (4, 2, 1, None)),
         (PBS, "-l ngpus=1,ncpus=4", (1, None, 1, None)),
+        (PBS, "-l select=2:system=polaris -l walltime=0:30:00 -q debug", (2, None, None, "0:30:00")),
         (LSF, '-n 8 -R "span[hosts=1]" -gpu "num=2:mode=exclusive_process" -W 15:00', (1, 8, 2, "15:00")),
         (LSF, "-n4 -R 'span[ptile=2] rusage[mem=4GB]'\n-gpu num=2\n-W30", (2, 2, 2, "30")),
         (LSF, "-q gpu -n 2,4 -R 'span[ptile=1]' -gpu -", (4, 1, 1, None)),

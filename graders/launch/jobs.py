@@ -14,6 +14,7 @@ from graders.launch.refusals import refusal
 from graders.launch.schedulers import LSF, PBS, SLURM, Header
 from graders.launch.script_faults import devices_fault, script_fault
 from graders.launch.scripts import (
+    GPUS,
     LOGIN,
     MOST_NODES,
     Chosen,
@@ -86,7 +87,7 @@ def header_fault(path: str, header: Header) -> Fault | None:
             f"{path} asks for no limit on the time (walltime): the queue's own applies, minutes on many clusters.",
             f"Add the longest time that the training may take, for example `{scheduler.example}`.",
         )
-    if not header.gpus_per_node:
+    if not header.gpus_per_node and not header.whole_nodes:
         return Fault(Stage.NUMBERS, f"{path} asks for no GPU.", f"Add {_gpu_example(header)}.")
     return None
 
@@ -172,6 +173,9 @@ def job_fault(
     """What is wrong with what a job started."""
     starts = by_node(runs)
     every = [start for own in starts.values() for start in own]
+    if header.whole_nodes and every:
+        each = every[0].processes(GPUS) if every[0].kind == "torchrun" else len(every) // header.nodes
+        header = replace(header, gpus_per_node=each)
     if every and all(start.kind == "python" and "RANK" in start.places for start in every):
         return _without_torchrun(path, header, every)
     if fault := early_fault(runs, starts, path):

@@ -27,8 +27,15 @@ def read_pbs(header: Header, words: Sequence[str]) -> Header:
                 name, _, amount = item.strip().partition("=")
                 resources[name] = amount
     nodes, tasks, gpus = 1, None, integer(resources.get("ngpus", ""))
+    # Resources of a site's own have any name; this one stands in the guides of Polaris and Aurora.
+    system = re.search(r":system=(\w{1,40})", resources.get("select", ""))
     if "select" in resources:
         nodes, tasks, gpus = _pbs_chunks(resources["select"], problems)
+        if system and gpus is None:
+            remarks.append(
+                f"`system={system[1]}` is one machine's name for its nodes, which are given out whole: as many GPUs as "
+                "they have."
+            )
         if nodes > 1 and "scatter" not in resources.get("place", ""):
             remarks.append("Without `-l place=scatter` PBS may put both chunks on one node.")
     elif "nodes" in resources:
@@ -49,6 +56,7 @@ def read_pbs(header: Header, words: Sequence[str]) -> Header:
         nodes=nodes,
         tasks_per_node=tasks,
         gpus_per_node=gpus,
+        whole_nodes=gpus is None and system is not None,
         walltime=walltime,
         seconds=seconds,
         problems=tuple(problems),

@@ -40,8 +40,9 @@ class Header:
     """What a job asks for; None where it does not say. `nodes` is 1 where a scheduler would take that.
 
     `unread` are directives below the first command, which is `command`. `problems` are sentences about
-    directives that the scheduler would refuse, `remarks` about what it takes otherwise than it looks. `held`: nothing
-    starts until somebody releases the job. `seconds` is a limit on the time, where it is known. `options` are
+    directives that the scheduler would refuse, `remarks` about what it takes otherwise than it looks. `whole_nodes`: it
+    asks for all that is in nodes of a kind, however many GPUs that are. `held`: nothing starts until somebody releases
+    the job. `seconds` is a limit on the time, where it is known. `options` are
     those given, by name, of Slurm also those that a comment would call sbatch with; of PBS by letter.
     """
 
@@ -53,6 +54,7 @@ class Header:
     nodes: int = 1
     tasks_per_node: int | None = None
     gpus_per_node: int | None = None
+    whole_nodes: bool = False
     walltime: str | None = None
     seconds: int | None = None
     held: bool = False

@@ -67,12 +67,16 @@ def _wrapper(bench: Bench, request: Request) -> Order:
     return {}
 
 
+# With the endings of Intel's MPI, and of those that Debian keeps side by side.
+MPI_LAUNCHERS = [
+    f"mpi{name}{kind}" for name in ("run", "exec") for kind in ("", ".hydra", ".mpich", ".openmpi")
+]
 Handler = Callable[[Bench, Request], Order]
 HANDLERS: dict[str, Handler] = {
     "torchrun": torchrun.torchrun,
     **dict.fromkeys(("python", "python3", *(f"python3.{minor}" for minor in range(8, 16))), torchrun.python),
     "srun": starters.srun,
-    **dict.fromkeys(("mpirun", "mpiexec", "orterun"), starters.mpirun),
+    **dict.fromkeys(("orterun", *MPI_LAUNCHERS), starters.mpirun),
     "pbsdsh": starters.pbsdsh,
     "pbs_tmrsh": starters.pbs_tmrsh,
     "blaunch": starters.blaunch,
