@@ -31,7 +31,7 @@ _SHOWS = re.compile("set|summary|show|plot|print|display|heatmap")
 _DOES = re.compile("main|run|train|fit|eval|test|launch|start|spawn", re.IGNORECASE)
 # Not `[]` and `|`, as annotations have them, and not always `==`.
 _USES = (
-    "iter next len bool contains enter exit aenter aexit aiter await setitem delitem int float index mro_entries "
+    "iter next len contains enter exit aenter aexit aiter await setitem delitem int float index mro_entries "
     "instancecheck subclasscheck lt le gt ge neg pos abs invert add radd sub rsub mul rmul truediv rtruediv "
     "floordiv rfloordiv mod rmod pow rpow matmul rmatmul and rand"
 ).split()
@@ -105,12 +105,22 @@ class Missing:
 
     def __eq__(self, other: object) -> bool:
         """Raise, unless `Optional[Metric]` and the like ask whether this is a word of theirs."""
-        if sys._getframe(1).f_globals.get("__name__") not in ("typing", "typing_extensions"):
+        if not _asked_by_typing(sys._getframe(1)):
             complain(self)
         return self is other
 
+    def __bool__(self) -> bool:
+        """Raise, unless a `TypeVar` asks whether it has a bound."""
+        if not _asked_by_typing(sys._getframe(1)):
+            complain(self)
+        return True
+
     def __hash__(self) -> int:
         return id(self)
+
+
+def _asked_by_typing(frame: FrameType) -> bool:
+    return frame.f_globals.get("__name__") in ("typing", "typing_extensions")
 
 
 def _is_plain(value: object) -> bool:
