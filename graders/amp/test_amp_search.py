@@ -24,6 +24,13 @@ MODEL_ON_CPU = (
     "moves the batch, and what is on the CPU takes none of the GPU's memory."
 )
 
+# "The largest batch without running out of memory": words that name a failure, and the answer all the same. "Too large"
+# and "no longer fits" do not.
+LIMIT = re.compile(
+    r"largest|biggest|best|max(?!\w*[ _]mem)|without|before|(?<!longer )\bfits\b|größte|groesste|ohne|plus grand|mayor|maior",
+    re.IGNORECASE,
+)
+
 
 def test_find_batch(check: Check) -> None:
     """--find-batch-size survives running out of memory and finds the largest batch that fits."""
@@ -184,7 +191,8 @@ def answers_printed(output: str) -> set[int]:
     said = [line for line in output.splitlines() if "Warning" not in line and not line.startswith("  ")]
     # Nor is the time that a log puts in front.
     said = [re.sub(r"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d([.,]\d+)?", "", line) for line in said]
-    lines = [line for line in said if re.search(r"\d", line) and not _speaks_of_a_failure(line)]
+    numbered = [line for line in said if re.search(r"\d", line)]
+    lines = [line for line in numbered if not _speaks_of_a_failure(line)]
     speaking = [
         line
         for line in lines
@@ -193,8 +201,9 @@ def answers_printed(output: str) -> set[int]:
     sizes = [line for line in lines if re.search(r"batch.?size|\bbs\b", line, re.IGNORECASE)]
     # Whatever the language of its words.
     alone = [line for line in lines if len(re.findall(r"\d+(?:\.\d+)?", line)) == 1]
+    limits = [line for line in numbered if _speaks_of_a_failure(line) and LIMIT.search(line)]
     # A line with many numbers is a list of what was tried, or of guesses.
-    found = [line[-400:] for line in (*lines[-1:], *alone[-1:], *speaking[-1:], *sizes[-1:])]
+    found = [line[-400:] for line in (*lines[-1:], *alone[-1:], *speaking[-1:], *sizes[-1:], *limits[-1:])]
     return {
         int(word)
         for line in found
