@@ -46,27 +46,30 @@ def run_script(
     train: int = 12,
     tree: Tree | None = None,
     values: Mapping[str, Json] | None = None,
+    expect: bool = True,
     **options: Json,
 ) -> Outcome:
     """Run amp_train.py with these options on `tree`, or on a small CINIC-10 with `train` images to train on.
 
-    `values` is what the probe is told besides.
+    `values` is what the probe is told besides. Unless `expect` is False, ends the check where the run comes to nothing.
     """
     try:
         return check.run(
             call,
             values={"options": script_options(**options), "factor": 1.0, **(values or {})},
             data={"cinic": tree or cinic10.make_folders(check.rng, train=train, valid=10, test=10)},
+            expect=expect,
         )
     except CheckEnded as ended:
         complaints.explain(check, ended)
         raise
 
 
-def begin_script(check: Check, *, gpu: bool = False, amp: bool = True) -> RankOutcome:
+def begin_script(check: Check, *, gpu: bool = False, amp: bool = True, expect: bool = True) -> RankOutcome:
     """Run amp_train.py until it has trained on its first batches, while its layers are watched."""
     told: dict[str, Json] = {"gpu": gpu, "losses": FIRST_BATCHES}
-    return run_script(check, "until_the_loss", train=20, epochs=2, values=told, amp=amp).ranks[0]
+    outcome = run_script(check, "until_the_loss", train=20, epochs=2, values=told, expect=expect, amp=amp)
+    return outcome.ranks[0]
 
 
 def trained(check: Check, outcome: Outcome, call: str) -> tuple[RankOutcome, list[Batch]]:

@@ -12,6 +12,7 @@ from graders.amp.batches import first_steps
 from graders.amp.expected import Scenario
 from graders.amp.record import calls, named, strings, told
 from graders.amp.script_runs import begin_script, run_script
+from graders.amp.slips import slip
 from graders.amp.steps import LOW, Case, distance
 from lockstep.check import Check
 from lockstep.compare import close, integer, number, shown
@@ -60,11 +61,16 @@ def test_scaler_order(check: Check) -> None:
 
 def _script_scales(check: Check) -> None:
     """End the check where the script trains in fp16 with a scaler of its own that is switched off, or with none."""
-    try:
-        seen = begin_script(check, gpu=True)
-    except CheckEnded:
-        # That the script does not run is for the checks that run it to its end.
-        return
+    seen = begin_script(check, gpu=True, expect=False)
+    written_wrong = slip(check, seen.error)
+    if written_wrong is not None and begin_script(check, expect=False).error is None:
+        check.fail(
+            f"amp_train.py --amp on a machine with a GPU, an emulated one, ended with {written_wrong.message}. Without a GPU "
+            "it trains.",
+            written_wrong.hint,
+            points=check.points / 2,
+        )
+    # That the script does not run otherwise is for the checks that run it to its end.
     factors = [step.factor for step in first_steps(seen) if "torch.float16" in step.answers]
     unscaled = [factor for factor in factors if factor is not None and factor < UNSCALED]
     check.expect(

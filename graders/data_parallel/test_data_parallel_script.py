@@ -9,6 +9,7 @@ import numpy as np
 from graders.data_parallel import inference
 from graders.data_parallel.crashes import observe
 from graders.data_parallel.noted import entries, totals
+from graders.data_parallel.slips import slip
 from lockstep.check import Check
 from lockstep.compare import integer, number, shown
 from lockstep.reports import format as perf_report
@@ -105,6 +106,13 @@ def _uses_gpus(check: Check, n_reps: int, readings: set[int]) -> None:
             points=check.points / 2,
         )
     error = seen.error
+    written_wrong = slip(check, error)
+    if written_wrong is not None:
+        check.fail(
+            f"{call} ended with {written_wrong.message}. Without a GPU it comes to its end.",
+            written_wrong.hint,
+            points=check.points / 2,
+        )
     # Whatever else may be wrong there is not asked: GPUs are emulated, and the checks above try the functions on them.
     check.expect(
         error is None or ON_ANOTHER_DEVICE not in error.message,
