@@ -425,3 +425,32 @@ def test_no_hook_of_torch_sends_half_of_a_gradient(monkeypatch: pytest.MonkeyPat
     assert [halving("group", "bucket"), wrapping("group", "bucket")] == [("group", "bucket")] * 2
     assert other is own
     assert builtin == BuiltinCommHookType.ALLREDUCE
+
+
+@pytest.mark.parametrize(
+    ("scaled", "plain", "factor", "said"),
+    [
+        ([0.0, 0.01, 0.02, 0.03], [0.0, 0.01, 0.02, 0.03], 2, ""),
+        ([0.0, 0.01, 0.02, 0.03], [1.0] * 4, 2, ""),  # with --scale-lr only
+        ([0.0, 0.0, 0.2, 0.2], [0.0, 0.0, 0.2, 0.2], 2, ""),  # by the epoch
+        ([0.0, 1.0, 1.0, 1.0], [0.0, 1.0, 1.0, 1.0], 2, ""),
+        ([0.0, 0.01, 0.02, 0.03], [0.0, 0.01, 0.02, 0.03], 1, "0.005 of"),  # never scaled
+        ([0.0, 1.0, 1.0, 1.0], [0.0, 1.0, 1.0, 1.0], 1, "0.5 of"),
+        ([0.0, 0.01, 0.02, 0.03], [0.0, 0.02, 0.04, 0.06], 2, "0.02 of"),  # always scaled
+        ([0.0] * 4, [0.0] * 4, 2, "0 in each of the first 4 steps"),
+        ([0.0], [0.0], 2, ""),  # one step for several batches
+        ([0.0] * 4, [1.0] * 4, 2, "0 in each of the first 4 steps"),
+        ([0.0, "x", "x", "x"], [0.0, 0.01], 2, "expected the same part"),
+        ([0.0, 0.01], [0.0], 2, "expected the same part"),
+    ],
+)  # fmt: skip
+def test_a_warm_up_may_begin_at_0(scaled: list[Json], plain: list[Json], factor: int, said: str) -> None:
+    def answer(spec: RunSpec) -> Outcome:
+        arguments: Any = spec.ranks[0].values["arguments"]
+        lr, steps = float(arguments[arguments.index("--lr") + 1]), int(str(spec.ranks[0].values["steps"]))
+        parts, by = (scaled, factor) if "--scale-lr" in arguments else (plain, 1)
+        rates: list[Json] = [lr * by * part if isinstance(part, float) else part for part in parts[:steps]]
+        return Outcome((RankOutcome(complete=True, values={"lr": rates}),) * len(spec.ranks), elapsed=1.0)
+
+    told = verdict("lr_scaling", answer)
+    assert said in told and bool(said) == bool(told), told

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import dropwhile
 from typing import Any
 
 from fixtures import cifar10
@@ -26,6 +27,7 @@ EPOCHS, IMAGES, BATCH_SIZE = 2, 16, 4
 BATCHES = EPOCHS * IMAGES // (2 * BATCH_SIZE)  # of each of two processes
 BATCHES_ALONE = IMAGES // BATCH_SIZE  # of one process, in an epoch
 WORDS = "my checkpoint.pt"  # one argument
+WARM_UP_STEPS = 4  # two epochs: a rate that goes up by the epoch has gone up once
 
 
 def test_script(check: Check) -> None:
@@ -294,7 +296,10 @@ def test_lr_scaling(check: Check) -> None:
     )
     first = [[rates[:1] for rates in _rates(check, *call[:3])] for call in calls]
     parts = [_part(rates, wanted) for rates, (*_, wanted) in zip(first, calls, strict=True)]
-    if _may_warm_up(*parts) and _rises(_rates(check, more, scaled, ["--scale-lr"], steps=4)):
+    if _may_warm_up(*parts) and _rises(_rates(check, more, scaled, ["--scale-lr"], steps=WARM_UP_STEPS)):
+        return
+    if parts[0] == 0:
+        _warms_up_from_zero(check, more, scaled, plain)
         return
     for (world, lr, flags, wanted), rates in zip(calls, first, strict=True):
         shown_call = " ".join(["ddp_train.py --lr", str(lr), *flags])
@@ -315,6 +320,37 @@ def test_lr_scaling(check: Check) -> None:
             )
 
 
+def _warms_up_from_zero(check: Check, world: int, scaled: float, plain: float) -> None:
+    """End the check where rates that begin at 0 stay there, or go up to others than they should."""
+    # On as many ranks with the flag as without: how long it goes up may depend on their number.
+    with_flag, without = (
+        _rates(check, world, lr, flags, steps=WARM_UP_STEPS)
+        for lr, flags in ((scaled, ["--scale-lr"]), (plain, []))
+    )
+    # Who takes a step for several batches has made fewer of them, and may still be at 0.
+    if any(len(seen) < WARM_UP_STEPS and not any(map(number, seen)) for seen in with_flag):
+        return
+    part, other = _part(_above_zero(with_flag), scaled * world), _part(_above_zero(without), plain)
+    call = f"`ddp_train.py --lr {scaled} --scale-lr` on {world} ranks, each on a node of its own: the learning rate begins at 0"
+    check.expect(
+        all(_above_zero(with_flag)),
+        f"{call} and is 0 in each of the first {WARM_UP_STEPS} steps, which are two epochs: nothing is learned.",
+        "A warm-up goes up from step to step: is the step of its scheduler called?",
+    )
+    # Without the flag there may be no warm-up.
+    may_differ = _part(without, plain) != 0 and _may_warm_up(part, other)
+    check.expect(
+        may_differ or (part is not None and other is not None and close(part, other, rtol=1e-6, atol=0)),
+        f"{call}, and the first one above that is {_as_part(part)} of {scaled} * {world}. Without the flag `--lr {plain}` comes "
+        f"first to {_as_part(other)} of {plain}; expected the same part of both.",
+        "With --scale-lr a warm-up leads to args.lr * world_size, and without it to args.lr.",
+    )
+
+
+def _as_part(part: float | None) -> str:
+    return "another part on every rank, or none," if part is None else f"{part:.6g}"
+
+
 def _rates(check: Check, world: int, lr: float, flags: list[str], *, steps: int = 1) -> list[list[Json]]:
     """The learning rates of the script's first steps on each rank."""
     outcome = check.run(
@@ -333,6 +369,11 @@ def _rates(check: Check, world: int, lr: float, flags: list[str], *, steps: int 
     )  # fmt: skip
     found = [rank.values.get("lr") for rank in outcome.ranks]
     return [rates if isinstance(rates, list) else [] for rates in found]
+
+
+def _above_zero(rates: list[list[Json]]) -> list[list[Json]]:
+    """Each rank's learning rates from the first on that is not 0."""
+    return [list(dropwhile(lambda rate: number(rate) == 0, seen)) for seen in rates]
 
 
 def _part(rates: list[list[Json]], wanted: float) -> float | None:
