@@ -116,6 +116,28 @@ def test_a_timing_is_read_in_any_spelling(printed: str) -> None:
     assert (round(reading.mean, 2), round(reading.std, 2)) == (0.31, 0.02)
 
 
+ODD_TIMINGS = [
+    "num_workers=1: mean of 5 passes 0.3100 s, std of 5 passes 0.0200 s",
+    "mean of 5 passes: 0.3100 s\nstandard deviation of 5 passes: 0.0200 s",
+    "Mean time:          0.3100 s (num_workers=1)\nStandard deviation: 0.0200 s (num_workers=1)",
+    "mean of 5 passes: 0,3100 s\nstd of 5 passes: 0,0200 s",
+    "std: 0.0200 s, mean: 0.3100 s",
+    "std of 5 passes: 20.0 ms\nmean of 5 passes: 310.0 ms",
+    "std and mean with 1 worker: 20.0, 310.0 ms",
+    "310 ms ± 20.0 ms",
+    "310 ms ± 20 ms per pass (mean ± std of 5 passes)",
+    "28 images, 5 passes: (310 ± 20) ms",
+    "Timing [ms]: 310.2 +- 20.1",
+    "mean_ms: 310.2, std_ms: 20.1",
+]
+
+
+@pytest.mark.parametrize("printed", ODD_TIMINGS)
+def test_a_timing_is_read_in_odd_spellings(printed: str) -> None:
+    found = [r for r in script_runs.readings_otherwise(printed) if r.fits(0.1, 2.0)]
+    assert {(round(r.mean, 2), round(r.std, 2)) for r in found} == {(0.31, 0.02)}
+
+
 @pytest.mark.parametrize(
     "printed",
     [
@@ -125,12 +147,15 @@ def test_a_timing_is_read_in_any_spelling(printed: str) -> None:
         "Timing: 12.5+-0.3",
         "Timing: 0.31+-1.7",
         "Timing: 0.0001+-0.0",
+        "Timing: 0.31 s with 1 workers",
+        "Timing: 310 ms with 1 workers",
         "1e99999 2e-99999",
         "9" * 10_000 + ".5 0.1",
     ],
 )
 def test_what_is_no_timing_of_five_passes_does_not_fit(printed: str) -> None:
-    assert [r for r in script_runs.readings(printed, None) if r.fits(0.1, 2.0)] == []
+    found = script_runs.readings(printed, None) + script_runs.readings_otherwise(printed)
+    assert [r for r in found if r.fits(0.1, 2.0)] == []
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,10 @@ FORMAT_ERRORS = ("ValueError", "TypeError", "KeyError")
 _NUMBER = re.compile(
     r"(?<![\w.])(\d+(\.\d+)?([eE][-+]?\d+)?)(?!\d*\.\d)[\s)\]}]*(m?s\b|second|milli|[uµμ]s\b|micro|ns\b|nano)?"
 )
+# "Timing [ms]: 310.2 +- 20.1", "mean_ms: 310.2": a unit before its numbers.
+_UNIT_BEFORE = re.compile(
+    r"(?<![A-Za-z\d])(ms(?![A-Za-z])|milli|[uµμ]s(?![A-Za-z])|micro|ns(?![A-Za-z])|nano)"
+)
 _SECONDS = {
     "ms": 1e-3,
     "milli": 1e-3,
@@ -183,35 +187,17 @@ def timing_complaint(check: Check) -> Complaint | None:
     printed = readings(rank.output, rank.values.get("bars"))
     shortest = (ASKED_BATCHES - 1) * BATCH_SIZE * delay
     fitting = [reading for reading in printed if reading.fits(shortest, outcome.elapsed)]
-    if not fitting:
+    otherwise = [
+        reading for reading in readings_otherwise(rank.output) if reading.fits(shortest, outcome.elapsed)
+    ]
+    if not fitting and not otherwise:
         return _no_timing(told, rank.output, printed, outcome.elapsed)
-    if all(map(is_flat, fitting)):
-        said = fitting[-1]
-        return Complaint(
-            f"{told} printed {said.mean:.4g} and {said.std:.4g}, but the passes did not take nearly the same time: "
-            f"images came later in some than in others, by up to {ASKED_BATCHES * float(np.ptp(DELAYS)):.2g} s a pass.",
-            f"Read the clock before and after every single pass and keep {PASSES} readings. One reading around all of "
-            f"them, divided by {PASSES}, hides what the standard deviation is there to tell.",
-        )
     took = [number(seconds) or 0.0 for entry in loaders for seconds in _list(entry.get("seconds"))]
-    # With more passes than are asked for it is not known which of them a figure is of.
-    if len(took) == PASSES and all(reading.is_too_narrow(took) for reading in fitting):
-        said = fitting[-1]
-        return Complaint(
-            f"{told} printed {said.mean:.4g} and {said.std:.4g}, but the passes took {min(took):.2g} to "
-            f"{max(took):.2g} s, whose standard deviation is {float(np.std(took)):.2g} s.",
-            "np.std is the standard deviation; np.var is its square, and far less where it is below 1.",
-        )
     # What came late in these five passes, the first batch of each left out: its wait may lie before the clock.
     waited = (min(batches) - 1) * float(np.mean(delays[:PASSES]))
-    if len(took) == PASSES and all(reading.mean + reading.digit < 0.95 * waited for reading in fitting):
-        said = fitting[-1]
-        return Complaint(
-            f"{told} printed {said.mean:.4g} and {said.std:.4g}, but the passes took {min(took):.2g} to "
-            f"{max(took):.2g} s each.",
-            f"Print the mean of {PASSES} readings, each of a whole pass: from before its first batch to after its "
-            "last. Seconds per batch, or per image, are less.",
-        )
+    faults = [_fault(reading, told, took, waited) for reading in (*otherwise, *fitting)]
+    if None not in faults:
+        return faults[-1]
     others = any(_list(e.get("batches")) and e.get("workers") != 1 for e in loaders)
     # Two numbers one after the other may be the times of two passes, and then are those of no five.
     timings = [reading for reading in fitting if reading.is_of_five(took) and not reading.is_of_two(took)]
@@ -219,6 +205,34 @@ def timing_complaint(check: Check) -> Complaint | None:
         return Complaint(
             f"{told} printed {len(timings)} timings, all of loaders with 1 worker.",
             "num_workers is fixed when a DataLoader is made: make a new one for every number you compare.",
+        )
+    return None
+
+
+def _fault(said: Reading, told: str, took: list[float], waited: float) -> Complaint | None:
+    """Why this can be no mean and deviation of five passes that took so long, of which they waited for `waited`."""
+    told = f"{told} printed {said.mean:.4g} and {said.std:.4g}, but the passes"
+    if is_flat(said):
+        return Complaint(
+            f"{told} did not take nearly the same time: images came later in some than in others, by up to "
+            f"{ASKED_BATCHES * float(np.ptp(DELAYS)):.2g} s a pass.",
+            f"Read the clock before and after every single pass and keep {PASSES} readings. One reading around all of "
+            f"them, divided by {PASSES}, hides what the standard deviation is there to tell.",
+        )
+    # With more passes than are asked for it is not known which of them a figure is of.
+    if len(took) != PASSES:
+        return None
+    spread = f"{min(took):.2g} to {max(took):.2g} s"
+    if said.is_too_narrow(took):
+        return Complaint(
+            f"{told} took {spread}, whose standard deviation is {float(np.std(took)):.2g} s.",
+            "np.std is the standard deviation; np.var is its square, and far less where it is below 1.",
+        )
+    if said.mean + said.digit < 0.95 * waited:
+        return Complaint(
+            f"{told} took {spread} each.",
+            f"Print the mean of {PASSES} readings, each of a whole pass: from before its first batch to after its "
+            "last. Seconds per batch, or per image, are less.",
         )
     return None
 
@@ -311,10 +325,31 @@ def readings(output: str, bars: object) -> list[Reading]:
     return found
 
 
+def readings_otherwise(output: str) -> list[Reading]:
+    """Every mean with its deviation in less usual spellings.
+
+    There may be a whole number in between ("mean of 5 passes: 0.31 s, std of 5 passes: 0.02 s"), the deviation may come
+    first, milliseconds may have no decimals, and their unit may stand before them.
+    """
+    found = []
+    for text in _texts(output):
+        printed = _numbers(text)
+        found += _odd_pairs_in(printed)
+        before = _UNIT_BEFORE.search(text)
+        if before and not any(one.unit in _SECONDS for one in printed):
+            found += _odd_pairs_in([one._replace(unit=one.unit or before[1]) for one in printed])
+    return found
+
+
 def _pairs(output: str) -> list[Reading]:
     """Two numbers with decimals, one after the other, in whatever words; some write 0,31."""
+    return next(filter(None, map(_pairs_in, _texts(output))), [])
+
+
+def _texts(output: str) -> tuple[str, str]:
+    """What was printed, and the same with points for decimal commas."""
     text = output[-20000:]
-    return _pairs_in(text) or _pairs_in(re.sub(r"(?<=\d),(?=\d)", ".", text))
+    return text, re.sub(r"(?<=\d),(?=\d)", ".", text)
 
 
 class _Printed(NamedTuple):
@@ -323,15 +358,38 @@ class _Printed(NamedTuple):
     unit: str
     has_decimals: bool
 
+    @property
+    def is_fine(self) -> bool:
+        """Whether this can tell times of less than a second apart."""
+        return self.has_decimals or self.unit in _SECONDS
 
-def _pairs_in(text: str) -> list[Reading]:
+
+def _numbers(text: str) -> list[_Printed]:
     found = []
     for digits, decimals, exponent, unit in _NUMBER.findall(text):
         # Forged output may hold any exponent; a second is never 1e30 of anything.
         power = max(-30, min(30, int(exponent[1:]))) if 0 < len(exponent) < 9 else 0
         digit = 10.0 ** (power - max(len(decimals) - 1, 0))
         found.append(_Printed(float(digits), digit, unit, bool(decimals or exponent)))
-    return [_reading(mean, std) for mean, std in pairwise(found) if mean.has_decimals and std.has_decimals]
+    return found
+
+
+def _pairs_in(text: str) -> list[Reading]:
+    return [
+        _reading(*pair) for pair in pairwise(_numbers(text)) if pair[0].has_decimals and pair[1].has_decimals
+    ]
+
+
+def _odd_pairs_in(found: list[_Printed]) -> list[Reading]:
+    fine = [one for one in found if one.is_fine]
+    # "(310 +- 20) ms"
+    shared = [(one, other) for one, other in pairwise(found) if not one.is_fine and other.unit in _SECONDS]
+    both_ways = []
+    for one, other in pairwise(fine):
+        both = one._replace(unit=one.unit or other.unit)
+        both_ways += [_reading(both, other), _reading(other, both)]
+    # Of times that differ no more than these do, the deviation is less than the mean.
+    return [_reading(*pair) for pair in shared] + [each for each in both_ways if each.std < each.mean]
 
 
 def _reading(mean: _Printed, std: _Printed) -> Reading:
