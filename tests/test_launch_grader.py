@@ -12,7 +12,16 @@ import numpy as np
 import pytest
 
 from fixtures import build, expect
-from graders.launch import early_faults, reach, refusals, scripts, starts, test_launch, workers
+from graders.launch import (
+    early_faults,
+    reach,
+    refusals,
+    script_options,
+    scripts,
+    starts,
+    test_launch,
+    workers,
+)
 from graders.launch.headers import read_header, scheduler_of
 from graders.launch.probe.torchrun import told
 from graders.launch.schedulers import LSF, PBS, SLURM, Scheduler
@@ -317,7 +326,31 @@ TAKERS = {
         "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--epochs')\nparser.parse_args()",
         "--epochs three",
     ),
+    "has -h for itself": (
+        "import argparse\nparser = argparse.ArgumentParser(add_help=False)\nparser.add_argument('-h')\nparser.parse_args()",
+        "-h 1",
+    ),
+    "reads no option, --help neither": ("print('training')", "--help"),
+    "resumes from a place of its own": (
+        "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--resume', action='store_true')\n"
+        "parser.add_argument('--checkpoint', default='a.pt')\nparser.parse_args()",
+        "--resume",
+    ),
+    "misses the file that it resumes from": (
+        "import argparse, os\nparser = argparse.ArgumentParser()\nparser.add_argument('--resume', action='store_true')\n"
+        "parser.add_argument('--checkpoint', default='a.pt')\nargs = parser.parse_args()\n"
+        "if not os.path.exists(args.checkpoint):\n    parser.error('--resume: there is no file of --checkpoint')",
+        "--resume",
+    ),
+    "has epochs without end": (
+        "import argparse, itertools\nparser = argparse.ArgumentParser()\nparser.add_argument('--epochs', type=int)\n"
+        "args = parser.parse_args()\nepochs = range(args.epochs) if args.epochs else itertools.count()",
+        "--epochs 0",
+    ),
+    "one node at its own address": ("", "--init-method tcp://localhost:23456"),
 }
+# Launch scripts that ask for help where whoever calls them says nothing.
+HELPS = ('ddp_train.py "${@:---help}"', '[ $# -gt 0 ] || set -- --help\ntorchrun ddp_train.py "$@"')
 
 
 @pytest.mark.parametrize("name", TAKERS)
@@ -330,6 +363,103 @@ def test_a_script_that_refuses_nothing_is_believed(name: str, tmp_path: Path, bo
     )
     (check,) = by_id(tmp_path, box, "single_node").values()
     assert check.verdict is Verdict.PASSED, check
+
+
+@pytest.mark.parametrize("text", HELPS)
+def test_help_for_those_who_say_nothing(text: str, tmp_path: Path, box: Box) -> None:
+    (tmp_path / "launch").mkdir()
+    command = text if "torchrun" in text else f"torchrun {text}"
+    (tmp_path / "launch" / "torchrun_single.sh").write_text(f"{command}\n")
+    (check,) = by_id(tmp_path, box, "single_node").values()
+    assert check.verdict is Verdict.PASSED, check
+
+
+def test_a_file_that_is_called_with_a_checkpoint_may_say_resume(tmp_path: Path, box: Box) -> None:
+    (tmp_path / "launch").mkdir()
+    (tmp_path / "ddp_train.py").write_text(
+        "import argparse\nargparse.ArgumentParser().error('--resume needs --checkpoint')\n"
+    )
+    (tmp_path / "launch" / "torchrun_single.sh").write_text(
+        '# torchrun_single.sh --checkpoint FILE\ntorchrun ddp_train.py --resume "$@"\n'
+    )
+    (check,) = by_id(tmp_path, box, "single_node").values()
+    assert check.verdict is Verdict.PASSED, check
+
+
+OWN = (
+    b"import torch.distributed as dist\nparser.add_argument('--epochs')\nparser.add_argument('--batch-size')\n"
+    b"args = parser.parse_args()\ndist.init_process_group(args.backend, init_method=args.init_method)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments", "source", "is_told"),
+    [
+        ("ddp_train.py", "--epochs 0", None, True),
+        ("ddp_train", "--epochs=00 --lr 0", OWN, True),
+        ("ddp_train.py", "--batch_size 0 --resume", OWN, True),
+        ("ddp_train.py", "--epochs 0 --epochs 3", None, False),
+        ("ddp_train.py", "--epochs -1", None, False),
+        ("ddp_train.py", "--epochs 0 --max-steps 100", None, False),
+        ("ddp_train.py", "--epochs $EPOCHS --batch-size 10", None, False),
+        ("train.py", "--epochs 0", OWN, False),
+        ("ddp_train.py", "--epochs 0", b"from trainer import main", False),
+        ("ddp_train.py", "--epochs 0", OWN + b"epochs = args.epochs or 3", False),
+        ("ddp_train.py", "--epochs 0", OWN + b"while args.epochs == 0 or epoch < args.epochs:", False),
+        ("ddp_train.py", "--batch-size 0", OWN + b"if not args.batch_size:", False),
+        ("ddp_train.py", "--batch-size 0", OWN + b"if not args.epochs:", True),
+    ],
+)
+def test_zero_epochs_and_batches(script: str, arguments: str, source: bytes | None, is_told: bool) -> None:
+    files = {} if source is None else {"ddp_train.py" if "ddp" in script else script: source}
+    fault = script_options.zero_fault("x.sh", script, arguments.split(), files)
+    assert (fault is not None) == is_told
+
+
+@pytest.mark.parametrize(
+    ("urls", "source", "is_told"),
+    [
+        (["tcp://localhost:23456"], None, True),
+        (["tcp://127.0.1.1:23456?rank=0", "tcp://[::1]:23456"], OWN, True),
+        (["tcp://0.0.0.0:23456/"], OWN, True),
+        (["tcp://localhost:23456", "tcp://node0:23456"], OWN, False),
+        (["env://", "env://"], OWN, False),
+        (["file:///scratch/meet"], OWN, False),
+        (["tcp://:23456"], OWN, False),
+        (["tcp://$MASTER_ADDR:23456"], OWN, False),
+        (["tcp://node0:23456"], OWN, False),
+        (["tcp://localhost:23456"], b"dist.init_process_group('gloo')", False),
+    ],
+)
+def test_where_processes_of_several_nodes_are_to_meet(
+    urls: list[str], source: bytes | None, is_told: bool
+) -> None:
+    files = {} if source is None else {"ddp_train.py": source}
+    nodes = [["--lr", "1", f"--init-method={url}"] for url in urls]
+    assert (script_options.meeting_fault("x.sh", "ddp_train.py", nodes, files) is not None) == is_told
+
+
+@pytest.mark.parametrize(
+    ("backend", "source", "words"),
+    [
+        ("ncll", OWN, "Did you mean `nccl`?"),
+        ("cpu:gloo,cuda:ncll", OWN, "no backend ncll"),
+        ("tcp", OWN, "gloo for CPUs"),
+        ("NCCL", OWN, ""),
+        ("cpu:gloo,cuda:nccl", OWN, ""),
+        ("ccl", OWN, ""),
+        ("npu:hccl", OWN, ""),
+        ("$BACKEND", OWN, ""),
+        ("auto", OWN + b"if args.backend == 'auto':", ""),
+        ("auto", None, ""),
+        ("auto", b"dist.init_process_group('gloo')", ""),
+    ],
+)
+def test_backends_that_torch_knows(backend: str, source: bytes | None, words: str) -> None:
+    files = {} if source is None else {"ddp_train.py": source}
+    fault = script_options.backend_fault("x.sh", "ddp_train.py", ["--backend", backend], files)
+    assert (fault is not None) == (words != "")
+    assert fault is None or words in f"{fault.message} {fault.hint}"
 
 
 def test_a_script_that_was_not_handed_in_refuses_nothing(tmp_path: Path, box: Box) -> None:

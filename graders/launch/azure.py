@@ -68,6 +68,7 @@ def look_at(manifest: Manifest, reading: Reading, files: Mapping[str, bytes]) ->
     look_at_distribution(manifest, reading, start, instances or 1, processes or 1, files)
     if start is not None:
         reading.starts[reading.file] = start
+        reading.apart |= {reading.file} if (instances or 1) > 1 else set()
         look_at_code(manifest, reading, start, files)
         if start.old:
             reading.notes.append(modernise(start))

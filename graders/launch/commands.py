@@ -130,7 +130,9 @@ def start_in(text: str) -> Start | None:
             ranks = {each.flags.get("node_rank", "") for each in (start, found)}
             # One command for each node, among which the script chooses.
             start = replace(start, flags={**start.flags, "node_rank": ""}) if len(ranks) > 1 else start
-        found = start or found
+        # What else stands there is how it is meant to be started.
+        only_helps = start is not None and "--help" in start.words and found is not None
+        found = found if only_helps else start or found
     others = (Start("other", words=tuple(words)) for words in commands if _may_start_anything(words))
     return found or next(others, None)
 

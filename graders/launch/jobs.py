@@ -10,9 +10,9 @@ from graders.launch.fault import Fault, Stage, plural
 from graders.launch.headers import read_header, scheduler_of
 from graders.launch.meeting_faults import meeting_fault, place_fault
 from graders.launch.reach import reach_fault
-from graders.launch.refusals import refusal
 from graders.launch.schedulers import LSF, PBS, SLURM, Header
 from graders.launch.script_faults import devices_fault, script_fault
+from graders.launch.script_options import option_fault
 from graders.launch.scripts import (
     GPUS,
     LOGIN,
@@ -23,6 +23,7 @@ from graders.launch.scripts import (
     choose,
     launch_text,
     single_run,
+    source,
     tree,
 )
 from graders.launch.starts import Endpoint, NodeRun, Start, by_node
@@ -126,7 +127,8 @@ def slip(check: Check, path: str, header: Header, runs: Sequence[NodeRun]) -> Fa
     if fault := reach_fault(path, team.values(), launch_text(check)) if len(team) > 1 else None:
         return fault
     first = next(iter(team.values()), None)
-    return refusal(check, path, first.script, first.arguments) if first else None
+    nodes = [start.arguments for start in team.values()]
+    return option_fault(check, path, first.script, nodes, source(check, path)) if first else None
 
 
 def run_job(check: Check, path: str, header: Header) -> Chosen:

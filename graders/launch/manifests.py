@@ -61,7 +61,8 @@ class Claim:
 class Reading:
     """What the judge of one manifest found: without `problems` it earns the points, with `slips` half of them.
 
-    `starts` is each command that it starts something with, by where it stands.
+    `starts` is each command that it starts something with, by where it stands; those in `apart` have to reach another
+    machine or pod.
     """
 
     file: str
@@ -70,6 +71,7 @@ class Reading:
     claim: Claim | None = None
     slips: list[Problem] = field(default_factory=list)
     starts: dict[str, Start] = field(default_factory=dict)
+    apart: set[str] = field(default_factory=set)
 
     def told(self) -> tuple[str, str]:
         """The message and the hint for all problems; for the slips where there are none."""

@@ -130,7 +130,11 @@ def look_at(manifest: Manifest, reading: Reading) -> None:
         reading.notes += notes(pod)
         reading.slips += slips(pod)
         if pod.start is not None:
-            reading.starts[f"{reading.file}, {pod.role},"] = pod.start
+            where = f"{reading.file}, {pod.role},"
+            reading.starts[where] = pod.start
+            # The Master may call itself by any name, and pods in their hosts' network may share one.
+            if pod.role != "Master" and "Master" in pods and pod.get("hostNetwork") is not True:
+                reading.apart.add(where)
     if len({pod.gpus for pod in pods.values()}) > 1:
         reading.notes.append(
             "Master and Worker ask for different numbers of GPUs; the Master trains as well."

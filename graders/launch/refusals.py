@@ -1,8 +1,9 @@
 """Whether the script that a launch file starts takes the options it is given there.
 
 The script itself is asked, and only where there is a doubt: about an option that neither the exercise nor any Python of
-the submission names, about a value that is missing, or not of the form that the exercise has, or about a word that is
-nobody's value. A script that was not handed in, that ends in another way or refuses something else costs nothing.
+the submission names, about a value that is missing, or not of the form that the exercise has, about a word that is
+nobody's value, or about --resume where nothing says from which checkpoint. A script that was not handed in, that ends
+in another way or refuses something else costs nothing.
 """
 
 from __future__ import annotations
@@ -40,19 +41,28 @@ _REFUSAL = re.compile(
     r"invalid value for .*|option \S+ requires an argument.*|got unexpected extra argument.*",
     re.IGNORECASE,
 )
+# What the exercise's own script says of --resume alone, in any order and with more around it.
+_NEEDS_CHECKPOINT = re.compile(r"error: (?=.*--resume\b)(?=.*--checkpoint\b)", re.IGNORECASE)
 
 
-def refusal(check: Check, where: str, script: str, arguments: Sequence[str]) -> Fault | None:
-    """What is wrong where a script refuses one of its arguments; None where nobody can tell."""
-    name = (script if script.endswith(".py") else f"{script.replace('.', '/')}.py").rpartition("/")[2]
+def refusal(
+    check: Check, where: str, script: str, arguments: Sequence[str], source: str = ""
+) -> Fault | None:
+    """What is wrong where a script refuses one of its arguments; None where nobody can tell.
+
+    `source` is the text of the file that starts it, where whoever calls that hands arguments on.
+    """
+    name = file_name(script)
     # Variables that only a cluster fills in: a number is a path as well. One that is nobody's value may be options.
-    words = ["1" if "$" in word else word for word in arguments]
+    words = filled_in(arguments)
     doubts = doubtful(words, check.submission.files, name)
     if "1" in doubts and any("$" in word for word in arguments):
         return None
-    if not doubts:
-        return None
     paths = [path for path in check.submission.files if path.rpartition("/")[2] == name]
+    if not doubts:
+        # A file that speaks of checkpoints may be one that is called with --checkpoint.
+        is_alone = "--resume" in words and "checkpoint" not in f"{source} {' '.join(words)}".lower()
+        return _resumes_nothing(check, where, paths, words) if is_alone else None
     if not paths and name == TRAINING:
         check.note(
             f"{where} gives {name} {doubts[0]}, and the exercise knows no such option or value; your own {name} was "
@@ -69,6 +79,33 @@ def refusal(check: Check, where: str, script: str, arguments: Sequence[str]) -> 
         f"{where} gives {name} {named}, which it refuses, so that nothing trains: `python {paths[0]} "
         f"{safe_line(' '.join(words), 120)}` ended with status {USAGE_ERROR} and said: {last_lines(said)}",
         f"{_meant(named, words)} Compare with `python {paths[0]} --help`.".strip(),
+    )
+
+
+def file_name(script: str) -> str:
+    """The name of a script's file, which may be given as a module."""
+    return (script if script.endswith(".py") else f"{script.replace('.', '/')}.py").rpartition("/")[2]
+
+
+def filled_in(arguments: Sequence[str]) -> list[str]:
+    """Arguments for a script that is asked here, with something for the variables that only a cluster fills in."""
+    return ["1" if "$" in word else word for word in arguments]
+
+
+def _resumes_nothing(check: Check, where: str, paths: Sequence[str], words: Sequence[str]) -> Fault | None:
+    """A script that does not resume without being told from where; one with a place of its own just does so."""
+    if len(paths) != 1 or paths[0] in check.submission.notebooks:
+        return None
+    said = _answer(check, paths[0], words, _NEEDS_CHECKPOINT)
+    # The file that it looks for by itself may be missing here: then it refuses one that it is told as well.
+    if not said or ask(check, paths[0], [*words, "--checkpoint", "checkpoint.pt"])[0] == USAGE_ERROR:
+        return None
+    name = paths[0].rpartition("/")[2]
+    return Fault(
+        Stage.SCRIPT,
+        f"{where} gives {name} --resume and no --checkpoint, which it refuses, so that nothing trains: `python "
+        f"{paths[0]} {safe_line(' '.join(words), 120)}` ended with status {USAGE_ERROR} and said: {last_lines(said)}",
+        "Say from which file it is to go on, `--resume --checkpoint FILE`, or leave --resume out.",
     )
 
 
@@ -139,8 +176,15 @@ def _spelt(name: str) -> str:
     return "[-_]".join(map(re.escape, re.split("[-_]", name)))
 
 
-def _answer(check: Check, path: str, arguments: Sequence[str]) -> str:
+def _answer(check: Check, path: str, arguments: Sequence[str], refuses: re.Pattern[str] = _REFUSAL) -> str:
     """What a script says when it refuses its arguments; nothing when it takes them, or when it breaks otherwise."""
+    status, output = ask(check, path, arguments)
+    said = [line for line in output.splitlines() if refuses.search(line)]
+    return said[-1] if said and status == USAGE_ERROR else ""
+
+
+def ask(check: Check, path: str, arguments: Sequence[str]) -> tuple[int | None, str]:
+    """How a script ends with these arguments, and what it says; None where it goes on, or could not be run."""
     try:
         seen = check.run(
             "ask_script",
@@ -148,10 +192,7 @@ def _answer(check: Check, path: str, arguments: Sequence[str]) -> str:
             seconds=LONGEST * ANSWER_SECONDS + 5.0,
         )
     except CheckEnded:
-        return ""
+        return None, ""
     values = seen.ranks[0].values
-    output = values.get("output")
-    if integer(values.get("status")) != USAGE_ERROR or not isinstance(output, str):
-        return ""
-    said = [line for line in output.splitlines() if _REFUSAL.search(line)]
-    return said[-1] if said else ""
+    status, output = integer(values.get("status")), values.get("output")
+    return (status, output) if isinstance(output, str) else (None, "")

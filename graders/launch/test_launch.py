@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from graders.launch import jobs, scripts
 from graders.launch.fault import Fault
 from graders.launch.reach import reach_fault
-from graders.launch.refusals import refusal
+from graders.launch.script_options import option_fault
 from graders.launch.scripts import MULTI, SINGLE
 from graders.launch.starts import NodeRun, read_run
 from graders.launch.workers import read_workers, together_fault
@@ -136,12 +136,14 @@ def _elsewhere_fault(check: Check, path: str, chosen: scripts.Chosen) -> Fault |
 
 
 def _refused(check: Check, path: str, chosen: scripts.Chosen) -> Fault | None:
-    """An argument that the training script refuses; not known where it may be one that was only handed on here."""
-    start = next(start for run in chosen.runs for start in run.starts if start.kind == "torchrun")
+    """An argument with which the script does not train; not known where it may be one that was only handed on here."""
+    starts = [start for run in chosen.runs for start in run.starts if start.kind == "torchrun"]
+    start = starts[0]
     handed = {word for run in chosen.way for word in scripts.arguments_of(run)}
     if handed & set(start.arguments):
         return None
-    return refusal(check, f"`bash {path}`", start.script, start.arguments)
+    nodes = list({start.node: start.arguments for start in reversed(starts)}.values())[::-1]
+    return option_fault(check, f"`bash {path}`", start.script, nodes, scripts.source(check, path))
 
 
 def _nodes(value: Json) -> Sequence[NodeRun]:

@@ -13,7 +13,7 @@ from graders.launch.jobs import cluster_size
 from graders.launch.launcher import launcher_fault
 from graders.launch.manifests import Claim, Reading, readable
 from graders.launch.pytorchjob import read_pytorchjob
-from graders.launch.refusals import refusal
+from graders.launch.script_options import option_fault
 from graders.launch.scripts import MULTI, multi_size
 from lockstep.check import Check
 from lockstep.verdict import CheckEnded, NotChecked
@@ -100,6 +100,7 @@ def conclude(check: Check, reading: Reading) -> None:
     for where, start in reading.starts.items():
         fault = launcher_fault(where, start, reading.claim, check.submission.files)
         if fault is None and start.script:
-            fault = refusal(check, where, start.script, start.arguments)
+            nodes = [start.arguments] * (2 if where in reading.apart else 1)
+            fault = option_fault(check, where, start.script, nodes)
         if fault is not None:
             check.fail(fault.message, fault.hint, points=check.points / 2)
