@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -11,14 +12,16 @@ from graders.ddp_train import expected
 from graders.ddp_train.batches import fed_by_step
 from graders.ddp_train.expected import Batch, Data, Shape, Training
 from graders.ddp_train.hints import WRAP_HINT
+from graders.ddp_train.probe.checkpoints import CHECKPOINT
 from graders.ddp_train.runs import LR, MOMENTUM, options
 from graders.ddp_train.script_runs import SCRIPT_LIMITS
 from graders.ddp_train.weights import differing, unlike
 from lockstep.check import Check, Inputs
-from lockstep.compare import difference, shown
+from lockstep.compare import difference, integer, shown
 from lockstep.sandbox.outcome import Outcome, RankOutcome
-from lockstep.wire import Array
+from lockstep.wire import Array, Json
 
+SCRIPT_BATCH, SCRIPT_IMAGES = 4, 24  # three steps in an epoch of two ranks
 MANY = 4
 """Times the usual bytes between ranks from which on a student is told: a sum by hand or checks of one's own stay below."""
 
@@ -67,7 +70,7 @@ def test_really_communicates(check: Check) -> None:
     )
     # Where the functions let the ranks go apart, other checks say why.
     if unlike(outcome.ranks, "final") is None:
-        _script_trains_together(check)
+        _script_trains_together(check, whole=max(map(len, chain(*steps)), default=0) == batch_size)
     # Each rank sends and receives every gradient once over; by hand it may be twice that, and the first weights.
     usual = 2 * least
     if outcome.loopback_bytes > MANY * usual:
@@ -107,20 +110,22 @@ def _in_gradients(outcome: Outcome, training: Training, data: Sequence[Data], ra
     )
 
 
-def _script_trains_together(check: Check) -> None:
+def _script_trains_together(check: Check, *, whole: bool) -> None:
     """End the check where the functions train together, but the script on two ranks does not; half of that is there.
 
-    Of what is not seen, as where a script has a network or an optimizer of its own kind, nothing is said.
+    Of what is not seen, as where a script has a network or an optimizer of its own kind, nothing is said. `whole` says
+    whether make_loader makes batches as large as it is told.
     """
     first, second = check.run(
         "together",
         ranks=2,
         values={
             "arguments": [
-                "--training-data", "/data/cifar", "--epochs", "1", "--batch-size", "4", "--lr", "0.05",
+                "--training-data", "/data/cifar", "--epochs", "2", "--batch-size", str(SCRIPT_BATCH), "--lr", "0.05",
+                "--checkpoint", CHECKPOINT,
             ],
         },
-        data={"cifar": cifar10.make_batches(check.rng, 24, 10)},
+        data={"cifar": cifar10.make_batches(check.rng, SCRIPT_IMAGES, 10)},
         limits=SCRIPT_LIMITS,
         shared_files=True,
         expect=False,
@@ -155,6 +160,40 @@ def _script_trains_together(check: Check) -> None:
         "done twice.",
         "Make the loaders of main with make_loader, whose DistributedSampler gives every rank other items.",
         points=check.points / 2,
+    )
+    check.expect(
+        not whole or not all(is_divided(rank.values.get("rows")) for rank in (first, second)),
+        f"make_loader makes batches as large as it is told, but in ddp_train.py --batch-size {SCRIPT_BATCH} on two ranks every "
+        f"step of a rank is made of {SCRIPT_BATCH // 2} images: the size is divided by the number of ranks.",
+        "--batch-size is of one process: make_loader(train_data, args.batch_size, seed=args.seed). So a step of N ranks sees "
+        "N times as many images, which is what --scale-lr is for.",
+        points=check.points / 2,
+    )
+    late = _held_by_both(first, second, "late")
+    steps = first.values.get("late")
+    # As far as the steps above it is the same.
+    further = (
+        isinstance(steps, list)
+        and steps == second.values.get("late")
+        and any((integer(n) or 0) > 2 for n in steps)
+    )
+    check.expect(
+        late is None or not further or difference(*late, rtol=1e-4, atol=1e-6) is None,
+        "train_one_epoch keeps the ranks' weights equal, and so does ddp_train.py --epochs 2 --checkpoint FILE on two ranks at "
+        "first, but when it comes to its last step they have gone apart: by then each rank trains a network of its own.",
+        "Train what wrap_model returned in every epoch. Where main wants the plain model, as for a checkpoint, give that "
+        "another name, `plain = model.module`: `model = model.module` takes the wrapper away for all epochs that follow.",
+        points=check.points / 2,
+    )
+
+
+def is_divided(rows: Json) -> bool:
+    """Whether each step of a rank, in an epoch at least, is made of half as many images as a batch should have."""
+    part = SCRIPT_BATCH // 2
+    return (
+        isinstance(rows, list)
+        and len(rows) >= SCRIPT_IMAGES // 2 // part
+        and all(integer(n) == part for n in rows)
     )
 
 

@@ -144,35 +144,61 @@ def orders(student: Student, inputs: Inputs) -> Observation:
 
 
 def together(student: Student, inputs: Inputs) -> Observation:
-    """Run the script: which batches its first steps are made of, and what a layer of the network holds after each."""
+    """Run the script: what its steps are made of, and what a layer of the network holds after the first and at the end.
+
+    `batches`: the images of its first steps. `rows`: the number of images in each step. `late`: what the layer that
+    learns holds before the last step, and how many steps there were before that.
+    """
     from torchvision.models.resnet import ResNet
 
     batches: list[str] = []
     latest: list[str] = []
     gradients: list[bool] = []
     arrays: dict[str, Array | torch.Tensor] = {}
+    stepped: list[torch.Tensor] = []
+    fed: list[tuple[nn.Module, int]] = []
+    rows: list[int] = []
+    steps_before: list[int] = []
 
     # A step is looked at when the network is called again: whatever belongs to it has been done by then.
     def before_forward(module: nn.Module, args: tuple[object, ...]) -> None:
-        if not isinstance(module, ResNet) or len(gradients) > len(FIRST_STEPS):
+        if not isinstance(module, ResNet):
             return
         layer = [value for value in module.parameters() if value.requires_grad][-1:]
-        if layer:
-            arrays.setdefault(f"after{len(gradients)}", layer[0].detach().flatten()[:100].clone())
+        held = [value.detach().flatten()[:100].clone() for value in layer]
+        if held and len(gradients) <= len(FIRST_STEPS):
+            arrays.setdefault(f"after{len(gradients)}", held[0])
         images = plain_tensor(home(args[0])) if args else None
         if images is not None and torch.is_grad_enabled():
             latest[:] = [hashlib.sha256(images.tobytes()).hexdigest()]
+        if not torch.is_grad_enabled() or not _trains(module):
+            return
+        fed.append((module, 0 if images is None else len(images)))
+        # Whatever other networks there are, the first step was made with this one.
+        if held and any(value is layer[0] for value in stepped):
+            arrays["late"], steps_before[:] = held[0], [len(gradients)]
 
     # After the step, because `optimizer.step(closure)` and an optimizer of one's own average within.
     def after_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
         batches.extend(latest if len(gradients) < len(FIRST_STEPS) else [])
         latest.clear()
-        gradients.append(any(v.grad is not None for group in optimizer.param_groups for v in group["params"]))
+        held = [value for group in optimizer.param_groups for value in group["params"]]
+        stepped.extend(held if not gradients else [])
+        known = set(map(id, stepped))
+        of_step = sum(n for module, n in fed if any(id(value) in known for value in module.parameters()))
+        # Of two optimizers the second is not fed anew.
+        rows.extend([of_step] if of_step and len(rows) < MAX_ROWS else [])
+        fed.clear()
+        gradients.append(any(value.grad is not None for value in held))
 
     register_module_forward_pre_hook(before_forward)
     register_optimizer_step_post_hook(cast(Callable[..., None], after_step))
     run_script(student, inputs)
-    return Observation({"batches": cast(Json, batches), "gradients": any(gradients)}, arrays)
+    values: dict[str, Json] = {
+        "batches": cast(Json, batches), "gradients": any(gradients), "rows": cast(Json, rows),
+        "late": cast(Json, steps_before),
+    }  # fmt: skip
+    return Observation(values, arrays)
 
 
 def broken(student: Student, inputs: Inputs) -> Observation:
