@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from fixtures import build
-from graders.amp import curves, expected
+from graders.amp import curves, expected, own_step
 from graders.amp.batches import Batch, accuracies, losses_without_forward, training
 from graders.amp.curves import Series
 from graders.amp.expected import Scenario
@@ -308,6 +308,49 @@ def test_a_batch_was_tried_where_a_backward_followed_it_first(tried: Json, was: 
 def test_a_search_ends_at_what_is_asked_for(found: Json, words: str | None) -> None:
     problem = problem_at_the_ends([(21, 168), (16, 128), (21, 0)], found)
     assert (problem is None) if words is None else (problem is not None and words in problem.message)
+
+
+# Steps of the script's own
+
+LIMIT, SCALE = 1e-6, 2.0**16
+
+
+@pytest.mark.parametrize(
+    ("sizes", "scale", "tiny"),
+    [
+        ([2e-12] * 3, SCALE, True),
+        ([LIMIT / SCALE] * 3, SCALE, True),
+        # Of four million values all are equally large.
+        ([LIMIT / 2000] * 3, SCALE, False),
+        ([LIMIT, 2e-12, 2e-12], SCALE, False),
+        ([2e-12] * 2, SCALE, False),
+        ([0.0] * 3, SCALE, False),
+        ([1e-9] * 3, 512.0, False),
+        ([], 0.0, False),
+    ],
+)
+def test_what_was_clipped_with_the_scale_in_it_is_tiny(sizes: list[float], scale: float, tiny: bool) -> None:
+    assert own_step.are_tiny(sizes, LIMIT, scale) is tiny
+
+
+RIGHT: list[list[Json]] = [["loss", 1.0], ["scale", 1.0], ["backward", False, 1e4], ["unscale_"], ["clip"], ["step"], ["optimizer", True, 0.1]]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("step", "scaled"),
+    [
+        (RIGHT, False),
+        ([event for event in RIGHT if event[0] != "unscale_"], True),
+        ([event for event in RIGHT if event[0] not in ("unscale_", "clip")], False),
+        ([event for event in RIGHT if event[0] not in ("unscale_", "step")], False),
+        # In a hook, when scaler.step has taken the scale out.
+        ([*(event for event in RIGHT if event[0] not in ("unscale_", "clip")), ["clip"]], False),
+    ],
+)
+def test_clipping_without_unscale_is_told_by_the_order(step: list[list[Json]], scaled: bool) -> None:
+    made = [*RIGHT[:3], *step * 3]
+    assert own_step.clips_before_unscale(RankOutcome(True, {"events": made}, {})) is scaled
+    assert not own_step.clips_before_unscale(RankOutcome(True, {"events": [*step * 3, *RIGHT]}, {}))
 
 
 # The constants of a notebook

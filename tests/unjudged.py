@@ -204,6 +204,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("scaler_order", "until_the_loss *", "*", "a script that fails is for others to judge, and what is not fp16 need not be scaled"),
         Row("clip_is_unscaled", "until_the_loss *", "*", "a script that fails is for others to judge, and nothing is said but of one that takes a limit and keeps none"),
         Row("off_is_fp32", "until_the_loss values.answers*|until_the_loss values.events*", "*", "no low type may be there, of batches that a backward followed"),
+        Row("off_is_fp32", "until_the_loss values.left_over*", "*", "nothing is said but of gradients that are left over each time"),
         Row("params_fp32", "built* values.parameters", MORE, "it is asked whether two networks have equally many"),
         Row("params_fp32", "built/2 ended", "*", "which other networks there are is not asked"),
         Row("params_fp32", "built* values.filters|until_the_loss values.filters", f"missing|as text|{MORE}", "nothing is said but of a script whose filters are just those of another network"),

@@ -93,7 +93,7 @@ class Step:
 
 def first_steps(seen: RankOutcome) -> list[Step]:
     """The training batches of a run in which layers were watched; none where the record is not one of those."""
-    answers, groups = seen.values.get("answers"), _by_loss(run_events(seen))
+    answers, groups = seen.values.get("answers"), by_loss(run_events(seen))
     if not isinstance(answers, list) or len(answers) != len(groups):
         return []
     return [
@@ -103,7 +103,7 @@ def first_steps(seen: RankOutcome) -> list[Step]:
     ]
 
 
-def _by_loss(events: Sequence[list[Json]]) -> list[list[list[Json]]]:
+def by_loss(events: Sequence[list[Json]]) -> list[list[list[Json]]]:
     """The events from each loss to the next."""
     groups: list[list[list[Json]]] = []
     for event in events:

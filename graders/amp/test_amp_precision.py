@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from graders.amp import expected
+from graders.amp import expected, own_step
 from graders.amp.batches import Step, first_steps
 from graders.amp.expected import Scenario
 from graders.amp.record import calls, insist_on_dicts, returned, strings, told
@@ -127,10 +127,12 @@ def _script_uses_it(check: Check) -> None:
     """End the check where the script trains in fp32 with --amp, on a CPU and on a GPU: train_step is not all there is."""
     for gpu in (False, True):
         try:
-            made = first_steps(begin_script(check, gpu=gpu))
+            seen = begin_script(check, gpu=gpu)
         except CheckEnded:
             # That the script does not run is for the checks that run it to its end.
             return
+        made = first_steps(seen)
+        own_step.is_outside_autocast(check, seen)
         low = _low(made)
         if low or not made:
             check.expect(
@@ -296,6 +298,7 @@ def test_off_is_fp32(check: Check) -> None:
         f"{_short(sorted(LOW_TYPES.keys() & low[0].answers) if low else [])}.",
         "Hand args.amp on to train_step, and let it reach torch.autocast(..., enabled=...).",
     )
+    own_step.sets_gradients_to_zero(check, begun)
     types = strings(seen.values.get("evaluated_types"))
     if not set(types) <= {"torch.float32"}:
         check.fail(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from graders.amp import expected
+from graders.amp import expected, own_step
 from graders.amp.batches import first_steps
 from graders.amp.expected import Scenario
 from graders.amp.record import calls, named, strings, told
@@ -81,6 +81,7 @@ def _script_scales(check: Check) -> None:
         'The scaler of train(args) has to be enabled when AMP is: torch.amp.GradScaler("cuda", enabled=args.amp).',
         points=check.points / 2,
     )
+    own_step.leaves_out_what_overflows(check, seen)
     scalers = integer(seen.values.get("scalers"))
     check.expect(
         len(factors) < ENOUGH or scalers != len(factors),
@@ -168,13 +169,11 @@ def _script_clips(check: Check) -> None:
     """End the check where the script takes --grad-clip and trains as if it had not been given."""
     told: dict[str, Json] = {"clip": SCRIPT_CLIP, "losses": 4}
     try:
-        values = run_script(check, "until_the_loss", values=told, train=20).ranks[0].values
+        seen = run_script(check, "until_the_loss", values=told, train=20).ranks[0]
     except CheckEnded:
         # That the script does not run is for the checks that run it to its end.
         return
-    found = values.get("gradients")
-    largest = [number(one) for one in found] if isinstance(found, list) else []
-    sizes = [one for one in largest if one is not None]
+    sizes = own_step.gradients(seen)
     check.expect(
         not sizes or min(sizes) < 1000 * float(SCRIPT_CLIP),
         f"amp_train.py --grad-clip {SCRIPT_CLIP}: the gradients that its first {len(sizes)} steps used held values up to "
@@ -182,6 +181,11 @@ def _script_clips(check: Check) -> None:
         "Hand --grad-clip on: train_step(model, batch, criterion, optimizer, scaler, device, args.amp, args.grad_clip).",
         points=check.points / 2,
     )
+    own_step.clips_what_is_unscaled(check, seen, SCRIPT_CLIP)
+    if own_step.clips_before_unscale(seen):
+        # A scaler may be for GPUs alone.
+        on_gpu = run_script(check, "until_the_loss", values={**told, "gpu": True}, train=20, expect=False)
+        own_step.clips_what_is_unscaled(check, on_gpu.ranks[0], SCRIPT_CLIP)
 
 
 def _clipped(

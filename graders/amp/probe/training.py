@@ -245,7 +245,9 @@ def until_the_loss(student: Student, inputs: Inputs) -> Observation:
 
     What is seen: the types that reached the losses, those of the parameters, and those that layers answered in; how
     many filters the model has; how many scalers scaled a loss; how large the gradients of the steps were, told to clip;
-    and where, told which GPU to use, images and weights were. One that is to clip and cannot be told so is not run.
+    where, told which GPU to use, images and weights were; what was left of the gradients of each step when the next
+    backward came; and whether all weights are finite at the end. One that is to clip and cannot be told so is not run.
+    Of the loss of number `overflow`, if there is one, the gradient overflows.
     """
     is_to_clip = inputs.values.get("clip") is not None
     if is_to_clip and not can_clip(student):
@@ -257,9 +259,12 @@ def until_the_loss(student: Student, inputs: Inputs) -> Observation:
     places: set[str] = set()
     scalers = _watch_scalers()
     gradients = _watch_gradients() if is_to_clip else []
+    left_over = _watch_left_over()
+    models: list[nn.Module] = []
+    hooks: list[Any] = []
 
     def forget() -> None:
-        for kept in (types, filters, places, scalers, gradients):
+        for kept in (types, filters, places, scalers, gradients, left_over, models):
             kept.clear()
 
     training.begin_with(student.data, forget)
@@ -267,6 +272,8 @@ def until_the_loss(student: Student, inputs: Inputs) -> Observation:
         _watch_answers(layer, training.answers)
 
     def forward(module: nn.Module, images: torch.Tensor) -> None:
+        if len(models) < MAX_MODELS and not any(module is one for one in models):
+            models.append(module)
         types.extend(sorted({str(value.dtype) for value in module.parameters()}))
         filters.append(filters_of(module))
         # A model may move its images itself, as nn.DataParallel does.
@@ -280,8 +287,15 @@ def until_the_loss(student: Student, inputs: Inputs) -> Observation:
 
     def stop_at_loss(*event: Json) -> None:
         note(*event)
-        if training.has_begun and event[0] == "loss" and len(training.batches) >= number:
+        if not training.has_begun or event[0] != "loss":
+            return
+        if len(training.batches) >= number:
             raise SeenEnough
+        while hooks:
+            hooks.pop().remove()
+        if len(training.batches) == inputs.values.get("overflow"):
+            weights = [weight for model in models for weight in model.parameters() if weight.requires_grad]
+            hooks.extend(weight.register_hook(lambda gradient: gradient * math.inf) for weight in weights)
 
     training.note = stop_at_loss  # type: ignore[method-assign]
     status = 0
@@ -300,6 +314,8 @@ def until_the_loss(student: Student, inputs: Inputs) -> Observation:
         filters=filters[0] if filters else None,
         scalers=len(scalers),
         gradients=cast(Json, gradients),
+        left_over=cast(Json, left_over),
+        finite=all(_is_finite(weight) for model in models for weight in model.parameters()),
         places=cast(Json, sorted(places) if can_choose_gpu(student, inputs) else []),
         notebook=student.is_notebook(MODULE),
     )
@@ -331,6 +347,38 @@ def _watch_gradients() -> list[float]:
 
     # After the step: a hook of the student's own may clip right before it.
     register_optimizer_step_post_hook(cast(Callable[..., None], stepped))
+    return seen
+
+
+def _is_finite(weight: torch.Tensor) -> bool:
+    return bool(torch.isfinite(weight.detach()).all())
+
+
+def _watch_left_over() -> list[bool]:
+    """Grows with every backward that comes after a step: whether all gradients which that step used are still there.
+
+    torch.autograd.grad adds to none, so that it does not matter there.
+    """
+    seen: list[bool] = []
+    stepped: list[torch.Tensor] = []
+
+    def after(optimizer: torch.optim.Optimizer, *_: object) -> None:
+        weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+        stepped[:] = [weight for weight in weights if weight.grad is not None]
+
+    def watched(original: Callable[..., Any]) -> Callable[..., Any]:
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            if stepped and len(seen) < MAX_EVENTS:
+                seen.append(all(w.grad is not None and bool(w.grad.any()) for w in stepped))
+            stepped.clear()
+            return original(*args, **kwargs)
+
+        return backward
+
+    owners: tuple[Any, ...] = (torch.Tensor, torch.autograd)
+    for owner in owners:
+        owner.backward = watched(owner.backward)
+    register_optimizer_step_post_hook(cast(Callable[..., None], after))
     return seen
 
 
