@@ -14,6 +14,7 @@ from torchmetrics.functional.classification import multiclass_accuracy
 
 from fixtures import build
 from graders.lightning_train import expected, runs
+from graders.lightning_train.learning import comes_down
 from lockstep.result import CheckResult
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.lightning_spellings import EXPLAINED
@@ -224,6 +225,68 @@ def test_the_mean_over_classes_is_torchmetrics() -> None:
         values, labels = logits(seed, 16)
         own = multiclass_accuracy(torch.from_numpy(values), torch.from_numpy(labels), num_classes=10)
         assert expected.mean_of_classes([values.argmax(axis=1)], [labels]) == pytest.approx(float(own))
+
+
+def losses_of(seed: int, dropout: float, optimizer: Callable[..., torch.optim.Optimizer]) -> list[float]:
+    """The losses of two epochs in which a small network drops the same units in the same batch."""
+    data = expected.make_data(np.random.default_rng(seed), 160)
+    images, labels = torch.from_numpy(data.images).flatten(1).split(8), torch.from_numpy(data.labels).split(8)
+    torch.manual_seed(1000 + seed)
+    layers = torch.nn.Linear(784, 32), torch.nn.ReLU(), torch.nn.Dropout(dropout), torch.nn.Linear(32, 10)
+    network = torch.nn.Sequential(*layers)
+    steps = optimizer(network.parameters())
+    losses = []
+    for _ in range(2):
+        for number, (rows, wanted) in enumerate(zip(images, labels, strict=True)):
+            torch.manual_seed(number)
+            loss = cross_entropy(network(rows), wanted)
+            steps.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            steps.step()
+            losses.append(float(loss.detach()))
+    return losses
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "learns"),
+    [
+        (lambda weights: torch.optim.SGD(weights, lr=1e-3), True),
+        (lambda weights: torch.optim.SGD(weights, lr=1e-4), True),
+        (lambda weights: torch.optim.SGD(weights, lr=1e-3, momentum=0.9, weight_decay=5e-4), True),
+        (lambda weights: torch.optim.Adam(weights, lr=1e-5), True),
+        (lambda weights: torch.optim.Adam(weights, lr=1e-2), True),
+        (lambda weights: torch.optim.Adam(weights, lr=1e-9), False),
+        (lambda weights: torch.optim.SGD(weights, lr=1e-9, momentum=0.9), False),
+        (lambda weights: torch.optim.SGD(weights, lr=0.0), False),
+        (lambda weights: torch.optim.SGD(weights, lr=1e-3, maximize=True), False),
+        (lambda weights: torch.optim.SGD(weights, lr=1e6), False),
+    ],
+)
+def test_whatever_goes_downhill_learns_and_nothing_else(
+    optimizer: Callable[..., torch.optim.Optimizer], learns: bool
+) -> None:
+    for seed in range(12):
+        assert comes_down(losses_of(seed, 0.5, optimizer), 2) is learns, seed
+
+
+@pytest.mark.parametrize(
+    ("means", "learns"),
+    [
+        ((2.0, 1.9), True),
+        ((1.7, 2.2, 1.0, 0.3), True),  # uphill first
+        ((2.0, 2.0), False),
+        ((2.0, 2.1, 2.05), False),
+        ((2.0, 2.0 - 3e-5, 2.0 - 6e-5), False),
+        ((2.0, 2.0 - 5e-5), True),
+        ((2.0, float("nan")), False),
+    ],
+)
+def test_a_later_epoch_has_a_lower_loss(means: tuple[float, ...], learns: bool) -> None:
+    assert comes_down([mean for mean in means for _ in range(4)], len(means)) is learns
+
+
+def test_what_has_blown_up_and_falls_again_does_not_learn() -> None:
+    assert not comes_down([2.3, 900.0, 400.0, 400.0], 2)
 
 
 Figure = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import cast
 
+import numpy as np
 import pytorch_lightning as pl
+import torch
 from pytorch_lightning.loggers.logger import DummyLogger
 from torch.utils.data import DataLoader
 
@@ -113,11 +116,32 @@ def _fit(
         logger=DummyLogger(),
         enable_checkpointing=False,
         num_sanity_val_steps=0,
+        callbacks=[SameDraws()] if values.get("same_draws") is True else None,
     )
     recorder.trainer = trainer
     call = "training LitFashion() with trainer.fit(model, train_loader, val_loader)"
     with student.calling(call), suppress(SeenEnough):
         trainer.fit(model, loaders[0], loaders[1])
+
+
+class SameDraws(pl.Callback):
+    """Lets every epoch draw the same numbers in the same batch: dropout and augmentations are no noise then."""
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        """Before anything is made of the first batch."""
+        _seed(0)
+
+    def on_train_batch_start(
+        self, trainer: pl.Trainer, module: pl.LightningModule, batch: object, batch_idx: int
+    ) -> None:
+        """Before a step, and what is made of the batch that follows."""
+        _seed(1 + batch_idx)
+
+
+def _seed(number: int) -> None:
+    random.seed(number)
+    np.random.seed(number)
+    torch.manual_seed(number)
 
 
 def _optimizers(recorder: Recorder) -> dict[str, Json]:
