@@ -304,7 +304,7 @@ def launched(**values: Json) -> Outcome:
     ("asked", "resumed"),
     [
         (None, None),
-        (3, "KeyError: 'RANK'"),
+        (3, "KeyError: 'OMPI_COMM_WORLD_RANK'"),
         ("", 1),
         ("--standalone\n--nproc-per-node\n1\nddp_train.py\n", []),
         ("--nproc_per_node=1\n", {}),
@@ -362,6 +362,38 @@ def test_a_checkpoint_that_the_script_cannot_go_on_from_is_told() -> None:
     told = verdict("script", lambda _: launched(resumed=f"Traceback ...\n{raised}\n"))
     assert "--resume` does not go on from the checkpoint" in told
     assert "Missing key(s): module.fc.weight" in told
+
+
+IN_MAIN = 'Traceback (most recent call last):\n  File "ddp_train.py", line 182, in main\n    rank = os.environ["RANK"]\n'
+
+
+@pytest.mark.parametrize(
+    ("output", "missing"),
+    [
+        (IN_MAIN + "KeyError: 'LOCAL_RANK'\n", "LOCAL_RANK"),
+        (IN_MAIN + "KeyError: 'WORLD_SIZE'\n\n", "WORLD_SIZE"),
+        (
+            IN_MAIN
+            + "ValueError: Error initializing torch.distributed using env:// rendezvous: environment variable RANK expected, "
+            "but not set",
+            "RANK",
+        ),
+        # single_process tells it of setup.
+        (IN_MAIN + '  File "ddp_train.py", line 30, in setup\n' + "KeyError: 'RANK'\n", ""),
+        (IN_MAIN + '  File "ddp_train.py", line 30, in Trainer.setup\n' + "KeyError: 'RANK'\n", ""),
+        # Who says in other words what to do instead may be no script of Python alone.
+        (IN_MAIN + "KeyError: 'RANK'\n\nDuring handling ...\nSystemExit: start me with ./ddp_train.sh\n", ""),
+        (IN_MAIN + "KeyError: 'OMPI_COMM_WORLD_RANK'\n", ""),
+        (IN_MAIN + "KeyError: 'RANKS'\n", ""),
+        (IN_MAIN + "ValueError: world size expected\n", ""),
+        ("KeyError", ""),
+        (None, ""),
+        (1, ""),
+    ],
+)
+def test_a_script_that_needs_torchrun_is_told_which_variable_it_misses(output: Json, missing: str) -> None:
+    told = verdict("script", lambda _: launched(resumed=output))
+    assert told == "" if not missing else f"there is no environment variable {missing}." in told
 
 
 def test_a_network_that_was_not_trained_earns_nothing_whatever_else_is_wrong_with_it() -> None:

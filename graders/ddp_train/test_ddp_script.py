@@ -88,6 +88,15 @@ def test_script(check: Check) -> None:
         "call load_checkpoint before wrap_model.",
         points=check.points / 2,
     )
+    missing = _needs_torchrun(values.get("resumed"))
+    check.expect(
+        not missing,
+        "ddp_train.sh works, but `python ddp_train.py`, one process without torchrun, ends because there is no environment "
+        f"variable {missing}.",
+        "Ask setup and torch for what torchrun says: dist.get_rank() and dist.get_world_size() after setup; or give each "
+        'variable a default, int(os.environ.get("LOCAL_RANK", 0)).',
+        points=check.points / 2,
+    )
     _goes_on(check, values.get("went_on"), arguments, seen.loopback_bytes)
     asked = _processes_asked_for(values.get("asked"))
     check.expect(
@@ -226,6 +235,16 @@ def _not_loaded(output: Json) -> str:
     text = output if isinstance(output, str) else ""
     found = re.search(r"RuntimeError: Error\(s\) in loading state_dict.*(?:\n.*)?", text)
     return safe(" ".join(found[0].split())[:160]) + " ..." if found else ""
+
+
+def _needs_torchrun(output: Json) -> str:
+    """Which variable of torchrun's a script ended for; nothing where that was in setup, as single_process tells."""
+    text = output.rstrip() if isinstance(output, str) else ""
+    found = re.search(
+        r"\n(?:KeyError: '|ValueError: .*environment variable )((?:LOCAL_)?(?:RANK|WORLD_SIZE)|MASTER_(?:ADDR|PORT))\b.*\Z",
+        text,
+    )
+    return found[1] if found and not re.search(r", in (?:\w+\.)?setup\b", text) else ""
 
 
 def _processes_asked_for(words: Json) -> str:
