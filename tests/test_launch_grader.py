@@ -14,6 +14,7 @@ import pytest
 from fixtures import build, expect
 from graders.launch import (
     early_faults,
+    jobs,
     reach,
     refusals,
     script_options,
@@ -248,6 +249,23 @@ def test_a_job_that_is_held(lines: str, held: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "number"),
+    [
+        ("--dependency=afterok:123456", "123456"),
+        ("-d afterany:1,aftercorr:77:78", "77"),
+        ("--dependency=singleton", ""),
+        ("--dependency=afterany:123456", ""),
+        ("--dependency=afterok:1?afterany:2", ""),
+        ("--dependency=123456", ""),
+    ],
+)
+def test_a_job_that_waits_for_another(line: str, number: str) -> None:
+    header = read_header(SLURM, f"#!/bin/bash\n#SBATCH {line}\n")
+    assert jobs.waits_for(header) == number
+    assert jobs.waits_for(read_header(SLURM, f"#!/bin/bash\n# sbatch {line} train.slurm\n")) == ""
+
+
+@pytest.mark.parametrize(
     ("arguments", "in_doubt"),
     [
         ("--epochs 3 --batch-size=32 --training_data /a --resume", []),
@@ -460,6 +478,20 @@ def test_backends_that_torch_knows(backend: str, source: bytes | None, words: st
     fault = script_options.backend_fault("x.sh", "ddp_train.py", ["--backend", backend], files)
     assert (fault is not None) == (words != "")
     assert fault is None or words in f"{fault.message} {fault.hint}"
+
+
+@pytest.mark.parametrize(
+    ("count", "is_told"), [("2", True), ("${NPROC:-2}", False), ("auto", False), ("$((1 + 1))", False)]
+)
+def test_a_number_of_processes_that_is_written_out_is_a_note(
+    count: str, is_told: bool, tmp_path: Path, box: Box
+) -> None:
+    (tmp_path / "launch").mkdir()
+    (tmp_path / "launch" / "torchrun_single.sh").write_text(
+        f"torchrun --standalone --nproc-per-node {count} ddp_train.py\n"
+    )
+    (check,) = by_id(tmp_path, box, "single_node").values()
+    assert (check.verdict, "whatever NPROC says" in check.message) == (Verdict.PASSED, is_told)
 
 
 def test_a_script_that_was_not_handed_in_refuses_nothing(tmp_path: Path, box: Box) -> None:

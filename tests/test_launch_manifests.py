@@ -517,6 +517,56 @@ def test_a_limit_in_which_nothing_starts(limits: Json, right: bool) -> None:
     assert (judged(job(worker={"resources": {"limits": limits}})).problems == []) == right
 
 
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [("64Mi", "find no room"), ("100M", "find no room"), ("128Mi", ""), ("4Gi", ""), ("0", ""), ("many", "")],
+)
+def test_a_limit_in_which_torch_has_no_room(limit: str, words: str) -> None:
+    value = job(worker={"resources": {"limits": {"memory": limit}}})
+    assert words in " ".join(problem.message for problem in judged(value).slips)
+    assert bool(judged(value).slips) == (words != "")
+    # What stands beside the training may be small.
+    pods = value["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"]
+    pods.insert(0, {"name": "proxy", "image": "me/proxy:1", "resources": pods[0].pop("resources")})
+    assert judged(value).slips == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "more", "words"),
+    [
+        ({"activeDeadlineSeconds": 5}, {}, "5 seconds, in which no training ends"),
+        ({"activeDeadlineSeconds": 1}, {}, "is 1 second, in"),
+        ({"activeDeadlineSeconds": 60}, {}, ""),
+        ({"activeDeadlineSeconds": 3600, "schedulingPolicy": {"minAvailable": 2, "queue": "a"}}, {}, ""),
+        ({"schedulingPolicy": {"minAvailable": 4}}, {}, "the job has 2 pods"),
+        ({"schedulingPolicy": {"minAvailable": 4}}, {"elasticPolicy": {"maxReplicas": 4}}, ""),
+        ({"schedulingPolicy": {"minAvailable": "4"}}, {}, ""),
+        ({"schedulingPolicy": {}}, {}, ""),
+    ],
+)
+def test_what_a_job_says_of_its_time_and_its_gang(policy: Json, more: dict[str, Json], words: str) -> None:
+    slips = judged(job(runPolicy=policy, **more)).slips
+    assert words in " ".join(problem.message for problem in slips)
+    assert bool(slips) == (words != "")
+
+
+def test_a_deadline_of_the_pods_alone() -> None:
+    value = job()
+    pod = value["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]
+    assert judged(value).slips == []
+    pod["activeDeadlineSeconds"] = 30
+    (slip,) = judged(value).slips
+    assert "Worker.template.spec.activeDeadlineSeconds` is 30 seconds" in slip.message
+
+
+@pytest.mark.parametrize("policy", ["Always", "OnFailure", "Never", "ExitCode", None])
+def test_pods_that_begin_anew_are_a_note(policy: str | None) -> None:
+    value = job()
+    value["spec"]["pytorchReplicaSpecs"]["Worker"]["restartPolicy"] = policy
+    seen = judged(value)
+    assert (any("has no end" in note for note in seen.notes), seen.slips) == (policy == "Always", [])
+
+
 TWO = ["--epochs", "3"]
 
 
@@ -790,6 +840,14 @@ def test_azure_jobs(changes: dict[str, Json], world: int | None, words: str) -> 
     assert (seen.problems == []) == (words == ""), seen.problems
     assert words in " ".join(problem.message for problem in seen.problems)
     assert (set(seen.claim.worlds) if seen.claim else set()) == ({world} if world is not None else set())
+
+
+@pytest.mark.parametrize(
+    ("timeout", "is_told"), [(10, True), ("59", True), (0.5, True), (60, False), ("3600", False), (0, False)]
+)
+def test_a_time_in_which_no_azure_job_ends(timeout: Json, is_told: bool) -> None:
+    seen = azure(json.dumps(azure_job(limits={"timeout": timeout})))
+    assert (len(seen.slips), seen.problems) == (int(is_told), [])
 
 
 def test_mpi_is_fine_for_who_reads_its_variables() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from graders.launch.fault import SHORTEST, plural
 from graders.launch.manifests import MANY, PLACEHOLDER, Manifest, Reading, dotted, like, shown
 from lockstep.text import safe_line
 from lockstep.wire import Json
@@ -95,11 +96,22 @@ def look_at_environment(manifest: Manifest, reading: Reading) -> None:
 
 
 def look_at_limits(manifest: Manifest, reading: Reading) -> None:
-    """A time that Azure does not read: it wants seconds."""
+    """A time that Azure does not read, or in which no training ends: it wants seconds. What 0 means, it decides."""
     timeout = manifest.get("limits", "timeout")
-    if isinstance(timeout, int | float) and not isinstance(timeout, bool):
+    if isinstance(timeout, str) and re.fullmatch(r"\s*[+-]?[0-9_]{1,20}\s*", timeout):
+        timeout = int(timeout) if re.fullmatch(r"[0-9]{1,20}", timeout.strip()) else None
+    if timeout is None:
         return
-    if timeout is None or (isinstance(timeout, str) and re.fullmatch(r"\s*[+-]?[0-9_]{1,20}\s*", timeout)):
+    if isinstance(timeout, int | float) and not isinstance(timeout, bool):
+        if 0 < timeout < SHORTEST:
+            reading.slips.append(
+                manifest.problem(
+                    ("limits", "timeout"),
+                    f"`limits.timeout` is {shown(timeout)} second{plural(int(timeout))}, in which no training ends: "
+                    "Azure cancels the job then.",
+                    "It counts seconds: 3600 is one hour.",
+                )
+            )
         return
     reading.problems.append(
         manifest.problem(

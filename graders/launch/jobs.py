@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from graders.launch.early_faults import early_fault
-from graders.launch.fault import Fault, Stage, plural
+from graders.launch.fault import SHORTEST, Fault, Stage, plural
 from graders.launch.headers import read_header, scheduler_of
 from graders.launch.meeting_faults import meeting_fault, place_fault
 from graders.launch.reach import reach_fault
@@ -32,8 +33,6 @@ from lockstep.wire import Json
 
 # `train.slurm` and so on; the suffixes that people use besides.
 SUFFIXES = (".slurm", ".sbatch", ".pbs", ".qsub", ".lsf", ".bsub", ".sh")
-# Seconds; a limit below is one that was read otherwise than it was meant.
-SHORTEST = 60
 # `#SBATCH --export=ALL,NAME=value`, `#PBS -v NAME=value`, `#BSUB -env "all, NAME=value"`.
 EXPORTS = {SLURM.name: "export", PBS.name: "v", LSF.name: "env"}
 
@@ -110,6 +109,14 @@ def slip(check: Check, path: str, header: Header, runs: Sequence[NodeRun]) -> Fa
             "with `scontrol release`.",
             "Take --hold out. To keep one job back write it behind sbatch.",
         )
+    if waits := waits_for(header):
+        return Fault(
+            Stage.NUMBERS,
+            f"{path} asks for `--dependency={header.options['dependency'][:60]}`: it starts when job {waits} has ended "
+            "well, a number that is given once. When that job is forgotten, Slurm refuses this one or never starts it.",
+            "Take --dependency out. To let one job wait for another write it behind sbatch, with the number that the "
+            "other was given.",
+        )
     if header.seconds is not None and header.seconds < SHORTEST:
         option, forms = (
             ("--time", "minutes, minutes:seconds and hours:minutes:seconds")
@@ -129,6 +136,13 @@ def slip(check: Check, path: str, header: Header, runs: Sequence[NodeRun]) -> Fa
     first = next(iter(team.values()), None)
     nodes = [start.arguments for start in team.values()]
     return option_fault(check, path, first.script, nodes, source(check, path)) if first else None
+
+
+def waits_for(header: Header) -> str:
+    """The number of a job without which this one never starts; nothing where there is none, or another way."""
+    text = header.options.get("dependency", "") if header.scheduler is SLURM else ""
+    found = re.search(r"(?:^|,)after(?:ok|corr):(\d+)", text)
+    return found[1] if found and "?" not in text else ""
 
 
 def run_job(check: Check, path: str, header: Header) -> Chosen:

@@ -40,6 +40,11 @@ def notes(pod: Pod) -> list[str]:
             f"{pod.role}: `restartPolicy` of the pod's spec is overwritten by the operator; it belongs beside "
             "`replicas`."
         ]
+    if pod.replica("restartPolicy") == "Always":
+        found.append(
+            f"{pod.role}: with `restartPolicy: Always` a pod whose training has ended begins anew, and the job has no "
+            "end; OnFailure tries again after an error only."
+        )
     found += [
         f"{pod.role}: `env` sets {name}, which the operator sets as well: leave that to it."
         for name in (each.get("name") for each in pod.env)

@@ -16,6 +16,8 @@ from lockstep.yamlfile import Place
 
 # What no program fits into, let alone Python.
 LEAST_MEMORY = 1 << 20
+# What torch does not fit into with a ResNet-18, its gradients and its optimizer.
+LEAST_TO_TRAIN = 128 << 20
 _GPUS = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+/(?:gpu|mig-[a-z0-9.]+|i915|gpu\.shared)")
 
 
@@ -26,6 +28,22 @@ def resource_problems(pod: Pod) -> list[Problem]:
         if isinstance(container, dict):
             found += _resources(pod, position) + _mounts(pod, position)
     return found
+
+
+def memory_slips(pod: Pod) -> list[Problem]:
+    """A limit on the memory of the container that trains in which there is no room for that."""
+    limit = pod.own("resources", "limits", "memory")
+    amount = quantity(limit)
+    if amount is None or not LEAST_MEMORY <= amount < LEAST_TO_TRAIN:
+        return []
+    return [
+        pod.problem(
+            ("containers", pod.position, "resources", "limits", "memory"),
+            f"`memory` is limited to {shown(limit)}, in which torch and a ResNet-18 find no room: the kernel ends the "
+            "container.",
+            "Mi is 1024 KiB, Gi is 1024 of those: a training takes some, write 8Gi or 16Gi.",
+        )
+    ]
 
 
 def _resources(pod: Pod, position: int) -> list[Problem]:

@@ -25,9 +25,11 @@ from graders.launch.manifests import (
 )
 from graders.launch.pod_commands import slips
 from graders.launch.pod_problems import notes, problems
+from graders.launch.pod_resources import memory_slips
 from graders.launch.pod_values import metadata_problems, namespace_problems
 from graders.launch.pods import REPLICAS, Pod, claim_of
 from graders.launch.pytorchjob_schema import OUTDATED, PYTORCHJOB
+from graders.launch.run_policy import deadline_slips, gang_slips
 from lockstep.wire import Json
 from lockstep.yamlfile import Document, Place
 
@@ -128,7 +130,7 @@ def look_at(manifest: Manifest, reading: Reading) -> None:
     for pod in pods.values():
         reading.problems += problems(pod)
         reading.notes += notes(pod)
-        reading.slips += slips(pod)
+        reading.slips += [*slips(pod), *memory_slips(pod)]
         if pod.start is not None:
             where = f"{reading.file}, {pod.role},"
             reading.starts[where] = pod.start
@@ -141,6 +143,7 @@ def look_at(manifest: Manifest, reading: Reading) -> None:
         )
     _processes(manifest, pods, reading)
     _sidecars(manifest, pods, reading)
+    reading.slips += [*deadline_slips(manifest, pods), *gang_slips(manifest, pods)]
     reading.claim = claim_of(manifest, pods, reading.file)
 
 

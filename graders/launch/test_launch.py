@@ -33,6 +33,8 @@ def test_single_node(check: Check) -> None:
     _modernise(check, chosen.runs)
     if start.nproc == 1:
         check.note("It starts one process; --nproc-per-node says how many.")
+    if start.nproc and "NPROC" not in scripts.launch_text(check).replace("NPROC_", ""):
+        _note_count(check, path, start.nproc)
     _note_arguments(check, path)
     _leave_half(check, _refused(check, path, chosen))
 
@@ -83,6 +85,15 @@ def _note_arguments(check: Check, path: str) -> None:
     if re.search(r"cd \$\(dirname \$", text):
         check.note(
             f'Below a folder with a blank in its name {path} goes astray: write cd "$(dirname "$0")/..".'
+        )
+
+
+def _note_count(check: Check, path: str, count: int) -> None:
+    """The template's NPROC; a number that is written out is a number of processes as well."""
+    if re.search(rf"--nproc[-_]per[-_]node[ =]{count}\b", scripts.source(check, path)):
+        check.note(
+            f'It starts {count} process{"es" * (count != 1)}, whatever NPROC says: with "${{NPROC:-{count}}}" whoever '
+            "calls it may say another number."
         )
 
 
