@@ -17,6 +17,7 @@ from lockstep.reports.document import document
 from lockstep.reports.finding import Finding
 from lockstep.reports.rule import Facts
 from lockstep.reports.verify import verify
+from tests.small_reports import small
 
 RULES = (*clocks.RULES, *accounting.RULES, *equipment.RULES)
 Change = Callable[[dict[str, Any]], None]
@@ -262,6 +263,129 @@ def test_a_part_that_is_left_out_is_told_where_it_follows_the_reading(
         told += any("was left out" in finding.message for finding in found(report))
     # A few of the reports have no configuration to compare with.
     assert told in unusual
+
+
+def of_ddp(*walls: float, backend: str = "gloo", gpus: int = 0) -> dict[str, Any]:
+    """Three runs on one process and three on two, with these seconds on the longest rank, one after the other."""
+    runs, now = [], 1_790_000_000.0
+    for place, wall in enumerate(walls):
+        world = 1 + place // 3
+        config = {"world_size": world, "batch_per_rank": 32, "backend": backend}
+        runs.append({"config": config, "rep": place % 3, "t_start": now, "t_end": now + int(wall) + 1e-5,
+                     "wall_s": repr(wall), "samples": 50_000, "steps": -(-50_000 // (32 * world)), "epochs": 1})  # fmt: skip
+        now += int(wall) + 0.3
+    stated = {"what": "mean_s", "config": {"world_size": 1}, "value": "30"}
+    report: dict[str, Any] = {**small("ddp_scaling", [], [stated]), "runs": runs}
+    report["env"]["gpus"] = _gpus(gpus)
+    report["workload"]["dataset_n"] = 50_000
+    return report
+
+
+def told_of(report: dict[str, Any], facts: Facts | None = None) -> list[tuple[str, str]]:
+    return [
+        (each.rule, str(each.judgement)) for each in found(report, facts) if each.judgement != "consistent"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("walls", "told"),
+    [
+        # A rank begins while rank 0 still saves the checkpoint of the run before.
+        ((30.0, 30.0, 30.0, 17.0, 17.53, 17.69), []),
+        ((30.0, 30.0, 30.0, 17.4, 17.4, 17.0), []),
+        # One process waits for nobody.
+        ((30.45, 30.0, 30.0, 17.0, 17.0, 17.0), [("C06", "inconsistent")]),
+        # The run before was over later than this one is said to have begun.
+        ((30.0, 30.0, 30.0, 17.0, 17.0, 17.0, 22.45), [("C06", "inconsistent")]),
+    ],
+)
+def test_the_slowest_rank_may_begin_before_rank_0(
+    walls: tuple[float, ...], told: list[tuple[str, str]]
+) -> None:
+    report = of_ddp(*walls[:6])
+    if len(walls) > 6:
+        report["runs"][4]["wall_s"] = repr(walls[6])
+    assert told_of(report) == told
+
+
+def test_a_long_wait_for_rank_0_is_its_checkpoint() -> None:
+    report = of_ddp(30.0, 30.0, 30.0, 17.0, 17.0, 17.0)
+    for run in report["runs"][4:]:
+        run["t_start"] += 40 * run["rep"]
+        run["t_end"] += 40 * run["rep"]
+        run["wall_s"] = "55.0"
+    assert told_of(report) == []
+    for run in report["runs"][4:]:
+        run["wall_s"] = "59.0"
+    assert told_of(report) == [("C06", "inconsistent")] * 2
+
+
+@pytest.mark.parametrize(
+    ("backend", "gpus", "says"),
+    [("gloo", 0, "unusual"), ("nccl", 2, "inconsistent"), ("nccl", 4, None)],
+)
+def test_two_jobs_at_once_may_have_had_cores_of_their_own(backend: str, gpus: int, says: str | None) -> None:
+    report = of_ddp(30.0, 30.0, 30.0, 17.0, 17.0, 17.0, backend=backend, gpus=gpus)
+    late = report["runs"][3]["t_start"] - report["runs"][0]["t_start"] - 1
+    for run in report["runs"][3:]:
+        run["t_start"] -= late
+        run["t_end"] -= late
+    assert set(told_of(report)) == ({("C06", says)} if says else set())
+
+
+def test_repetitions_at_once_are_one_calls() -> None:
+    report = of_ddp(30.0, 30.0, 30.0, 17.0, 17.0, 17.0)
+    report["runs"][1].update({key: report["runs"][0][key] for key in ("t_start", "t_end")})
+    assert told_of(report) == [("C06", "inconsistent")]
+
+
+def _an_hour_ahead(report: dict[str, Any], runs: slice) -> None:
+    for run in report["runs"][runs]:
+        run["t_start"] += 3600
+        run["t_end"] += 3600
+
+
+@pytest.mark.parametrize(
+    ("runs", "says", "words"),
+    [(slice(3), "unusual", "set right since"), (slice(3, 6), "inconsistent", "local time with a Z")],
+)
+def test_a_clock_that_was_ahead_on_the_first_day_costs_nothing(runs: slice, says: str, words: str) -> None:
+    report = of_ddp(30.0, 30.0, 30.0, 17.0, 17.0, 17.0)
+    report["attempt"]["created_utc"] = "2026-09-21T14:20:00Z"
+    assert told_of(report) == []
+    _an_hour_ahead(report, runs)
+    (late,) = found(report)
+    assert (late.rule, str(late.judgement), words in late.message) == ("C06", says, True)
+    deadline = found(report, Facts(deadline=1_790_000_900.0))
+    assert [str(each.judgement) for each in deadline] == [says, says]
+
+
+@pytest.mark.parametrize(
+    ("shift", "year"),
+    [
+        (0.0, None),
+        (3.2e7, "2027"),
+        (2.3e9, "2099"),
+        (-1_789_999_993.0, "1970"),
+        (-3.6e8, None),
+        (-3.8e8, "2014"),
+    ],
+)
+def test_moments_before_pytorch_and_after_the_grading_are_odd(shift: float, year: str | None) -> None:
+    report = of_ddp(30.0, 30.0, 30.0, 17.0, 17.0, 17.0)
+    report["attempt"]["created_utc"] = "2099-12-01T00:00:00Z"
+    for run in report["runs"]:
+        run["t_start"] += shift
+        run["t_end"] += shift
+    now = 1_790_000_000.0
+    told = [
+        (str(each.judgement), f"measured in {year}," in each.message)
+        for each in found(report, Facts(now=now))
+    ]
+    assert told == [("unusual", True)] * (year is not None)
+    # Who does not know what time it is says nothing of the future; nor does a clock that is behind.
+    assert found(report, Facts()) == () or shift < 0
+    assert found(report, Facts(now=0.0)) == found(report, Facts(now=now))
 
 
 def test_the_deadline_counts_where_there_is_one() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -88,6 +89,7 @@ def facts(handed_in: HandedIn, submission: Submission) -> Facts:
     return Facts(
         code_sha256=_hashes(wanted.script, submission),
         files=Beside(submission.files, posixpath.dirname(handed_in.path)),
+        now=time.time(),
         least_runs=wanted.least_runs,
         reference=reference,
         others=_beside(handed_in, submission),

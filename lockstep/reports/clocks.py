@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Iterator, Sequence
 
-from lockstep.reports.counts import gpus_needed, machine_count, number, of_run, process_count, whole_seconds
+from lockstep.reports.counts import (
+    GROWN,
+    gpus_needed,
+    machine_count,
+    number,
+    of_run,
+    process_count,
+    whole_seconds,
+)
 from lockstep.reports.document import Group, Report, Run
 from lockstep.reports.finding import Finding, few, inconsistent, unusual
+from lockstep.reports.hardware import on_gpu
 from lockstep.reports.resolution import resolution
 from lockstep.reports.rule import Facts, Rule
 
@@ -23,6 +33,15 @@ SHORT_S, LEAST_RUNS = 0.5, 3
 """Shorter runs may wait for longer than they take; and a machine that sleeps in one run does not in three."""
 FILE_SLACK_S = 1.0
 """created_utc may be given in whole seconds."""
+WAITS_S, FIRST_WAITS_S = 1800.0, 60.0
+"""How much sooner than rank 0 another rank may begin where no barrier holds it back: gloo waits half an hour for whoever
+is late. Before the first run there is no checkpoint to save, no evaluation and no other run, only the start."""
+APART_S, APART = 1.0, 0.05
+"""What ranks are apart by in any case, where nothing says when rank 0 was done with the run before: a fixed part, and a
+part of the run."""
+BEFORE_PYTORCH, THESE_DAYS, DAY_S = 1_420_070_400.0, 1_800_000_000.0, 86_400.0
+"""The beginning of 2015: a machine whose clock has no battery begins in 1970. And January 2027: whoever grades may have
+a clock that is behind, too."""
 
 
 def _shown(seconds: float) -> str:
@@ -34,23 +53,56 @@ def _clocks(report: Report, facts: Facts) -> Iterator[Finding]:
     yield from few(_steps_longer_than_their_run(report))
     yield from few(_shorter_than_their_span(report))
     yield from few(_overlaps(report))
+    yield from _late(report, facts)
+    yield from _other_times(report, facts)
+
+
+def _late(report: Report, facts: Facts) -> Iterator[Finding]:
+    """Runs that ended after the file was written, or after the deadline.
+
+    Where the last of them did not, the clock went ahead in an earlier session and was set right since.
+    """
     last = max(report.runs, key=lambda run: run.t_end)
+    ends = report.runs[-1].t_end
     if last.t_end > report.created + FILE_SLACK_S:
-        late = last.t_end - report.created
-        yield inconsistent(
-            f"{of_run(report, last)} ended {_shown(late)} after created_utc, when the file that reports it was written. "
-            "Usual causes: created_utc is local time with a Z behind it, or an old file was filled with new runs. The "
-            "writer notes the time in UTC when it writes.",
+        late = _shown(last.t_end - report.created)
+        set_right = ends <= report.created + FILE_SLACK_S
+        yield (unusual if set_right else inconsistent)(
+            f"{of_run(report, last)} ended {late} after created_utc, when the file that reports it was written. "
+            + (
+                "The last run did not: was the system clock ahead when this one was measured, and set right since?"
+                if set_right
+                else "Usual causes: created_utc is local time with a Z behind it, or an old file was filled with new runs. "
+                "The writer notes the time in UTC when it writes."
+            ),
             t_end=last.t_end,
             created=report.created,
         )
     if facts.deadline is not None and last.t_end > facts.deadline + FILE_SLACK_S:
-        yield inconsistent(
-            f"{of_run(report, last)} ended {_shown(last.t_end - facts.deadline)} after the deadline. Was the clock of "
-            "that machine right?",
+        set_right = ends <= facts.deadline + FILE_SLACK_S
+        yield (unusual if set_right else inconsistent)(
+            f"{of_run(report, last)} ended {_shown(last.t_end - facts.deadline)} after the deadline"
+            + (", and the last run before it" if set_right else "")
+            + ". Was the clock of that machine right?",
             t_end=last.t_end,
             deadline=facts.deadline,
         )
+
+
+def _other_times(report: Report, facts: Facts) -> Iterator[Finding]:
+    """Runs before anything could run them, or after they were graded."""
+    first = min(report.runs, key=lambda run: run.t_start)
+    last = max(report.runs, key=lambda run: run.t_end)
+    for run, moment, odd in (
+        (first, first.t_start, first.t_start < BEFORE_PYTORCH),
+        (last, last.t_end, facts.now is not None and last.t_end > max(facts.now, THESE_DAYS) + DAY_S),
+    ):
+        if odd:
+            yield unusual(
+                f"{of_run(report, run)} was measured in {time.gmtime(moment).tm_year}, by t_start and t_end. Both are "
+                "time.time(), seconds since 1970: was the clock of that machine never set?",
+                moment=moment,
+            )
 
 
 def longer_than_its_span(report: Report) -> Iterator[Finding]:
@@ -58,7 +110,8 @@ def longer_than_its_span(report: Report) -> Iterator[Finding]:
     cut = whole_seconds(report)
     for run in report.runs:
         span = run.t_end - run.t_start
-        if span >= 0 and (span or cut) and not run.seconds <= span + cut + CLOCK_SLACK_S + CLOCK_SLACK * span:
+        slack = cut + CLOCK_SLACK_S + CLOCK_SLACK * span + _began_sooner(report, run)
+        if span >= 0 and (span or cut) and not run.seconds <= span + slack:
             yield inconsistent(
                 f"{of_run(report, run)}: wall_s is {_shown(run.seconds)}, but from t_start to t_end there are only "
                 f"{_shown(span)}. If the system clock was set during the run, measure it again; otherwise take "
@@ -66,6 +119,18 @@ def longer_than_its_span(report: Report) -> Iterator[Finding]:
                 wall_s=run.seconds,
                 span_s=span,
             )
+
+
+def _began_sooner(report: Report, run: Run) -> float:
+    """Seconds by which the slowest rank, whose are wall_s, may have begun before rank 0, whose are t_start and t_end.
+
+    Not long before the run before was over.
+    """
+    if process_count(report, run) < 2:
+        return 0.0
+    before = [other.t_end for other in report.runs if other is not run and other.t_end <= run.t_start]
+    waited = min(run.t_start - max(before), WAITS_S) if before else FIRST_WAITS_S
+    return max(waited, APART_S, APART * (run.t_end - run.t_start))
 
 
 def _shorter_than_their_span(report: Report) -> Iterator[Finding]:
@@ -152,10 +217,17 @@ def _overlaps(report: Report) -> Iterator[Finding]:
         ):
             together = min(latest.t_end, run.t_end) - run.t_start
             if together > CLOCK_SLACK_S:
-                yield inconsistent(
+                cores = _may_have_had_cores(report, latest, run)
+                yield (unusual if cores else inconsistent)(
                     f"{of_run(report, latest)} and {of_run(report, run)} ran at the same time for {_shown(together)}, on "
-                    "the same machine: one of them had to wait for the other. Were two scripts started at once? Measure "
-                    "one after the other. Were there two machines? Then extra.hostname of each run says which.",
+                    + (
+                        "the same machine. Had each job cores of its own? They may share memory and caches all the same: "
+                        "measure one after the other."
+                        if cores
+                        else "the same machine: one of them had to wait for the other. Were two scripts started at once? "
+                        "Measure one after the other."
+                    )
+                    + " Were there two machines? Then extra.hostname of each run says which.",
                     overlap_s=together,
                     runs=[latest.index, run.index],
                 )
@@ -179,6 +251,13 @@ def _share_devices(report: Report, a: Run, b: Run) -> bool:
     return sum(count or 1 for count in used) > len(report.gpus) * nodes
 
 
+def _may_have_had_cores(report: Report, a: Run, b: Run) -> bool:
+    """Whether two jobs may have measured these on cores of their own: other configurations, each a call's, on a CPU."""
+    if report.kind not in GROWN or any(on_gpu(report, run.config) for run in (a, b)):
+        return False
+    return not any(a in group.runs and b in group.runs for group in report.groups)
+
+
 def _apart(a: Run, b: Run, key: str) -> bool:
     """Whether both runs say what they ran on under this key of `extra`, and have none of it in common."""
     places = [value if isinstance(value, list) else [value] for value in (a.extra.get(key), b.extra.get(key))]
@@ -192,13 +271,16 @@ RULES: tuple[Rule, ...] = (
         demands="A run takes no longer than the time between its start and its end, and its single steps together no "
         "longer than the run; runs on the same devices follow one another, and all of them come before the file that "
         "reports them.",
-        threshold=f"wall_s <= (t_end - t_start) + {CLOCK_SLACK_S} s + {CLOCK_SLACK:.0%}, and 1 s where all of these are whole seconds; no more entries in step_s than "
+        threshold=f"wall_s <= (t_end - t_start) + {CLOCK_SLACK_S} s + {CLOCK_SLACK:.0%}, and 1 s where all of these are whole seconds; "
+        f"of several processes also the time since the run before, up to {WAITS_S:g} s, or {FIRST_WAITS_S:g} s before the first, and {APART_S:g} s and {APART:.0%} at least; no more entries in step_s than "
         f"steps, warm-up included, with a sum <= wall_s + {STEPS_SLACK:.0%} + a tick each, both times the processes, GPUs "
         f"or loader workers; below {PART:.0%} of it in all runs of a "
         f"configuration, in proportion to wall_s, and above {WHOLE:.0%} in another: unusual; overlaps up to {CLOCK_SLACK_S} s, any of runs whose extra names other "
-        "hosts, or other GPUs by their UUIDs; "
-        f"created_utc and the deadline with {FILE_SLACK_S:g} s",
-        why="wall_s comes from a monotonic clock, t_start and t_end from the system clock, which time servers correct.",
+        "hosts, or other GPUs by their UUIDs; of two configurations that two calls may have measured on a CPU: unusual; "
+        f"created_utc and the deadline with {FILE_SLACK_S:g} s, unusual where the last run keeps to it; before 2015, and a day "
+        "after the grading: unusual",
+        why="wall_s comes from a monotonic clock, t_start and t_end from the system clock, which time servers correct. wall_s is "
+        "that of the slowest rank, which may begin before rank 0 has saved a checkpoint.",
         honest="Only when the system clock is set during a run: rare, and the message asks for the run again.",
         examine=_clocks,
     ),

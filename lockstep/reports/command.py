@@ -9,6 +9,7 @@ import json
 import math
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -83,6 +84,7 @@ def tell(wanted: Wanted, notice: Callable[[str], None] = lambda text: None) -> l
     facts = Facts(
         nonce=wanted.nonce,
         code_sha256=wanted.code_sha256,
+        now=time.time(),
         devices=_devices(wanted.devices),
         reference=_reference(wanted.reference),
         known_tables=known_tables(),

@@ -5,6 +5,9 @@ from __future__ import annotations
 from lockstep.jsontext import Json
 from lockstep.reports.document import Config, Group, Report, Run
 
+GROWN = frozenset({"ddp_scaling", "lightning"})
+"""Reports that several calls write, one for each number of devices, each with the GPUs that it was given."""
+
 
 def process_count(report: Report, run: Run) -> int:
     """Processes that a run trains in."""

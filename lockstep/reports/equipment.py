@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from lockstep.reports.counts import gpus_needed, machine_count, number
+from lockstep.reports.counts import GROWN, gpus_needed, machine_count, number
 from lockstep.reports.devices import AMPERE, Device
 from lockstep.reports.document import Report
 from lockstep.reports.finding import Finding, advice, few, inconsistent, unusual
@@ -13,8 +13,6 @@ from lockstep.reports.rule import Facts, Rule
 from lockstep.text import safe_line
 
 CAPABILITY = re.compile(r"[0-9]{1,2}(\.[0-9]{1,2})?")
-GROWN = frozenset({"ddp_scaling", "lightning"})
-"""Reports that several calls write, one for each number of devices, each with the GPUs that it was given."""
 
 
 def _hardware(report: Report, facts: Facts) -> Iterator[Finding]:

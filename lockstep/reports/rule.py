@@ -35,6 +35,8 @@ class Facts:
     """What was handed in beside the report: logs, pictures, notebooks."""
     deadline: float | None = None
     """Seconds since 1970."""
+    now: float | None = None
+    """When it is graded, in seconds since 1970."""
     model: ModelFacts | None = None
     """What was measured on the student's model, for the input shape of the report."""
     rerun: Rerun | None = None
