@@ -197,6 +197,45 @@ def test_a_variance_is_told_from_the_deviations_that_are_meant(printed: str, nar
     assert reading.is_too_narrow([0.19, 0.25, 0.31, 0.37, 0.43]) == narrow
 
 
+@pytest.mark.parametrize(
+    ("printed", "same"),
+    [
+        ("Timing: 0.3102 +- 0.3102 s", True),
+        ("Timing: 310.2 ms +- 310.2 ms", True),
+        ("Timing: 0.3 +- 0.3 s", False),
+        ("Timing: 0.310 +- 0.310 s", False),
+        ("Timing: 0.3102 +- 0.3101 s", False),
+    ],
+)
+def test_the_mean_for_the_deviation_is_told_from_what_rounding_makes_alike(printed: str, same: bool) -> None:
+    assert [reading.is_twice_the_same() for reading in script_runs.readings(printed, None)] == [same]
+
+
+@pytest.mark.parametrize(
+    ("printed", "told"),
+    [
+        ("28 images\nTiming: [0.1512, 0.4312, 0.1103, 0.27, 0.3121]", True),
+        ("Timing: [0.1512 0.4312 0.1103\n 0.27 0.3121]", True),
+        (
+            "[np.float64(0.1512), np.float64(0.4312), np.float64(0.1103), np.float64(0.27), np.float64(0.3121)] s",
+            True,
+        ),
+        # With the mean and the deviation, in whatever words.
+        ("[0.1512, 0.4312, 0.1103, 0.27, 0.3121]: 0.25+-0.11", False),
+        ("[0.1512, 0.4312, 0.1103, 0.27, 0.3121]: 0,25+-0,11", False),
+        ("[0.1512, 0.4312, 0.1103, 0.27, 0.3121]: 255 ms +- 114 ms", False),
+        ("[0.1512, 0.4312, 0.1103, 0.27, 0.3121]\nin ms: 255 +- 114", False),
+        # Not the times of these passes: mean, deviation, least, most and median.
+        ("[0.255, 0.114, 0.1103, 0.4312, 0.27]", False),
+        ("[0.255, 0.114]", False),
+        ("0.1512, 0.4312, 0.1103, 0.27, 0.3121", False),
+        ("[]", False),
+    ],
+)
+def test_a_list_of_the_readings_is_told_from_what_is_made_of_them(printed: str, told: bool) -> None:
+    assert script_runs.is_list_of_passes(printed, [0.06, 0.27, 0.03, 0.15, 0.18]) == told
+
+
 def test_delays_differ_whichever_passes_are_timed() -> None:
     for seed in range(100):
         delays = np.random.default_rng(seed).permutation(script_runs.DELAYS)

@@ -33,6 +33,7 @@ LEAST_SPREAD = 0.08
 # A deviation below this share of that of the passes is none of theirs: one of their mean is 0.45 of it.
 LEAST_SHARE = 0.3
 FULL_PRECISION = 1e-10
+_LIST = re.compile(r"\[([^\[\]]*)\]")
 _PLACE = re.compile(r" \([^()]*, line \d+\)$")
 _IDLE = 'The script did nothing at all: is main() called at its end, below `if __name__ == "__main__":`?'
 # What `"50 % of it" % {...}` and its like raise.
@@ -184,7 +185,8 @@ def timing_complaint(check: Check) -> Complaint | None:
         return Complaint(
             f"{told} read {max(batches)} batches in a pass, and was to leave it after {ASKED_BATCHES}.", hint
         )
-    printed = readings(rank.output, rank.values.get("bars"))
+    bars = rank.values.get("bars")
+    printed = readings(rank.output, bars)
     shortest = (ASKED_BATCHES - 1) * BATCH_SIZE * delay
     fitting = [reading for reading in printed if reading.fits(shortest, outcome.elapsed)]
     otherwise = [
@@ -195,6 +197,13 @@ def timing_complaint(check: Check) -> Complaint | None:
     took = [number(seconds) or 0.0 for entry in loaders for seconds in _list(entry.get("seconds"))]
     # What came late in these five passes, the first batch of each left out: its wait may lie before the clock.
     waited = (min(batches) - 1) * float(np.mean(delays[:PASSES]))
+    # Each without its first batch as well.
+    least = [(count - 1) * float(late) for count, late in zip(batches, delays, strict=False)]
+    if not bars and not rank.arrays and len(took) == PASSES and is_list_of_passes(rank.output, least):
+        return Complaint(
+            f"{told} printed the {PASSES} readings, and neither their mean nor their standard deviation.",
+            "Print both, for instance print(f'Timing: {np.mean(res)}+-{np.std(res)}').",
+        )
     faults = [_fault(reading, told, took, waited) for reading in (*otherwise, *fitting)]
     if None not in faults:
         return faults[-1]
@@ -233,6 +242,11 @@ def _fault(said: Reading, told: str, took: list[float], waited: float) -> Compla
             f"{told} took {spread} each.",
             f"Print the mean of {PASSES} readings, each of a whole pass: from before its first batch to after its "
             "last. Seconds per batch, or per image, are less.",
+        )
+    if said.is_twice_the_same():
+        return Complaint(
+            f"{told} took {spread}: their standard deviation is not the number that their mean is.",
+            "Print np.mean and np.std of the same list of readings.",
         )
     return None
 
@@ -290,6 +304,10 @@ class Reading:
             np.mean(took)
         ) and self.std + self.std_digit < LEAST_SHARE * float(np.std(took))
 
+    def is_twice_the_same(self) -> bool:
+        """Whether two numbers are one and the same, and are no two that happen to be alike in a few digits."""
+        return self.mean == self.std and max(self.digit, self.std_digit) <= 1e-3 * self.mean
+
     def is_of_five(self, took: list[float]) -> bool:
         """Whether this is, for clocks that do not measure quite the same, the mean and the deviation of five passes."""
         fives = [took[first : first + PASSES] for first in range(len(took) - PASSES + 1)]
@@ -306,6 +324,20 @@ class Reading:
             and abs(self.std - other) <= 0.05 * other + self.std_digit
             for one, other in pairwise(took)
         )
+
+
+def is_list_of_passes(output: str, least: Sequence[float]) -> bool:
+    """Whether a list of one time for each pass, none below its `least`, was printed, and no other that may be one."""
+    lists = _LIST.findall(output)
+    if len(lists) != 1:
+        return False
+    rest, times = _LIST.sub("", output), _numbers(lists[0])
+    if _UNIT_BEFORE.search(rest) or any(one.is_fine for text in _texts(rest) for one in _numbers(text)):
+        return False
+    return len(times) == len(least) and all(
+        one.has_decimals and one.value + one.digit >= seconds
+        for one, seconds in zip(times, least, strict=True)
+    )
 
 
 def is_flat(reading: Reading) -> bool:
@@ -384,12 +416,10 @@ def _odd_pairs_in(found: list[_Printed]) -> list[Reading]:
     fine = [one for one in found if one.is_fine]
     # "(310 +- 20) ms"
     shared = [(one, other) for one, other in pairwise(found) if not one.is_fine and other.unit in _SECONDS]
-    both_ways = []
-    for one, other in pairwise(fine):
-        both = one._replace(unit=one.unit or other.unit)
-        both_ways += [_reading(both, other), _reading(other, both)]
-    # Of times that differ no more than these do, the deviation is less than the mean.
-    return [_reading(*pair) for pair in shared] + [each for each in both_ways if each.std < each.mean]
+    both = [(one._replace(unit=one.unit or other.unit), other) for one, other in pairwise(fine)]
+    turned = [_reading(other, one) for one, other in both]
+    # Unless something stopped the script, the deviation is less than the mean.
+    return [_reading(*pair) for pair in shared + both] + [each for each in turned if each.std < each.mean]
 
 
 def _reading(mean: _Printed, std: _Printed) -> Reading:
