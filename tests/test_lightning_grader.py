@@ -13,8 +13,9 @@ from torch.nn.functional import cross_entropy
 from torchmetrics.functional.classification import multiclass_accuracy
 
 from fixtures import build
-from graders.lightning_train import expected, runs
-from graders.lightning_train.learning import comes_down
+from graders.lightning_train import expected, modes, runs
+from graders.lightning_train.learning import comes_down, piles_up
+from graders.lightning_train.probe.piling import Piling
 from lockstep.result import CheckResult
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.lightning_spellings import EXPLAINED
@@ -201,13 +202,14 @@ def test_the_loss_is_recognised_in_what_it_was_computed_from() -> None:
 
 
 def test_the_judge_repeats_the_numbers_of_the_probe() -> None:
-    # Read and not imported: it brings in all of Lightning.
+    # Read and not imported: they lie in several of its files.
     files = (build.ROOT / "graders" / EXERCISE / "probe").glob("*.py")
     probe = "\n".join(file.read_text() for file in files)
     numbers = dict(re.findall(r"^([A-Z_]+) = (\d+)\b", probe, re.MULTILINE))
-    assert {name: int(numbers[name]) for name in ("BATCH_SIZE", "CLASSES", "MAX_SEEN")} == {
+    assert {name: int(numbers[name]) for name in ("BATCH_SIZE", "CLASSES", "MAX_MODES", "MAX_SEEN")} == {
         "BATCH_SIZE": runs.LOADED_BY,
         "CLASSES": expected.CLASSES,
+        "MAX_MODES": modes.MAX_MODES,
         "MAX_SEEN": expected.MAX_SEEN,
     }
 
@@ -287,6 +289,79 @@ def test_a_later_epoch_has_a_lower_loss(means: tuple[float, ...], learns: bool) 
 
 def test_what_has_blown_up_and_falls_again_does_not_learn() -> None:
     assert not comes_down([2.3, 900.0, 400.0, 400.0], 2)
+
+
+def stayed(clear: Callable[[torch.optim.Optimizer, int], None], *, at_last: bool = False) -> list[bool]:
+    """What is noted of twelve steps of a loop written by hand that clears gradients before each backward, or after it."""
+    piling = Piling()
+    network = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    for number in range(12):
+        if not at_last:
+            clear(optimizer, number)
+        piling.backward()
+        network(torch.randn(4, 3)).square().mean().backward()
+        piling.step(optimizer)
+        optimizer.step()
+        if at_last:
+            clear(optimizer, number)
+    return piling.stayed
+
+
+def by_data(optimizer: torch.optim.Optimizer, number: int) -> None:
+    for value in optimizer.param_groups[0]["params"]:
+        if value.grad is not None:
+            value.grad.data.zero_()
+
+
+def by_a_tenth(optimizer: torch.optim.Optimizer, number: int) -> None:
+    for value in optimizer.param_groups[0]["params"]:
+        if value.grad is not None:
+            value.grad.mul_(0.1)
+
+
+def after_three(optimizer: torch.optim.Optimizer, number: int) -> None:
+    if number % 3 == 2:
+        optimizer.zero_grad()
+
+
+def never(optimizer: torch.optim.Optimizer, number: int) -> None:
+    pass
+
+
+def piled(noted: list[bool]) -> bool:
+    return piles_up(RankOutcome(True, {"stayed": list[Json](noted)}, {}))
+
+
+@pytest.mark.parametrize(
+    "clear",
+    [lambda optimizer, number: optimizer.zero_grad(set_to_none=False), by_data, by_a_tenth, after_three],
+)
+@pytest.mark.parametrize("at_last", [False, True])
+def test_whatever_clears_gradients_now_and_then_is_fine(
+    clear: Callable[[torch.optim.Optimizer, int], None], at_last: bool
+) -> None:
+    assert not piled(stayed(clear, at_last=at_last))
+
+
+def test_gradients_that_nothing_clears_pile_up() -> None:
+    assert stayed(never) == 11 * [True]
+    assert piled(stayed(never))
+
+
+def test_two_optimizers_that_take_turns_are_fine() -> None:
+    piling = Piling()
+    networks = torch.nn.Linear(3, 2), torch.nn.Linear(3, 2)
+    optimizers = [torch.optim.SGD(network.parameters(), lr=0.1) for network in networks]
+    for _ in range(12):
+        for network, optimizer in zip(networks, optimizers, strict=True):
+            optimizer.zero_grad()
+            piling.backward()
+            network(torch.randn(4, 3)).square().mean().backward()
+            piling.step(optimizer)
+            optimizer.step()
+    assert len(piling.stayed) == 22
+    assert not any(piling.stayed)
 
 
 Figure = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]

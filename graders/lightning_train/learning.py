@@ -1,4 +1,7 @@
-"""Whether a training brings its loss down, where every epoch draws the same numbers for the same batches."""
+"""Whether a training brings its loss down, and by gradients of its own.
+
+Every epoch has the same batches, and draws the same numbers for them.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lockstep.sandbox.outcome import RankOutcome
+
+FEW = 5  # steps, which say nothing yet
 # Of the first epoch's loss, in each epoch after it. A learning rate of 1e-9 brings it down by half as much at the most;
 # plain SGD with one of 1e-3 that takes a thousand steps to warm up, by nearly twice as much.
 LEAST_FALL = 2e-5
@@ -24,3 +30,9 @@ def comes_down(losses: Sequence[float], epochs: int) -> bool:
         mean < means[0] * (1 - LEAST_FALL * after) and mean < MOST * losses[0]
         for after, mean in enumerate(means[1:], 1)
     )
+
+
+def piles_up(seen: RankOutcome) -> bool:
+    """Whether a loop written by hand added to what every step had used, and never cleared it."""
+    stayed = seen.values.get("stayed")
+    return isinstance(stayed, list) and len(stayed) > FEW and all(one is True for one in stayed)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from lockstep.compare import integer
 from lockstep.sandbox.outcome import RankOutcome
 
+MAX_MODES = 10  # first steps that the probe keeps, and last ones
 # A step: whether it left the module in training mode, how many of its layers have two modes, how many trained.
 Step = tuple[bool, int, int]
 
@@ -22,16 +25,25 @@ def validates_in_training_mode(seen: RankOutcome) -> bool:
 
 def trains_in_evaluation_mode(seen: RankOutcome) -> bool:
     """Whether training switched the module off and left it so, with all of its layers, though none is frozen."""
-    training = _steps(seen, "train")[1:]
+    return _are_off(seen, _steps(seen, "train")[1:])
+
+
+def ends_in_evaluation_mode(seen: RankOutcome) -> bool:
+    """Whether it did so later on: in the last steps, of more than are kept."""
+    training = _steps(seen, "train")
+    return len(training) == 2 * MAX_MODES and _are_off(seen, training[MAX_MODES:])
+
+
+def _are_off(seen: RankOutcome, steps: Sequence[Step]) -> bool:
     return (
         seen.values.get("frozen") is False
-        and len(training) > 1
-        and all(not trains and layers > 0 and active == 0 for trains, layers, active in training)
+        and len(steps) > 1
+        and all(not trains and layers > 0 and active == 0 for trains, layers, active in steps)
     )
 
 
 def _steps(seen: RankOutcome, stage: str) -> list[Step]:
-    """The first steps of a stage; those of which it is not known are left out."""
+    """The first and the last steps of a stage; those of which it is not known are left out."""
     modes = seen.values.get("modes")
     found = modes.get(stage) if isinstance(modes, dict) else None
     steps = []

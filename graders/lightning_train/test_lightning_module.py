@@ -15,8 +15,8 @@ import numpy as np
 from fixtures import fashion_mnist
 from graders.lightning_train import expected
 from graders.lightning_train.expected import Data
-from graders.lightning_train.learning import comes_down
-from graders.lightning_train.modes import trains_in_evaluation_mode
+from graders.lightning_train.learning import comes_down, piles_up
+from graders.lightning_train.modes import ends_in_evaluation_mode, trains_in_evaluation_mode
 from graders.lightning_train.runs import train
 from graders.lightning_train.wording import few_names
 from lockstep.check import Check
@@ -28,6 +28,10 @@ from lockstep.verdict import CheckEnded, Crashed
 from lockstep.wire import Json
 
 LEARNING_HINT = "Is the learning rate far too small or too large, and does a graph lead from the loss to this module's own network?"
+ZERO_HINT = (
+    "With automatic_optimization = False the loop is yours: optimizer.zero_grad() before self.manual_backward(loss), then "
+    "optimizer.step()."
+)
 LOSS_HINT = (
     "training_step has to return the mean cross-entropy of the batch, with its graph: "
     "`return F.cross_entropy(self(images), labels)`."
@@ -265,6 +269,21 @@ def test_learns(check: Check) -> None:
         "Leave out self.eval(): Lightning switches to evaluation for validation, and back to training after it.",
         points=check.points / 2,
     )
+    check.expect(
+        not ends_in_evaluation_mode(seen),
+        f"trainer.fit brings the loss down, but LitFashion began in training mode and was in evaluation mode in the last steps "
+        f"of epoch {EPOCHS}: dropout is off from then on, and batch norm learns no more statistics.",
+        "Does a hook such as on_train_epoch_end or on_validation_epoch_end call self.eval()? Leave it out, or say "
+        "self.train() after it: Lightning switches for validation by itself.",
+        points=check.points / 2,
+    )
+    check.expect(
+        not piles_up(seen),
+        "trainer.fit brings the loss down, but training_step never clears the gradients: every step was made with those of all "
+        "earlier batches of the epoch as well.",
+        ZERO_HINT,
+        points=check.points / 2,
+    )
 
 
 def _trained(check: Check, data: Data, epochs: int) -> RankOutcome:
@@ -323,7 +342,7 @@ def _brings_the_loss_down(check: Check, data: Data, losses: Sequence[float]) -> 
         comes_down(losses, MORE_EPOCHS),
         f"trainer.fit over {MORE_EPOCHS} epochs of {PICTURES // BATCH_SIZE} batches: the first loss is {losses[0]:.4g}, the "
         f"mean of the first epoch {means[0]:.4g}, that of the last {means[-1]:.4g}. The pictures are easy: it should fall.",
-        LEARNING_HINT,
+        ZERO_HINT if piles_up(longer) else LEARNING_HINT,
     )
 
 

@@ -18,10 +18,12 @@ from torch.overrides import TorchFunctionMode
 from lockstep.sandbox.probing import kind, plain, plain_tensor
 from lockstep.wire import Array, Json
 
+from .piling import Piling
+
 CLASSES = 10
 MAX_SEEN = 12  # tensors of one step that could be the logits
 MAX_ROWS = 4_000
-MAX_MODES = 10  # steps of either stage
+MAX_MODES = 10  # first steps of either stage, and last ones
 MAX_WEIGHTS = 1 << 20
 
 
@@ -95,6 +97,7 @@ class Recorder:
         self.parameter_types: set[str] = set()
         self.modes: dict[str, list[Json]] = {"train": [], "val": []}
         self.manual: list[str] = []
+        self.piling = Piling()
         self.logged: list[Json] = []
         self.epochs: list[int] = []
         self.facts: dict[str, Json] = {}
@@ -139,6 +142,8 @@ class Recorder:
             return -1 if images is None else len(images)
         self.counts[stage].append(len(images))
         if stage == "train" and trainer is not None:
+            if self.epochs and self.epochs[-1] != trainer.current_epoch:
+                self.piling.forget()
             self.epochs.append(trainer.current_epoch)
         rows = plain_tensor(images)
         if rows is not None and len(self.hashes[stage]) < MAX_ROWS:
@@ -153,12 +158,12 @@ class Recorder:
             raise SeenEnough
 
     def _after(self, stage: str, module: pl.LightningModule, seen: Logits) -> None:
-        if (
-            self.trainer is not None
-            and not self.trainer.sanity_checking
-            and len(self.modes[stage]) < MAX_MODES
-        ):
-            self.modes[stage].append([module.training is True, seen.moody, seen.active])
+        if self.trainer is not None and not self.trainer.sanity_checking:
+            modes = self.modes[stage]
+            modes.append([module.training is True, seen.moody, seen.active])
+            # The first and the last of them.
+            if len(modes) > 2 * MAX_MODES:
+                del modes[MAX_MODES]
         self.facts["frozen"] = not all(value.requires_grad for value in module.parameters())
 
     def _training(self, output: object, seen: Logits) -> None:
@@ -222,24 +227,33 @@ class Recorder:
         for owner in (torch.optim.Optimizer, torch.nn.Module):
             self._note_call(owner, "zero_grad", "zero_grad()")
         self._note_call(torch.Tensor, "backward", "loss.backward()")
-        self._note_call(torch.autograd, "backward", "loss.backward()")
+        self._note_call(torch.autograd, "backward", "loss.backward()", lambda: self.piling.backward())
         self._note_call(pl.LightningModule, "manual_backward", "self.manual_backward(loss)")
         self._note_call(LightningOptimizer, "step", "optimizer.step()")
 
         def before_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
             if self._note("optimizer.step()"):
                 optimizer.zero_grad()
+            elif self._loops_by_hand():
+                self.piling.step(optimizer)
 
         register_optimizer_step_pre_hook(before_step)
 
-    def _note_call(self, owner: Any, name: str, what: str) -> None:
+    def _note_call(self, owner: Any, name: str, what: str, by_hand: Callable[[], None] | None = None) -> None:
         original = getattr(owner, name)
 
         @functools.wraps(original)
         def noted(*args: Any, **kwargs: Any) -> Any:
-            return None if self._note(what) else original(*args, **kwargs)
+            if self._note(what):
+                return None
+            if by_hand is not None and self._loops_by_hand():
+                by_hand()
+            return original(*args, **kwargs)
 
         setattr(owner, name, noted)
+
+    def _loops_by_hand(self) -> bool:
+        return self.in_step and self.model is not None and not self.model.automatic_optimization
 
     def _note(self, what: str) -> bool:
         if not self.in_step or self.model is None or not self.model.automatic_optimization:
@@ -265,6 +279,7 @@ class Recorder:
             "automatic": self.model is None or self.model.automatic_optimization is True,
             "logged": self.logged,
             "metrics": _metrics(trainer),
+            **({"stayed": cast(Json, self.piling.stayed)} if self.piling.stayed else {}),
             **self.facts,
         }
 
