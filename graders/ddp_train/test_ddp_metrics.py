@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -11,7 +11,7 @@ from graders.ddp_train import accuracies, expected
 from graders.ddp_train.batches import fed, items_by_epoch
 from graders.ddp_train.expected import BATCH_SIZE, Training
 from graders.ddp_train.hints import OWN_GPU_HINT, SUMS_TO_THE_DEVICE, TO_THE_DEVICE
-from graders.ddp_train.runs import options, rank_seeds
+from graders.ddp_train.runs import on_nodes, options, rank_seeds
 from lockstep.check import Check, Inputs
 from lockstep.compare import close, number, shown
 from lockstep.devicefault import NO_BACKEND, is_device_fault
@@ -44,7 +44,11 @@ def test_global_metrics(check: Check) -> None:
         gpus = _gpus(check, world)
         held = (weights, expected.halved(shape, weights))
         trainings = [Training(shape, epoch, lr=0, momentum=0) for epoch in held]
-        outcome, fault = _on_gpus(train, values, gpus)
+        if gpus is None or check.real_gpus:  # nccl lets no two ranks share one
+            outcome, fault = _on_gpus(train, values, gpus)
+        else:
+            # A node for each, so that LOCAL_RANK is not RANK.
+            outcome, fault = _on_gpus(train, values, 1, on_nodes(1, world))
         losses = _losses(check, outcome, data, trainings)
         if gpus is not None and _are_rounded(outcome, losses):
             # autocast is as good on a GPU: how the mean is made shows where nothing is rounded.
@@ -54,6 +58,7 @@ def test_global_metrics(check: Check) -> None:
             _mean_loss(check, outcome, epoch, own)
         faults.append(fault)
     _insist_on_sums_on_the_device(check, faults)
+    _insist_on_gpus_of_the_node(check, faults[0])
 
 
 def _losses(
@@ -186,12 +191,17 @@ def _gpus(check: Check, world: int) -> int | None:
     return world if world == check.world_sizes[0] else None
 
 
-def _on_gpus(run: Callable[..., Outcome], values: dict[str, Json], gpus: int | None) -> tuple[Outcome, str]:
+def _on_gpus(
+    run: Callable[..., Outcome],
+    values: dict[str, Json],
+    gpus: int | None,
+    env: Sequence[Mapping[str, str]] | None = None,
+) -> tuple[Outcome, str]:
     """A run on so many emulated GPUs; where that ends early one without them, and how the other ended."""
     if gpus is None:
         return run(values=values), ""
     try:
-        return run(values={**values, "gpus": gpus}), ""
+        return run(values={**values, "gpus": gpus}, env=env), ""
     except CheckEnded as ended:
         # Not everything that may go wrong on emulated GPUs is the fault of the code that runs there.
         return run(values=values), ended.feedback.message
@@ -202,10 +212,33 @@ def _insist_on_sums_on_the_device(check: Check, faults: Sequence[str]) -> None:
     for world, fault in zip(check.world_sizes, faults, strict=False):
         check.expect(
             NO_BACKEND not in fault,
-            f"On a machine with {world} GPUs: {fault}",
+            f"On {world} ranks with a GPU each: {fault}",
             SUMS_TO_THE_DEVICE,
             points=check.points / 2,
         )
+
+
+def _insist_on_gpus_of_the_node(check: Check, fault: str) -> None:
+    """End the check where ranks on nodes of one GPU each looked for another, though setup had given them that one."""
+    if "device ordinal" not in fault:
+        return
+    world = check.world_sizes[0]
+    seen = check.run(
+        "join",
+        ranks=world,
+        values={"gpus": 1},
+        arrays={"number": np.array([1])},
+        env=on_nodes(1, world),
+        expect=False,
+    ).ranks
+    check.expect(
+        # Of what setup returns joins_group tells.
+        any(rank.values.get("device") != "cuda:0" for rank in seen),
+        f"On {world} nodes with one GPU each, where setup() returned cuda:0 on every rank: {fault}",
+        "That node has no such GPU: dist.get_rank() counts over all nodes. Use the device that the function is given, "
+        "DistributedDataParallel(model.to(device), device_ids=[device.index]).",
+        points=check.points / 2,
+    )
 
 
 def _insist_on_a_gpu_for_each(check: Check, places: Sequence[Json]) -> None:
