@@ -5,17 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+from unittest import mock
 
 import numpy as np
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
+from torchmetrics import MeanMetric
 from torchmetrics.functional.classification import multiclass_accuracy
 
 from fixtures import build
-from graders.lightning_train import expected, modes, runs
+from graders.lightning_train import expected, figures, modes, runs
 from graders.lightning_train.learning import comes_down, piles_up
+from graders.lightning_train.probe.logged import Constants
 from graders.lightning_train.probe.piling import Piling
+from lockstep.check import Check
 from lockstep.result import CheckResult
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.lightning_spellings import EXPLAINED
@@ -362,6 +368,59 @@ def test_two_optimizers_that_take_turns_are_fine() -> None:
             optimizer.step()
     assert len(piling.stayed) == 22
     assert not any(piling.stayed)
+
+
+def logged(name: str, values: list[object]) -> dict[str, Json]:
+    constants = Constants()
+    for value in values:
+        constants.note(name, value)
+    return constants.found()
+
+
+@pytest.mark.parametrize("value", [0.01, 1, torch.tensor(0.01), torch.tensor([0.01], requires_grad=True)])
+def test_one_number_in_every_step_is_noted(value: object) -> None:
+    assert set(logged("train_loss", 20 * [value])) == {"train_loss"}
+
+
+@pytest.mark.parametrize(
+    "values",
+    [[0.01] * 5, [0.01] * 19 + [0.02], [float("nan")] * 20, [MeanMetric()] * 20, [torch.zeros(2)] * 20, [True] * 20],
+)  # fmt: skip
+def test_what_is_not_clearly_constant_is_not_noted(values: list[object]) -> None:
+    assert logged("train_loss", values) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("train_loss", True), ("loss", True), ("Loss/train", True), ("train/loss_step", True), ("training_loss", True),
+        ("val_loss", False), ("loss_scale", False), ("aux_loss", False), ("train_loss_weight", False), ("best_loss", False),
+    ],
+)  # fmt: skip
+def test_a_training_loss_is_known_by_its_name(name: str, is_one: bool) -> None:
+    assert (figures.TRAINING_LOSS.fullmatch(name) is not None) is is_one
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "said"),
+    [
+        ("val_acc", "min", "smallest accuracy"),
+        ("val/accuracy", "min", "smallest accuracy"),
+        ("val_loss", "max", "largest loss"),
+        ("Loss/val", "max", "largest loss"),
+        ("val_acc", "max", ""),
+        ("val_loss", "min", ""),
+        ("val_acc_error", "min", ""),
+        ("val_acc_gap", "min", ""),
+        ("val_neg_loss", "max", ""),
+        ("epoch", "max", ""),
+    ],
+)
+def test_a_callback_is_told_which_way_is_better(name: str, mode: str, said: str) -> None:
+    seen = RankOutcome(True, {"monitors": [["ModelCheckpoint", name, mode]]}, {})
+    check = SimpleNamespace(points=1.0, fail=mock.Mock())
+    figures.watches_the_right_way(cast(Check, check), seen, "the script")
+    assert [said in call.args[0] for call in check.fail.call_args_list] == ([True] if said else [])
 
 
 Figure = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]

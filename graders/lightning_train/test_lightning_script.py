@@ -15,6 +15,7 @@ from itertools import pairwise
 from fixtures import fashion_mnist
 from graders.lightning_train import expected
 from graders.lightning_train.expected import Item
+from graders.lightning_train.figures import logs_no_constant, watches_the_right_way
 from graders.lightning_train.runs import FEW, LIMITS, drawn_size, fitted, run_script
 from graders.lightning_train.wording import few_names
 from lockstep.check import Check
@@ -187,6 +188,8 @@ def test_script(check: Check) -> None:
         points=check.points / 2,
     )
     _draws_anew(check, seen, call)
+    logs_no_constant(check, seen, call)
+    watches_the_right_way(check, seen, call)
     _keeps_defaults(check, untold.ranks[0])
     _hands_on(check)
     _batches_as_asked(check)

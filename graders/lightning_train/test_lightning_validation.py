@@ -6,7 +6,6 @@ labels. How the student's code is built plays no part.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -14,6 +13,7 @@ import numpy as np
 
 from graders.lightning_train import expected
 from graders.lightning_train.expected import Data
+from graders.lightning_train.figures import ACCURACY
 from graders.lightning_train.modes import validates_in_training_mode
 from graders.lightning_train.runs import train
 from graders.lightning_train.wording import few_names
@@ -26,12 +26,6 @@ from lockstep.wire import Array, Json
 MAX_DRAWS = 5
 EXACT = 1e-5  # what losses of one batch differ by, worked out in float32 and here
 ROUNDED = 0.06  # more than what a share loses when it is rounded to a tenth
-# What is called the accuracy and nothing more. Others have names: val_acc_top5, val_accuracy_shirt, val_acc_gap.
-ACCURACY = re.compile(
-    r"(?:val|valid|validation)?[\W_]*(?:(?:avg|mean)[\W_]*)?(?:acc|accuracy)[\W_]*(?:(?:percent|pct)[\W_]*)?"
-    r"(?:val|valid|validation)?(?:_epoch)?",
-    re.IGNORECASE,
-)
 
 
 def test_validation_logged(check: Check) -> None:

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from lockstep.sandbox.probing import kind, plain, plain_tensor
 from lockstep.wire import Array, Json
 
+from .logged import Constants
 from .piling import Piling
 
 CLASSES = 10
@@ -98,6 +99,7 @@ class Recorder:
         self.modes: dict[str, list[Json]] = {"train": [], "val": []}
         self.manual: list[str] = []
         self.piling = Piling()
+        self.constants = Constants()
         self.logged: list[Json] = []
         self.epochs: list[int] = []
         self.facts: dict[str, Json] = {}
@@ -213,6 +215,8 @@ class Recorder:
             if type(name) is str and len(recorder.logged) < 2000:
                 is_metric = hasattr(value, "compute") and hasattr(value, "update")
                 recorder.logged.append([str(stage), name[:100], bool(kwargs.get("sync_dist")), is_metric])
+                if recorder.in_step:
+                    recorder.constants.note(name, value)
             original(module, name, value, *args, **kwargs)
 
         pl.LightningModule.log = log  # type: ignore[method-assign, assignment]
@@ -280,6 +284,7 @@ class Recorder:
             "logged": self.logged,
             "metrics": _metrics(trainer),
             **({"stayed": cast(Json, self.piling.stayed)} if self.piling.stayed else {}),
+            **({"constants": cast(Json, constants)} if (constants := self.constants.found()) else {}),
             **self.facts,
         }
 

@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
 from torch.utils.data import DataLoader, DistributedSampler
 
 from lockstep.sandbox.gpus import gpus
@@ -125,7 +126,21 @@ def _facts(trainer: pl.Trainer) -> dict[str, Json]:
         "loggers": [type(logger).__name__[:60] for logger in trainer.loggers],
         "global_step": plain(trainer.global_step),
         "shared_out": _is_shared_out(trainer.train_dataloader),
+        **({"monitors": monitors} if (monitors := _monitors(trainer)) else {}),
     }
+
+
+def _monitors(trainer: pl.Trainer) -> list[Json]:
+    """Which callbacks keep or stop by a figure: the callback, the figure, and whether small or large is better."""
+    found: list[Json] = []
+    for callback in trainer.callbacks:  # type: ignore[attr-defined]
+        # Who keeps every checkpoint, or none, asks of none if it is better.
+        chooses = isinstance(callback, ModelCheckpoint) and callback.save_top_k not in (0, -1)
+        if chooses or isinstance(callback, EarlyStopping):
+            monitor, mode = callback.monitor, callback.mode
+            if isinstance(monitor, str):
+                found.append([type(callback).__name__[:60], monitor[:100], plain(mode)])
+    return found[:20]
 
 
 def _strategy(strategy: object) -> str:

@@ -1,0 +1,62 @@
+"""Figures by their names: what is called a loss or an accuracy and nothing more, and what a script makes of it."""
+
+from __future__ import annotations
+
+import re
+
+from graders.lightning_train import expected
+from lockstep.check import Check
+from lockstep.compare import number
+from lockstep.sandbox.outcome import RankOutcome
+from lockstep.text import safe
+
+# Others have names: val_acc_top5, val_accuracy_shirt, val_acc_gap.
+ACCURACY = re.compile(
+    r"(?:val|valid|validation)?[\W_]*(?:(?:avg|mean)[\W_]*)?(?:acc|accuracy)[\W_]*(?:(?:percent|pct)[\W_]*)?"
+    r"(?:val|valid|validation)?(?:_epoch)?",
+    re.IGNORECASE,
+)
+LOSS = re.compile(
+    r"(?:val|valid|validation)?[\W_]*(?:(?:avg|mean)[\W_]*)?loss[\W_]*(?:val|valid|validation)?(?:_epoch)?",
+    re.IGNORECASE,
+)
+TRAINING_LOSS = re.compile(
+    r"(?:train|training)?[\W_]*(?:(?:avg|mean|step|batch)[\W_]*)?loss[\W_]*(?:train|training)?(?:_step|_epoch)?",
+    re.IGNORECASE,
+)
+
+
+def logs_no_constant(check: Check, seen: RankOutcome, call: str) -> None:
+    """End the check where what training_step logs as its loss is one number, and what it returns is not."""
+    losses = [loss for loss in expected.step_losses(seen) if loss is not None]
+    constants = seen.values.get("constants")
+    if not isinstance(constants, dict) or max(losses, default=0) - min(losses, default=0) < 1e-3:
+        return
+    for name, value in constants.items():
+        logged = number(value)
+        if logged is not None and TRAINING_LOSS.fullmatch(name):
+            check.fail(
+                f"{call}: training_step logged {safe(name, 60)} as {logged:.4g} in every step, while the losses "
+                f"that it returned are between {min(losses):.4g} and {max(losses):.4g}.",
+                f'Log the loss of the batch: self.log("{safe(name, 60)}", loss).',
+                points=check.points / 2,
+            )
+
+
+def watches_the_right_way(check: Check, seen: RankOutcome, call: str) -> None:
+    """End the check where a callback takes the smallest accuracy for the best one, or the largest loss."""
+    monitors = seen.values.get("monitors")
+    for entry in monitors if isinstance(monitors, list) else []:
+        match entry:
+            case [str() as callback, str() as name, "min"] if ACCURACY.fullmatch(name):
+                taken, better = "smallest accuracy", "max"
+            case [str() as callback, str() as name, "max"] if LOSS.fullmatch(name):
+                taken, better = "largest loss", "min"
+            case _:
+                continue
+        check.fail(
+            f"{call}: the Trainer has {safe(callback, 60)} with monitor={safe(name, 60)!r} and mode={entry[2]!r}, "
+            f"which takes the {taken} for the best.",
+            f"Say mode={better!r}: it is 'min' where nothing is said, whatever the figure.",
+            points=check.points / 2,
+        )
