@@ -17,7 +17,7 @@ from lockstep.reports.document import document
 from lockstep.reports.finding import Finding
 from lockstep.reports.rule import Facts
 from lockstep.reports.verify import verify
-from tests.small_reports import small
+from tests.small_reports import runs_of, small
 
 RULES = (*clocks.RULES, *accounting.RULES, *equipment.RULES)
 Change = Callable[[dict[str, Any]], None]
@@ -395,6 +395,50 @@ def test_the_deadline_counts_where_there_is_one() -> None:
     (late,) = found(report, Facts(deadline=last - 3600))
     assert (late.rule, late.judgement.costs) == ("C06", True)
     assert "3600 s after the deadline" in late.message
+
+
+def of_lightning(steps: int, *, items: int = 48_000, batch: int = 64, **config: Any) -> dict[str, Any]:
+    """A report of Lightning whose epochs have so many steps; drop_last, so that none is short."""
+    named = {
+        "precision_requested": "32-true",
+        "precision_resolved": "32-true",
+        "accelerator": "cpu",
+        **config,
+    }
+    times = config.get("devices", 1) * config.get("num_nodes", config.get("nnodes", 1))
+    runs = runs_of(
+        {**named, "batch_size": batch}, ["9.0", "9.1", "9.2"], samples=steps * batch * times, steps=steps
+    )
+    for run in runs:
+        run["epochs"] = 1
+    report = small("lightning", runs, [{"what": "mean_s", "config": {"batch_size": batch}, "value": "9.1"}])
+    report["workload"]["dataset_n"] = items
+    return report
+
+
+@pytest.mark.parametrize(
+    ("report", "fits"),
+    [
+        (of_lightning(100, limit_train_batches=100), True),
+        (of_lightning(750, limit_train_batches=100_000), True),
+        (of_lightning(750, limit_train_batches=1.0), True),
+        (of_lightning(1, limit_train_batches=1), True),
+        # 2812 batches, of which 0.4 are 1124.8; and 2812.5.
+        (of_lightning(1124, items=45_000, batch=16, limit_train_batches=0.4), True),
+        (of_lightning(1125, items=45_000, batch=16, limit_train_batches=0.4), True),
+        (of_lightning(28, items=6_400, limit_train_batches=0.29), True),
+        # dataset_n is what was gone through.
+        (of_lightning(100, items=6_400, limit_train_batches=0.1), True),
+        (of_lightning(750), True),
+        (of_lightning(100), False),
+        (of_lightning(90, limit_train_batches=100), False),
+        (of_lightning(200, limit_train_batches=100), False),
+        (of_lightning(1100, items=45_000, batch=16, limit_train_batches=0.4), False),
+        (of_lightning(2, limit_train_batches=1.0), False),
+    ],
+)  # fmt: skip
+def test_an_epoch_that_lightning_cuts_short(report: dict[str, Any], fits: bool) -> None:
+    assert told_of(report) == [("C08", "inconsistent")] * (0 if fits else 3)
 
 
 def test_lightning_makes_bf16_of_16_on_a_cpu() -> None:

@@ -28,6 +28,8 @@ TWO = ("0.5", "0.75", "0.75", "1.0", "2.0")
 THREE = ("3.0", "3.0", "3.1", "3.0", "3.2")
 # A speed-up of 4/3 by means (mean 1.5), of 1.5/1.25 by medians, of 1/1.25 by minima.
 FOUR = ("1.25", "1.25", "1.25", "1.25", "2.5")
+# ONE's readings are 1.053, 1.2, 1.154, 1.25 and 1.333 times as long: 1.198 on average, 1.2 in the middle; the means 1.235.
+PAIRED = ("0.95", "1.25", "1.3", "1.6", "3.0")
 DDOF_0, DDOF_1 = statistics.pstdev(map(float, ONE)), statistics.stdev(map(float, ONE))
 
 
@@ -188,6 +190,9 @@ RIGHT: list[tuple[str, Raw]] = [
     ("a base that leaves the batch out", of_two("speedup", "1.333", base={"world_size": 1})),
     ("an efficiency", of_two("efficiency", "0.6667", unit="1")),
     ("in percent", of_two("efficiency", "66.67", unit="%")),
+    ("the mean of the ratios run by run", of_two("speedup", "1.1980", two=PAIRED)),
+    ("the median of the ratios run by run", of_two("speedup", "1.2000", two=PAIRED)),
+    ("their efficiency", of_two("efficiency", "59.90", two=PAIRED, unit="%")),
     ("in percent, not said", of_two("efficiency", "66.67")),
     ("serial after Karp and Flatt", of_two("serial_fraction", "0.5")),
     ("serial after Gustafson", of_two("serial_fraction", "0.667")),
@@ -249,7 +254,7 @@ def test_what_cannot_be_told_is_said(report: Raw, judgement: Judgement | None, w
 def test_rounding_of_the_printed_means_excuses_a_ratio_of_them() -> None:
     """2 s over 1.5 s, printed as 2 and 2: the ratio may be off by 5 %, and no more."""
     means = [claim("mean_s", "2", {"world_size": 1}), claim("mean_s", "1.5", {"world_size": 2})]
-    for value, right in (("1.3900", True), ("1.2700", True), ("1.4100", False), ("1.2630", False)):
+    for value, right in (("1.3900", True), ("1.2700", True), ("1.4100", False), ("1.0900", False)):
         ratio = claim("speedup", value, {"world_size": 2}, base={"world_size": 1})
         report = training(ONE, FOUR, claims=[*means, ratio])
         assert (found(report, RULES) == ()) is right, value

@@ -259,11 +259,40 @@ def test_few_points_are_advice() -> None:
     ],
 )
 def test_an_accuracy_is_found_in_the_log(stated: str, unit: str, caught: bool) -> None:
-    report = reported()
+    report = reported(tags={"acc1": "acc1"})
     report["claims"][0] |= {"value": stated, "unit": unit}
     told = costing(report, event_file(training(*span(report))))
     assert [rule for rule, _ in told] == ["C13"] * caught
     assert all("nowhere in the log" in message for _, message in told)
+
+
+@pytest.mark.parametrize(
+    ("tags", "counted", "says"),
+    [
+        ({"acc1": "valid/acc1"}, {}, "inconsistent"),
+        (
+            {"acc1": "valid/acc1"},
+            {"aggregation": "batch_mean", "correct": 55_143, "total": 90_000},
+            "inconsistent",
+        ),
+        ({"acc1": "valid/acc1"}, {"correct": 55_143, "total": 90_000}, "consistent"),
+        ({}, {"correct": 55_143, "total": 90_000}, "consistent"),
+        ({}, {}, "consistent"),
+        ({"loss": "train/loss"}, {}, "consistent"),
+    ],
+)
+def test_a_log_of_the_validation_is_not_held_against_a_test_accuracy(
+    tags: dict[str, str], counted: dict[str, Any], says: str
+) -> None:
+    report = reported(kind="lightning_csv", path="metrics.csv", tags=tags)
+    report["claims"][0] |= {"value": "61.27", **counted}
+    rows = ["step,train/loss,train/acc1,valid/acc1,valid/acc5,lr"] + [
+        f"{n * 1407},{2 - 0.1 * n:.6f},{30 + 2 * n:.4f},{28.1234 + 2 * n:.4f},{80 + n:.4f},0.1"
+        for n in range(12)
+    ]
+    findings = found(report, {"metrics.csv": "\n".join(rows).encode()})
+    told = [str(each.judgement) for each in findings if "nowhere in the log" in each.message]
+    assert told == [says]
 
 
 def test_the_best_epoch_may_be_claimed_and_other_names_may_hold_it() -> None:

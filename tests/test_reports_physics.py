@@ -54,7 +54,13 @@ def report(kind: str, runs: Sequence[Raw], gpus: Sequence[tuple[str, int]] = (T4
     made = small(kind, runs, claims, **sections)
     made["env"].update({"gpus": [{"name": name, "memory_total_mib": mib} for name, mib in gpus], **env})
     made["workload"].update(
-        {"model": "net", "params": MODEL.parameters, "input_shape": [3, 224, 224], **workload}
+        {
+            "model": "net",
+            "params": MODEL.parameters,
+            "input_shape": [3, 224, 224],
+            "dataset_n": 50_000,
+            **workload,
+        }
     )
     if gpus and "method" not in sections:
         made["method"]["sync"] = "cuda.synchronize"
@@ -108,11 +114,19 @@ def with_peak(
     return report("amp", at(50, settings, peak_alloc_bytes=int(peak)), gpus, **size)
 
 
+def few_images(peak: float, images: int, batch: int, steps: int = 1) -> Raw:
+    """A training that sees so many images in so many steps."""
+    config = {"precision": "fp32", "batch_size": batch}
+    return report("amp", at(50, config, images, steps, peak_alloc_bytes=int(peak)), (T4,))
+
+
 def least(weights: float, images: int, each: int = 100, copies: int = 0) -> float:
     return weights * MODEL.parameters + copies + images * each * MIB
 
 
-def search(*trials: tuple[str, int, int | None], claims: Mapping[str, int] | None = None) -> Raw:
+def search(
+    *trials: tuple[str, int, int | None], claims: Mapping[str, int] | None = None, **sections: Any
+) -> Raw:
     """Trials of (precision, batch, peak in MiB or None for out of memory)."""
     listed: list[Raw] = []
     for precision, batch, peak in trials:
@@ -130,7 +144,7 @@ def search(*trials: tuple[str, int, int | None], claims: Mapping[str, int] | Non
         for name, size in (claims or {}).items()
     ]
     runs = amp(50, batch=16) + amp(80, "fp16-amp", 16)
-    return report("amp", runs, batch_search=listed, **({"claims": stated} if stated else {}))
+    return report("amp", runs, batch_search=listed, **({"claims": stated} if stated else {}), **sections)
 
 
 def networked(step_ms: float, gbit: float | None, world: int = 2, nodes: int = 2, **config: Any) -> Raw:
@@ -215,6 +229,8 @@ BEYOND: list[tuple[str, str, Judgement, Raw]] = [
     ("P02", "AMP", IMPOSSIBLE, with_peak(0.949 * least(8, 64, 50, 50_000_000), {"precision": "fp16-amp"})),
     ("P02", "Adam", IMPOSSIBLE, with_peak(0.949 * least(12, 64), workload={"optimizer": "adamw"})),
     ("P02", "Adam, as torch calls it", IMPOSSIBLE, with_peak(0.949 * least(12, 64), workload={"optimizer": "AdamW"})),
+    ("P02", "a batch larger than the data set", IMPOSSIBLE, few_images(0.949 * least(4, 48), 48, batch=512)),
+    ("P02", "three batches that are nearly full", IMPOSSIBLE, few_images(0.9 * least(4, 60), 180, batch=64, steps=3)),
     ("P02", "checkpointing", UNUSUAL, with_peak(0.9 * least(8, 64), {"activation_checkpointing": True})),
     ("P02", "compiled", UNUSUAL, with_peak(0.9 * least(8, 64), {"compiled": True})),
     ("P02", "in-place norms", UNUSUAL, with_peak(0.9 * least(8, 64), declared=["inplace_norm"])),
@@ -292,6 +308,9 @@ WITHIN: list[tuple[str, str, Raw]] = [
         "precision_requested": "32", "precision_resolved": "32-true", "batch_size": 64, "accelerator": "cpu"}))),
     ("P01b", "at 0.89", report("dp_inference", dp(0.89 * 8.1e12 / 2e9, 1))),
     ("P02", "fp32", with_peak(0.951 * least(8, 64))),
+    ("P02", "a batch larger than the data set", few_images(0.951 * least(4, 48), 48, batch=512)),
+    ("P02", "a trial with a batch larger than the data set", search(
+        ("fp32", 16, 5000), ("fp32", 512, 8000), ("fp32", 1024, None), workload={"dataset_n": 48})),
     ("P02", "frozen layers", with_peak(4.2 * MODEL.parameters, declared=["pretrained"])),
     ("P02", "momentum that never came to be", with_peak(0.951 * least(4, 64), {"grad_accum": 1000})),
     ("P02", "no peak was read", with_peak(0)),

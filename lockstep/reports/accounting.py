@@ -68,10 +68,11 @@ def _steps_per_epoch(report: Report) -> Iterator[Finding]:
         per_step = images_per_step(report, run)
         if run.epochs is None or per_step is None:
             continue
-        part = _part_of_an_epoch(run.config)
-        least, most = math.floor(items / per_step * part), math.ceil(items / per_step * part) + 1
+        least, most = _batches_of_an_epoch(items / per_step, run.config)
         per_epoch = run.steps / run.epochs
-        if least <= per_epoch <= most:
+        # dataset_n may count the images that were gone through: a message below says so.
+        whole, short = math.floor(items / per_step), math.ceil(items / per_step) + 1
+        if least <= per_epoch <= most or whole <= per_epoch <= short:
             continue
         processes = process_count(report, run)
         alone = math.ceil(items * processes / per_step)
@@ -92,10 +93,18 @@ def _steps_per_epoch(report: Report) -> Iterator[Finding]:
         yield inconsistent(message, steps=run.steps, epochs=run.epochs, least=least, most=most)
 
 
-def _part_of_an_epoch(config: Config) -> float:
-    """Lightning's limit_train_batches as a part of the data set; a number of batches is taken as it comes."""
+def _batches_of_an_epoch(batches: float, config: Config) -> tuple[int, int]:
+    """The fewest and the most steps of an epoch, where Lightning's limit_train_batches leaves out the rest.
+
+    A whole number counts batches; a fraction is that of the batches that there are, rounded down before or not.
+    """
+    least, most = math.floor(batches), math.ceil(batches) + 1
     limit = config.get("limit_train_batches")
-    return float(limit) if isinstance(limit, int | float) and 0 < limit < 1 else 1.0
+    if isinstance(limit, int) and limit >= 1:
+        return min(limit, least), min(limit, most)
+    if isinstance(limit, float) and 0 < limit < 1:
+        return math.floor(least * limit), math.ceil(batches * limit) + 1
+    return least, most
 
 
 def _shares(report: Report) -> Iterator[Finding]:
@@ -171,7 +180,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="C08",
         demands="An epoch has as many steps as the data set fills, and the processes get equal shares.",
-        threshold="floor(n/B) to ceil(n/B) + 1 steps an epoch; shares within one batch an epoch",
+        threshold="floor(n/B) to ceil(n/B) + 1 steps an epoch, of which Lightning's limit_train_batches may leave a part or a "
+        "number; shares within one batch an epoch",
         why="torch.utils.data.DistributedSampler pads or cuts all shares to one length. As many steps as on one process "
         "is how a training without a sampler shows.",
         honest="None known for map-style data sets; iterable ones are declared.",

@@ -245,13 +245,20 @@ def _accuracies(report: Report, log: Log, curves: Curves) -> Iterator[Finding]:
         points = [point for curve in candidates for point in finite(curve)]
         if not points or any(_is(claim.value, claim, point) for point in points):
             continue
-        yield inconsistent(
+        # A log of one accuracy says nothing of another: which it holds is known where the report names its tag.
+        other = metric not in log.tags or _counted(claim)
+        yield (advice if other else inconsistent)(
             f"{claim.name}: this value is nowhere in the log of that run, {safe_line(log.path, 80)}; it ends with "
-            f"{points[-1].value:.6g}. Is the accuracy from another run, or logged under a name that the report does not give "
-            "in logs[].tags?",
+            f"{points[-1].value:.6g}. Is the accuracy from another run, of other images, or logged under a name that the report "
+            "does not give in logs[].tags?",
             claim=claim.value.value,
             last=points[-1].value,
         )
+
+
+def _counted(claim: Claim) -> bool:
+    """Whether a claim brings its own evidence, which C09 looks at."""
+    return claim.correct is not None and claim.total is not None and claim.aggregation == "micro"
 
 
 def _about(report: Report, claim: Claim, log: Log) -> bool:
@@ -333,7 +340,8 @@ RULES: tuple[Rule, ...] = (
         demands="A log that the report names is whole, goes forward, spans the run it is of and holds the accuracy that is "
         "claimed for it.",
         threshold=f"checksums exact; steps and times do not go back ({TIME_SLACK_S:g} s for the clock); a curve of {FEW_POINTS} "
-        f"points spans {SPAN:.0%} of wall_s; the claim within its printed decimals or {FLOAT32_ULPS} float32 eps; the same "
+        f"points spans {SPAN:.0%} of wall_s; the claim within its printed decimals or {FLOAT32_ULPS} float32 "
+        "eps, advice where it has correct and total or logs[].tags names no acc1; the same "
         f"losses, {FEW} or more of {DIGITS} digits, in the logs of two configurations that train differently: unusual",
         why="TensorBoard stores float32 and stops reading at a damaged record without a word, so that records are read one "
         "by one here. The checksums detect accidents, not intent.",

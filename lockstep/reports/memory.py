@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from lockstep.reports.counts import process_count
 from lockstep.reports.document import Claim, Config, Group, Report, Trial
 from lockstep.reports.finding import Finding, advice, few, impossible, inconsistent, not_verified, unusual
 from lockstep.reports.hardware import (
@@ -113,14 +114,15 @@ def _cases(report: Report) -> Iterator[_Case]:
             group.name,
             group.config,
             kind,
-            _on_one_device(report, group, batch(report, group.config)),
+            _on_one_device(report, group, min(batch(report, group.config), _seen_at_once(report, group))),
             _peak(group),
             _states(report, group),
         )
     for group, name, size, peak in _searched(report):
         kind = precision(report, group.config)
         if kind is not None and on_gpu(report, group.config):
-            yield _Case(name, group.config, kind, _on_one_device(report, group, size), peak, 0)
+            there = min(size, count(report.workload.get("dataset_n"), size))
+            yield _Case(name, group.config, kind, _on_one_device(report, group, there), peak, 0)
 
 
 def _searched(report: Report) -> Iterator[tuple[Group, str, int, int | None]]:
@@ -150,6 +152,11 @@ def _on_one_device(report: Report, group: Group, size: int) -> int:
     alone = report.kind != "amp" or any(run.rank_samples for run in group.runs)
     # DataParallel in an AMP training splits the batch, and nothing in the report would say so.
     return size if alone else size // max(1, len(report.gpus))
+
+
+def _seen_at_once(report: Report, group: Group) -> int:
+    """The images of a forward pass of one process, by what the runs went through: a data set may be smaller than a batch."""
+    return max(-(-run.samples // max(1, run.steps * process_count(report, run))) for run in group.runs)
 
 
 def _states(report: Report, group: Group) -> int:
@@ -391,7 +398,7 @@ RULES: tuple[Rule, ...] = (
         demands="A training holds its weights, its optimizer's state and its activations, and all of that fits the GPU.",
         threshold=f"peak >= {KEPT} x [4P(1 + k) + copies under AMP + A x B], where P is the parameters, k the copies the "
         "optimizer keeps (0 SGD, 1 momentum, 2 Adam), A what autograd saves for an image and B the images of a forward "
-        "pass; the same must fit for every batch that is claimed",
+        "pass, no more than samples / steps / processes; the same must fit for every batch that is claimed",
         why="All of these are there at the end of a forward pass. Gradients are not counted: they take the place of "
         "activations. A is measured on the model.",
         honest="None of 21 published largest batches: they use 0.58 to 0.84 of what this bound leaves them. Checkpointing, "

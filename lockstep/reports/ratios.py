@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator
 
 from lockstep.jsontext import Json
@@ -60,9 +61,22 @@ def speedups(group: Group, base: Group) -> tuple[Way, ...]:
     if same_work(group, base):
         pairs = zip(times(base), times(group), strict=True)
         ways += [Way(f"ratio of {b.words}", _ratio(b.value, g.value)) for b, g in pairs]
+    ways += _run_by_run(group, base)
     pairs = zip(throughputs(group), throughputs(base), strict=True)
     ways += [Way(f"ratio of images/s, {g.words}", _ratio(g.value, b.value)) for g, b in pairs]
     return tuple(ways)
+
+
+def _run_by_run(group: Group, base: Group) -> tuple[Way, ...]:
+    """How many times as fast the first run was as the base's first, the second as its second, and so on, on average."""
+    if len(group.runs) != len(base.runs):
+        return ()
+    pairs = zip(group.runs, base.runs, strict=True)
+    ratios = [_ratio(own.throughput, other.throughput) for own, other in pairs]
+    return (
+        Way("mean of the ratios run by run", statistics.fmean(ratios)),
+        Way("median of the ratios run by run", statistics.median(ratios)),
+    )
 
 
 def _ratio(a: float, b: float) -> float:
@@ -305,7 +319,8 @@ RULES: tuple[Rule, ...] = (
         id="C03",
         demands="A speed-up is the base's time over its own, for the same work.",
         threshold="less than one unit in the last place, plus what rounding of the printed means can do (at least "
-        f"{ON_THE_WAY:.1%} for means that are not printed, at most {SLACK_CAP:.0%}); ratio of means, medians, minima or throughputs",
+        f"{ON_THE_WAY:.1%} for means that are not printed, at most {SLACK_CAP:.0%}); ratio of means, medians, minima or throughputs, "
+        "or mean or median of the ratios run by run",
         why="Students work ratios out from the readings or from printed means; all of it is right. Seconds compare only "
         "where both processed the same samples, up to the last batch of each epoch.",
         honest="Low: means printed with one digit, which the slack is for.",
