@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -13,9 +14,12 @@ import torch
 
 from fixtures import build
 from graders.data_parallel import expected, timing
+from graders.data_parallel.inference import one_number
 from graders.data_parallel.slips import found
+from graders.data_parallel.test_data_parallel_script import calls_told_of
 from graders.data_parallel.timing import Call, Complaint, Session
 from lockstep.compare import difference
+from lockstep.reports.document import document
 from lockstep.sandbox.box import Box
 from lockstep.verdict import Verdict
 from lockstep.wire import Json
@@ -403,6 +407,55 @@ def test_the_hidden_network_has_head_room() -> None:
         assert difference(right, exact, rtol=2e-6, atol=5e-7) is None, seed
         assert difference(np.concatenate(parts), right, rtol=2e-6, atol=5e-7) is None, seed
         assert np.ptp(right, axis=0).min() > 0.01, seed
+
+
+# Readings that were taken, each of them
+
+AS_READ = [f"0.006{digits}" for digits in range(1_234_567, 1_234_589)]
+
+
+def told(
+    steps: int, readings: Sequence[str] = (), batch_size: int = 4, n_devices: int = 1
+) -> dict[str, Json]:
+    written: dict[str, Json] = {"step_s": list(readings)} if readings else {}
+    return {"config": {"batch_size": batch_size, "n_devices": n_devices}, "steps": steps, **written}
+
+
+@pytest.mark.parametrize(
+    ("runs", "calls"),
+    [
+        ([told(22, AS_READ)] * 5, 110),
+        ([told(22)] * 5, 110),
+        # A run that sums the others up tells of no calls of its own, nor does one of another configuration.
+        ([*[told(22, AS_READ)] * 5, told(110)], 110),
+        ([told(22, AS_READ), told(22, AS_READ, batch_size=5), told(22, AS_READ, n_devices=2)], 22),
+        ([{"config": None, "steps": 22}, {"steps": "x"}], 0),
+    ],
+)
+def test_a_report_tells_of_as_many_calls_as_it_has_readings(runs: list[dict[str, Json]], calls: int) -> None:
+    assert calls_told_of(runs, 4) == calls
+
+
+@pytest.mark.parametrize(
+    ("readings", "repeated"),
+    [
+        ([AS_READ[:1] * 22] * 5, AS_READ[0]),
+        ([AS_READ[:1] * 22, AS_READ[1:2] * 22, AS_READ[:1]], AS_READ[0]),
+        ([AS_READ, AS_READ[:1] * 22], None),
+        ([AS_READ[:1] * 21 + AS_READ[1:2]] * 5, None),
+        # Rounded, or few, they may be alike.
+        ([["0.00612"] * 22] * 5, None),
+        ([["0.01"] * 22] * 5, None),
+        ([AS_READ[:1] * 5] * 5, None),
+        ([[]], None),
+    ],
+)
+def test_readings_to_the_last_digit_are_not_one_number(
+    readings: list[list[str]], repeated: str | None
+) -> None:
+    source = json.loads((build.ROOT / "reference" / "reports" / "data_parallel.json").read_text())
+    source["runs"] = [{**source["runs"][0], "step_s": own} for own in readings]
+    assert one_number(document(source)) == repeated
 
 
 # Slips of the pen, of which only a machine with a GPU knows

@@ -19,6 +19,8 @@ N_REPS, ROWS = 3, 4
 SHORT = 0.001
 # What each call of a model takes at least, in seconds: with two decimals it is not rounded to nothing.
 DELAY, MOST = 0.006, 0.9
+# So many readings of so many digits are not the same by chance.
+MANY, DIGITS = 10, 7
 HINT = "Take the times with your time_inference(model, batch, n_reps), and report what it returns."
 
 
@@ -79,21 +81,61 @@ def readings_are_long_enough(check: Check, call: str, seen: RankOutcome, report:
         )
 
 
+def readings_are_read_each(check: Check, call: str, report: Report) -> None:
+    """The readings of a run are not one number, written down again and again."""
+    repeated = one_number(report)
+    if repeated is not None and not _is_repeated(_timer(check)):
+        check.fail(
+            f"{call} wrote readings that are all alike within each run, to the last of their digits: {repeated} s, "
+            "again and again. No clock says that of one call after the other; time_inference returns different ones.",
+            f"{HINT} Put each of them into step_s: a mean hides what the spread tells.",
+            points=check.points / 2,
+        )
+
+
+def one_number(report: Report) -> str | None:
+    """What all readings of a run are, in the first run, where that is so in every run with many.
+
+    Of few digits, as after rounding, they may well be equal.
+    """
+    many = [run.step_seconds for run in report.runs if len(run.step_seconds) >= MANY]
+    if not many or any(len({reading.value for reading in readings}) > 1 for readings in many):
+        return None
+    digits = min(reading.digits for readings in many for reading in readings)
+    return many[0][0].text[:20] if digits >= DIGITS else None
+
+
+def calls_each_time(check: Check) -> bool:
+    """Whether time_inference calls a model for each of its readings, also when it is called again."""
+    made = [timing.parse_calls(session.get("calls")) for session in _sessions(check, again=True)[:2]]
+    return len(made) == 2 and all(calls is not None and len(calls) >= N_REPS for calls in made)
+
+
 def _timer(check: Check, *, on_gpu: bool = False) -> dict[str, Json]:
     """What a model sees of time_inference."""
+    return next(iter(_sessions(check, on_gpu=on_gpu)), {})
+
+
+def _sessions(check: Check, *, on_gpu: bool = False, again: bool = False) -> list[dict[str, Json]]:
+    """What a model sees of each call of time_inference."""
     outcome = check.run(
         "time_calls",
-        values={"gpus": int(on_gpu), "delays": [SHORT], "n_reps": N_REPS, "again": False},
+        values={"gpus": int(on_gpu), "delays": [SHORT], "n_reps": N_REPS, "again": again},
         arrays={"batch": np.zeros((ROWS, 1, 4, 4), np.float32)},
         expect=False,
     )
-    session = next(iter(entries(outcome.ranks[0].values.get("sessions"))), None)
-    return session if isinstance(session, dict) else {}
+    sessions = entries(outcome.ranks[0].values.get("sessions"))
+    return [session for session in sessions if isinstance(session, dict)]
 
 
 def _is_short(session: dict[str, Json]) -> bool:
     readings = [number(reading) for reading in entries(session.get("readings"))]
     return any(reading is not None and reading < MOST * SHORT for reading in readings)
+
+
+def _is_repeated(session: dict[str, Json]) -> bool:
+    readings = [number(reading) for reading in entries(session.get("readings"))]
+    return len(set(readings)) < max(len(readings), 2)
 
 
 def _is_unsound(session: dict[str, Json]) -> bool:

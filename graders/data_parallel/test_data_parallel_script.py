@@ -73,7 +73,7 @@ def test_report(check: Check) -> None:
         f"{call} wrote readings that were not taken in that run, going by their t_start and t_end.",
         "t_start and t_end are time.time() right before and after what is timed; measure anew in each run.",
     )
-    _calls_were_made(check, call, seen, sizes, n_reps)
+    _calls_were_made(check, call, seen, runs, sizes, n_reps)
     too_long = next(longer_than_its_span(document(report)), None)
     check.expect(
         too_long is None,
@@ -84,6 +84,7 @@ def test_report(check: Check) -> None:
     _minds_missing_gpus(check, call, report, runs)
     inference.as_time_inference_does(check, call, seen, sizes, n_reps, _steps(runs))
     inference.readings_are_long_enough(check, call, seen, document(report))
+    inference.readings_are_read_each(check, call, document(report))
     _uses_gpus(check, n_reps, {_readings(runs, size, 1) for size in sizes})
 
 
@@ -201,7 +202,9 @@ def _called(seen: RankOutcome) -> bool:
     return bool(entries(seen.values.get("calls"))) or seen.values.get("by_children") is True
 
 
-def _calls_were_made(check: Check, call: str, seen: RankOutcome, sizes: list[int], n_reps: int) -> None:
+def _calls_were_made(
+    check: Check, call: str, seen: RankOutcome, runs: list[dict[str, Json]], sizes: list[int], n_reps: int
+) -> None:
     """Behind the readings there are calls of a model; those in processes of the script's own cannot be counted."""
     made = totals(seen.values.get("calls"))
     if seen.values.get("by_children") is True or made.get("0", 0) >= n_reps * len(sizes):
@@ -214,6 +217,27 @@ def _calls_were_made(check: Check, call: str, seen: RankOutcome, sizes: list[int
             f"{size} image{'s' * (size > 1)}.",
             "Every reading is the time of a call that was made in that run.",
         )
+    if "0" in made:
+        return
+    for size in sizes:
+        count, said = made.get(str(size), 0), calls_told_of(runs, size)
+        check.expect(
+            count >= said or not inference.calls_each_time(check),
+            f"{call} wrote {said} readings with batch_size {size}, but called a model {count} times with "
+            f"{size} image{'s' * (size > 1)}: some of them were never taken.",
+            "Every reading is the time of a call that was made in that run: call time_inference anew for each timing.",
+            points=check.points / 2,
+        )
+
+
+def calls_told_of(runs: list[dict[str, Json]], batch_size: int) -> int:
+    """How many calls the runs of a batch size tell of: the readings in step_s, and without any of those the steps.
+
+    Beside runs with step_s others may sum up.
+    """
+    own = [run for run in runs if (_config(run, "batch_size"), _config(run, "n_devices")) == (batch_size, 1)]
+    readings = sum(len(entries(run.get("step_s"))) for run in own)
+    return readings or _steps(own)
 
 
 def _measured(check: Check, call: str, runs: list[dict[str, Json]], sizes: list[int], n_reps: int) -> None:
