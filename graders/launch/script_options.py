@@ -22,7 +22,7 @@ HELP = ("--help", "-h")
 _SAYS_HELP = re.compile(r"usage:|show this (?:help )?message", re.IGNORECASE)
 # A file that asks for help only where its caller says nothing more, as it is called here.
 _BY_ITS_CALLER = re.compile(
-    r"""\$\{?#|\$\{?1\b|\$\{[@*]:?[-+=]|\$\{\w+:?[-+=][^}]*-h|(?:-[zn]|case)\s+["']?\$|sys\.argv"""
+    r"""\$\{?#|\$\{?1\b|\$\{[@*]:?[-+=]|\$\{\w{1,40}:?[-+=][^}]{0,80}-h|(?:-[zn]|case)\s{1,8}["']?\$|sys\.argv"""
 )
 # A script for which 0 may mean something: all, or its default.
 _MINDS_ZERO = r"\b%s\b\s*(?:or\b|if\b|[=!<>]=?\s*[01]\b)|\b(?:if|or|and|not)\s+(?:\w+\.)*%s\b"
