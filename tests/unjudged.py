@@ -153,8 +153,9 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("", "script values.loaders.#.batch_size", UNREAD, "looked at where a loader has no more batches than are asked for"),
         Row("script", "script* values.bars", "missing", "numbers of progress bars, which are no timings"),
         Row("script", "script arrays.picture#", "last row missing|one value other", "an image is recognised in a picture, not compared"),
-        Row("script", "script/3 *", "*", "without images a script may end as it likes, if it prints no timings"),
-        Row("script", "script/4 *", "*", "asked for help a script may end as it likes, if argparse does not break"),
+        Row("script", "script/3 *", "*", "of a second timing only the number of workers is told, where it is still 1"),
+        Row("script", "script/4 *", "*", "without images a script may end as it likes, if it prints no timings"),
+        Row("script", "script/5 *", "*", "asked for help a script may end as it likes, if argparse does not break"),
     ),
     "ddp_train": (
         Row("reshuffles", "train/2 values.boundaries.#", "one more", "there are no batches after its only epoch"),

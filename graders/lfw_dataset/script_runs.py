@@ -33,6 +33,9 @@ LEAST_SPREAD = 0.08
 # A deviation below this share of that of the passes is none of theirs: one of their mean is 0.45 of it.
 LEAST_SHARE = 0.3
 FULL_PRECISION = 1e-10
+# What tells how many workers a machine has processors for: whoever asks may start fewer than they were told.
+_PROCESSORS = re.compile(rb"cpu_count|affinity|psutil|cpuinfo|num_threads")
+_HANDED_OUT = "perf_report.py"
 _LIST = re.compile(r"\[([^\[\]]*)\]")
 _PLACE = re.compile(r" \([^()]*, line \d+\)$")
 _IDLE = 'The script did nothing at all: is main() called at its end, below `if __name__ == "__main__":`?'
@@ -215,7 +218,29 @@ def timing_complaint(check: Check) -> Complaint | None:
             f"{told} printed {len(timings)} timings, all of loaders with 1 worker.",
             "num_workers is fixed when a DataLoader is made: make a new one for every number you compare.",
         )
-    return None
+    return _workers_complaint(check, {"timed": tree.files})
+
+
+def _workers_complaint(check: Check, data: dict[str, dict[str, bytes]]) -> Complaint | None:
+    """Whether a script that read with one worker does so as well where it is asked for two.
+
+    A run that does not end well is none that tells.
+    """
+    flags = ["-batch_size", str(BATCH_SIZE), "-num_workers", "2", "-get_timing"]
+    arguments = ["-path_to_folder", "/data/timed/", *flags, "-batches_to_check", str(ASKED_BATCHES)]
+    files = check.submission.files
+    sources = (files[path] for path in files if path.endswith((".py", ".ipynb")) and path != _HANDED_OUT)
+    if any(map(_PROCESSORS.search, sources)):
+        return None
+    values = _run(check, arguments, data, expect=False).ranks[0].values
+    loaders = [entry for entry in _list(values.get("loaders")) if isinstance(entry, dict)]
+    used = {number(entry.get("workers")) for entry in loaders if _list(entry.get("batches"))}
+    if values.get("problem") is not None or values.get("status") != 0 or used != {1}:
+        return None
+    return Complaint(
+        f"`{_shown(arguments)}`: loaders with 1 worker were read, none with 2.",
+        "Pass the flag on: DataLoader(..., num_workers=args.num_workers).",
+    )
 
 
 def _fault(said: Reading, told: str, took: list[float], waited: float) -> Complaint | None:
@@ -458,9 +483,10 @@ def _run(
     data: dict[str, dict[str, bytes]],
     delay: float = 0.0,
     batch_delays: Sequence[float] = (),
+    expect: bool = True,
 ) -> Outcome:
     delays: dict[str, Json] = {"seconds_per_image": delay, "seconds_per_batch": list(batch_delays)}
-    return check.run("script", data=data, values={"arguments": list(arguments), **delays})
+    return check.run("script", data=data, values={"arguments": list(arguments), **delays}, expect=expect)
 
 
 def _length(loader: dict[str, Json]) -> int:
