@@ -71,6 +71,14 @@ def test_trainer_flags(check: Check) -> None:
         "to report.",
         points=check.points / 2,
     )
+    # How much of the pictures is enough for validation is everybody's own choice, but for this.
+    check.expect(
+        integer(seen.get("limit_val")) != 1,
+        "build_trainer() makes a Trainer with limit_val_batches=1: a whole number is a number of batches, so that val_loss and "
+        "val_acc are those of the first batch alone.",
+        "Leave it out: Lightning validates on all batches. As a share that is limit_val_batches=1.0.",
+        points=check.points / 2,
+    )
 
 
 def _both(values: Json) -> str:

@@ -44,6 +44,8 @@ def flags(student: Student, inputs: Inputs) -> Observation:
             if not isinstance(logger, (DummyLogger, str))
         ],
     }
+    if type(default.limit_val_batches) is int:
+        values["limit_val"] = default.limit_val_batches
     model = students_model(student, module)
     labels = inputs.tensor("labels")
     for name in ("limited", "dev"):
