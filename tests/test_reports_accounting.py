@@ -11,7 +11,7 @@ import pytest
 
 from fixtures.reports import honest
 from fixtures.reports.sample import settings, single_steps
-from lockstep.reports import accounting, clocks, equipment
+from lockstep.reports import accounting, clocks, equipment, ratios
 from lockstep.reports import format as report_format
 from lockstep.reports.document import document
 from lockstep.reports.finding import Finding
@@ -439,6 +439,42 @@ def of_lightning(steps: int, *, items: int = 48_000, batch: int = 64, **config: 
 )  # fmt: skip
 def test_an_epoch_that_lightning_cuts_short(report: dict[str, Any], fits: bool) -> None:
     assert told_of(report) == [("C08", "inconsistent")] * (0 if fits else 3)
+
+
+def _of_machines(count: int, **config: Any) -> dict[str, Any]:
+    report = of_lightning(188, accelerator="cuda", **config)
+    report["env"]["gpus"] = _gpus(count)
+    return report
+
+
+@pytest.mark.parametrize(
+    ("report", "told"),
+    [
+        (_of_machines(2, devices=2, num_nodes=2), set()),
+        (_of_machines(2, devices=2, nnodes=2), set()),
+        (_of_machines(4, devices=4), set()),
+        (_of_machines(1, devices=1, num_nodes=4), set()),
+        (_of_machines(2, devices=4), {("C14", "inconsistent")}),
+        (_of_machines(1, devices=2, num_nodes=2), {("C14", "inconsistent")}),
+        # Four processes, and steps for two.
+        (_of_machines(2, devices=2), {("C08", "inconsistent")}),
+    ],
+)
+def test_lightning_on_several_machines(report: dict[str, Any], told: set[tuple[str, str]]) -> None:
+    assert set(told_of(report)) == told
+
+
+def test_an_efficiency_over_machines_counts_the_devices_of_all() -> None:
+    alone, both = of_lightning(750, devices=1), _of_machines(2, devices=2, num_nodes=2)
+    both["runs"] = [*alone["runs"], *both["runs"]]
+    for run in both["runs"]:
+        run["config"]["accelerator"] = "cuda"
+    # As long on four devices as on one.
+    config = {"devices": 2, "num_nodes": 2}
+    for value, right in (("0.250", True), ("0.500", False)):
+        claim = {"what": "efficiency", "config": config, "base": {"devices": 1}, "value": value, "unit": "1"}
+        findings = verify(document({**both, "claims": [claim]}), Facts(), ratios.RULES).findings
+        assert ([each.rule for each in findings] == []) is right, findings
 
 
 def test_lightning_makes_bf16_of_16_on_a_cpu() -> None:

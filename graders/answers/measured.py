@@ -13,6 +13,7 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 
 from lockstep.reports import format as report_format
+from lockstep.reports.counts import machine_count
 from lockstep.reports.document import Claim, Group, Report, document, named
 from lockstep.submission import Submission
 from lockstep.wire import Json
@@ -208,7 +209,9 @@ def _statistics(group: Group) -> tuple[float, float, float, float]:
 
 def _processes(group: Group) -> int:
     """How many processes or devices share the work; 0 where the configuration does not say."""
-    return next((count for key in _PROCESSES if (count := _count(group.config.get(key)))), 0)
+    processes = next((count for key in _PROCESSES if (count := _count(group.config.get(key)))), 0)
+    # Lightning's devices are those of each machine.
+    return processes * machine_count(group.config) if "devices" in group.config else processes
 
 
 def _batch(group: Group) -> int:

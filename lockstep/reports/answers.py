@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Iterator
 
+from lockstep.reports.counts import devices_of_all
 from lockstep.reports.document import Number, Report
 from lockstep.reports.finding import Finding, few, unusual
 from lockstep.reports.ratios import speedups
@@ -100,6 +101,8 @@ def _known(report: Report, quantity: str) -> list[float]:
     counts = (
         {report.setting(group.config, key) for group in report.groups} if quantity == "efficiency" else {1}
     )
+    if quantity == "efficiency" and report.kind == "lightning":
+        counts = {devices_of_all(group.config) for group in report.groups}
     pairs = itertools.permutations(report.groups, 2)
     ratios = [way.value for group, base in pairs for way in speedups(group, base)]
     return known + [ratio / n for ratio in ratios for n in counts if isinstance(n, int) and n > 0]

@@ -19,7 +19,7 @@ SETTINGS = {
     "dp_inference": ("n_devices", "batch_size"),
     "ddp_scaling": ("world_size", "batch_per_rank"),
     "amp": ("precision", "batch_size"),
-    "lightning": ("precision_resolved", "devices", "batch_size"),
+    "lightning": ("precision_resolved", "devices", "num_nodes", "nnodes", "batch_size"),
 }
 """What a configuration is called on the axis, most telling first."""
 SHORT = {
@@ -31,6 +31,8 @@ SHORT = {
     "precision": "",
     "precision_resolved": "",
     "devices": "devices",
+    "num_nodes": "machines",
+    "nnodes": "machines",
 }
 
 

@@ -14,7 +14,7 @@ def process_count(report: Report, run: Run) -> int:
     if report.kind == "ddp_scaling":
         return number(run.config.get("world_size"))
     if report.kind == "lightning":
-        return number(run.config.get("devices", 1))
+        return devices_of_all(run.config)
     # Nothing in the configuration says that a training with AMP was distributed; its runs do.
     return max(1, len(run.rank_samples)) if report.kind == "amp" else 1
 
@@ -34,13 +34,18 @@ def gpus_needed(report: Report, config: Config) -> int | None:
         return number(config.get("world_size")) if config.get("backend") == "nccl" else None
     if report.kind == "lightning":
         on_gpu = config.get("accelerator") in ("cuda", "gpu")
-        return number(config.get("devices", 1)) if on_gpu else None
+        return devices_of_all(config) if on_gpu else None
     return None
 
 
 def machine_count(config: Config) -> int:
     """Machines that a configuration uses."""
-    return number(config.get("nnodes", 1))
+    return number(config.get("nnodes", config.get("num_nodes", 1)))
+
+
+def devices_of_all(config: Config) -> int:
+    """Devices that a configuration of Lightning uses, whose `devices` are those of each machine."""
+    return number(config.get("devices", 1)) * machine_count(config)
 
 
 def whole_seconds(report: Report) -> float:

@@ -26,7 +26,7 @@ DEFAULTS: Mapping[str, Mapping[str, Json]] = {
     "dp_inference": {"precision": "fp32"},
     "ddp_scaling": {**_TRAINING, "nnodes": 1, "precision": "fp32", "comm_hook": "none"},
     "amp": {**_TRAINING, "channels_last": False, "cudnn_benchmark": False},
-    "lightning": {**_TRAINING, "devices": 1},
+    "lightning": {**_TRAINING, "devices": 1, "num_nodes": 1, "nnodes": 1},
 }
 """What a setting is where a configuration leaves it out, by kind of report: the format's defaults, and PyTorch's."""
 

@@ -51,6 +51,8 @@ def _devices_used(report: Report) -> Iterator[Finding]:
                 + (
                     " env is of the call that wrote the file last: did that have fewer GPUs?"
                     if of_later
+                    else " devices are those of each machine, num_nodes the machines. Was the environment noted on another one?"
+                    if report.kind == "lightning"
                     else " Was the environment noted on another machine, or do you mean processes on the CPU?"
                 ),
                 used=used,

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lockstep.jsontext import Json
+from lockstep.reports.counts import devices_of_all, machine_count
 from lockstep.reports.devices import AMPERE, Device
 from lockstep.reports.document import Config, Group, Report
 from lockstep.reports.finding import Finding, advice, few, unusual
@@ -34,6 +35,7 @@ _SIZE = {"dp_inference": "n_devices", "ddp_scaling": "world_size", "lightning": 
 _ALONG = {
     "backend",
     "nnodes",
+    "num_nodes",
     "comm_hook",
     "device_ids",
     "strategy",
@@ -88,12 +90,20 @@ class _Point:
     weak: bool
 
 
+def _devices(report: Report, group: Group) -> int:
+    return (
+        devices_of_all(group.config)
+        if report.kind == "lightning"
+        else count(group.config.get(_SIZE[report.kind]))
+    )
+
+
 def _points(report: Report) -> list[_Point]:
     """Speedups over one device; of several baselines the one that makes least of it."""
     key = _SIZE[report.kind]
     found = []
     for group in report.groups:
-        n, rate = count(group.config.get(key)), _rate(group)
+        n, rate = _devices(report, group), _rate(group)
         if n < 2 or rate is None:
             continue
         rest = _rest(report, group.config, {key, *_ALONG})
@@ -101,7 +111,7 @@ def _points(report: Report) -> list[_Point]:
         for base in report.groups:
             one = _rate(base)
             if (
-                count(base.config.get(key)) != 1
+                _devices(report, base) != 1
                 or one is None
                 or _rest(report, base.config, {key, *_ALONG}) != rest
             ):
@@ -166,7 +176,7 @@ def _serial_part(report: Report, facts: Facts) -> Iterator[Finding]:
             p
             for p in points
             if p.weak is weak
-            and count(report.setting(p.group.config, "nnodes")) == 1
+            and machine_count(p.group.config) == 1
             and (on_gpu(report, p.group.config) or p.n <= count(report.env.get("cpu_logical")))
         ]
         sizes = {point.n: point for point in alike}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lockstep.jsontext import Json
+from lockstep.reports.counts import devices_of_all
 from lockstep.reports.devices import Device
 from lockstep.reports.document import Config, Group, Report
 from lockstep.reports.model import ModelFacts
@@ -66,7 +67,7 @@ def devices(report: Report, group: Group) -> int:
     if report.kind == "ddp_scaling":
         return max(1, count(config.get("world_size")))
     if report.kind == "lightning":
-        return max(1, count(config.get("devices")))
+        return max(1, devices_of_all(config))
     # Nothing in an AMP configuration says that it was alone on its machine.
     ranks = max(len(run.rank_samples) for run in group.runs)
     return max(1, len(report.gpus), ranks)

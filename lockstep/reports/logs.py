@@ -20,7 +20,16 @@ SPAN = 0.5
 """The part of the timed training that a curve of many points must span."""
 FEW = 3
 """Points of a curve that is compared with another training's, and losses in it that have to tell."""
-CHANGING = ("precision", "precision_resolved", "batch_size", "batch_per_rank", "world_size", "devices")
+CHANGING = (
+    "precision",
+    "precision_resolved",
+    "batch_size",
+    "batch_per_rank",
+    "world_size",
+    "devices",
+    "num_nodes",
+    "nnodes",
+)
 """Settings that change every loss in its last digits at least."""
 TIME_SLACK_S = 1.0
 """Steps of the system clock within one log."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from lockstep.reports.counts import process_count
+from lockstep.reports.counts import devices_of_all, process_count
 from lockstep.reports.document import Claim, Config, Group, Report, Trial
 from lockstep.reports.finding import Finding, advice, few, impossible, inconsistent, not_verified, unusual
 from lockstep.reports.hardware import (
@@ -295,7 +295,7 @@ def _peaks_of_trials(report: Report) -> Iterator[tuple[str, str, int, int]]:
 
 
 def _is_plain(report: Report, config: Config) -> bool:
-    alone = count(config.get("world_size")) == 1 and count(config.get("devices")) == 1
+    alone = count(config.get("world_size")) == 1 and devices_of_all(config) == 1
     return alone and not _may_be_less(report, config)
 
 

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterator
 
 from lockstep.jsontext import Json
+from lockstep.reports.counts import devices_of_all
 from lockstep.reports.document import Claim, Group, Number, Report
 from lockstep.reports.finding import Finding, few, inconsistent, not_verified, unusual
 from lockstep.reports.recompute import (
@@ -181,6 +182,8 @@ def _devices(report: Report, pair: tuple[Group, Group]) -> tuple[int, int] | Non
     """Devices of a configuration and of its base."""
     key = DEVICES.get(report.kind)
     counts = [report.setting(group.config, key) if key else None for group in pair]
+    if report.kind == "lightning":
+        counts = [devices_of_all(group.config) for group in pair]
     n, base = (count if isinstance(count, int) and count > 0 else None for count in counts)
     return None if n is None or base is None else (n, base)
 
@@ -300,6 +303,8 @@ def _unit_slip(report: Report, group: Group, number: Number, ways: tuple[Way, ..
     """What was counted instead of images, if that explains the number."""
     run = group.runs[0]
     devices = report.setting(group.config, DEVICES.get(report.kind, ""))
+    if report.kind == "lightning":
+        devices = devices_of_all(group.config)
     n = devices if isinstance(devices, int) and devices > 1 else 0
     slips = [
         *(
