@@ -353,6 +353,11 @@ WITHIN: list[tuple[str, str, Raw]] = [
     ("P13", "Clemson", gloo(1, 151 / 111, 151 / 96)),
     ("P13", "linear", gloo(1, 1.97, 3.94, 7.83)),
     ("P13", "Amdahl", gloo(1, 1.6, 2.3, 2.9, batches=(64, 32, 16, 8))),
+    *(
+        ("P13", f"{fixed} s of {fixed + 100} are those of any number", gloo(
+            *((fixed + 100) / (fixed + 100 / n) for n in (1, 2, 4, 8, 16))))
+        for fixed in (2, 4, 8, 40)
+    ),
     ("P13", "slower than one", gloo(1, 0.4, 0.9)),
     ("P13", "more processes than cores", gloo(1, 1.9, 1.95, 1.6, env={"cpu_logical": 2})),
     ("P14", "grows", report("dp_inference", dp(8 / 2e-3, 1, 8) + dp(128 / 2.6e-3, 1, 128), (A100,))),

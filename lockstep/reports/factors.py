@@ -181,7 +181,17 @@ def _serial_part(report: Report, facts: Facts) -> Iterator[Finding]:
         ]
         sizes = {point.n: point for point in alike}
         if len(sizes) == len(alike) and len(sizes) > 1:
-            yield from _one_law(list(sizes.values()), weak)
+            yield from _no_law(list(sizes.values()), weak)
+
+
+def _no_law(points: list[_Point], weak: bool) -> list[Finding]:
+    """What speaks against one serial part.
+
+    An epoch of a data set is the same work on any number of devices, also where the batch grows with them: then what
+    Amdahl's law fits is told by neither.
+    """
+    own = list(_one_law(points, weak))
+    return own if own and (not weak or list(_one_law(points, weak=False))) else []
 
 
 def _one_law(points: list[_Point], weak: bool) -> Iterator[Finding]:
@@ -370,7 +380,8 @@ RULES: tuple[Rule, ...] = (
         id="P13",
         demands="The speedups of several sizes fit one serial part that does not shrink.",
         threshold=f"Karp-Flatt e >= {NEGATIVE} at the lower end of the speedup's 95 % interval; not down by more than {FALLS} and to less than {FALLS_TO:.0%}; from "
-        f"{LEAST_SIZES} sizes on within {RESIDUAL:.0%} of Amdahl's law (same total batch) or Gustafson's (same batch each)",
+        f"{LEAST_SIZES} sizes on within {RESIDUAL:.0%} of Amdahl's law (same total batch) or of one of Amdahl's and "
+        "Gustafson's (same batch each)",
         why="Karp and Flatt, CACM 33(5), 1990. Clemson's tutorial gives 0.47 and 0.51, Lambda's figures 0 to 0.07.",
         honest="Rarely: a disturbed baseline. Sizes across machines, and beyond the cores of a CPU, are left out.",
         examine=_serial_part,
