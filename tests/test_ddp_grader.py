@@ -17,6 +17,8 @@ from torch.nn.parallel import DistributedDataParallel
 from fixtures import build
 from graders.ddp_train import expected
 from graders.ddp_train.probe import compression
+from graders.ddp_train.probe.checkpoints import CHECKPOINT
+from graders.ddp_train.probe.script import checkpoint_elsewhere
 from graders.ddp_train.test_ddp_communication import is_divided
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.outcome import Outcome, RankOutcome, StudentError
@@ -422,6 +424,34 @@ def test_a_network_that_was_not_trained_earns_nothing_whatever_else_is_wrong_wit
 def test_a_run_that_resumes_trains_what_is_left(went_on: Json, passes: bool) -> None:
     told = verdict("script", lambda _: launched(went_on=went_on))
     assert ("should train one epoch more" in told) != passes
+
+
+@pytest.mark.parametrize(
+    ("reported", "passes"), [(True, True), (None, True), (0, True), ("no", True), (False, False)]
+)
+def test_a_report_that_is_written_to_another_file_is_told(reported: Json, passes: bool) -> None:
+    went_on: Json = {"wrote": True, "before": 4, "after": 8, "reported": reported}
+    told = verdict("script", lambda _: launched(went_on=went_on))
+    assert ("reports/ddp.json instead" in told) != passes
+
+
+@pytest.mark.parametrize(
+    ("written", "elsewhere"),
+    [
+        ([], ""),
+        (["reports/ddp.json", "log.txt"], ""),
+        ([CHECKPOINT, "best.pt"], ""),
+        (["best.pt", f"checkpoints/{CHECKPOINT}"], ""),
+        (["checkpoint-of-a-check_epoch1.pt", "last.pt"], ""),
+        ([f"{CHECKPOINT}/epoch-1.pt"], ""),
+        (["checkpoint.pt"], "checkpoint.pt"),
+        (["a.json", "b.ckpt", "c.pth"], "b.ckpt"),
+    ],
+)
+def test_a_checkpoint_is_elsewhere_where_no_file_has_its_name_in_its_own(
+    written: list[str], elsewhere: str
+) -> None:
+    assert checkpoint_elsewhere(written) == elsewhere
 
 
 @pytest.mark.parametrize(

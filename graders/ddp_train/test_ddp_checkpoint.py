@@ -139,6 +139,15 @@ def _script_keeps_the_optimizer(check: Check) -> None:
         "other after it.",
         points=check.points / 2,
     )
+    elsewhere = before.get("elsewhere")
+    check.expect(
+        not isinstance(elsewhere, str) or not elsewhere,
+        "save_checkpoint writes to the path that it is given, but `ddp_train.py --epochs 2 --checkpoint FILE` left no file of "
+        f"that name, and wrote {shown(elsewhere)} instead.",
+        "save_checkpoint(model, optimizer, epoch, args.checkpoint): which file it is, whoever starts the script decides. The "
+        "same goes for load_checkpoint.",
+        points=check.points / 2,
+    )
 
 
 def _written_once(check: Check, saved: Outcome) -> None:

@@ -219,6 +219,14 @@ def _goes_on(check: Check, went_on: Json, arguments: Sequence[str], loopback_byt
         "first_epoch = load_checkpoint(model, optimizer, args.checkpoint) + 1; then range(first_epoch, args.epochs).",
         points=check.points / 2,
     )
+    check.expect(
+        went_on.get("reported") is not False,
+        "ddp_train.sh works, but `python ddp_train.py ... --report reports/resumed.json` wrote no such file, and wrote "
+        "reports/ddp.json instead.",
+        "write_report(args.report, ...): which file it is, whoever starts the script decides; ddp_train.sh asks for "
+        "reports/ddp.json.",
+        points=check.points / 2,
+    )
 
 
 def _lines(words: Json) -> str:

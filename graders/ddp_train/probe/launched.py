@@ -17,6 +17,7 @@ from lockstep.wire import Json
 from .checkpoints import tensors_within
 from .lab import SIDE_SECONDS
 from .script import script_arguments
+from .written import CHECKPOINTS, files, versions, written_since
 
 
 def launch(student: Student, inputs: Inputs) -> Observation:
@@ -24,7 +25,7 @@ def launch(student: Student, inputs: Inputs) -> Observation:
     # One that was handed in tells of another run.
     with contextlib.suppress(OSError):
         os.remove("reports/ddp.json")
-    before = set(_files())
+    before = set(files())
     executable = os.access("ddp_train.sh", os.X_OK)
     if not os.path.exists("ddp_train.sh"):
         student.phase = "looking for ddp_train.sh"
@@ -34,16 +35,16 @@ def launch(student: Student, inputs: Inputs) -> Observation:
         [*command, *script_arguments(inputs)],
         cast(dict[str, str], inputs.values["environment"]),
     )
-    new = sorted(set(_files()) - before)[:200]
+    new = sorted(set(files()) - before)[:200]
     report: str | None = None
     if os.path.isfile("reports/ddp.json") and os.path.getsize("reports/ddp.json") < 1 << 20:
         with open("reports/ddp.json", "rb") as file:
             report = file.read().decode("utf-8", "replace")
-    files = {name: _tensors_in(name) for name in new if name.endswith((".pt", ".pth", ".ckpt", ".tar"))}
+    kept = {name: _tensors_in(name) for name in new if name.endswith(CHECKPOINTS)}
     # Beside the network there may be the state of a scheduler or of random numbers; of epochs the last counts.
-    resuming = max(files, key=lambda name: (len(dict(files[name])), os.path.getmtime(name)), default=None)
-    tensors = files[resuming] if resuming else []
-    counts = [int(value) for named in files.values() for name, value in named if _counts_batches(name, value)]
+    resuming = max(kept, key=lambda name: (len(dict(kept[name])), os.path.getmtime(name)), default=None)
+    tensors = kept[resuming] if resuming else []
+    counts = [int(value) for named in kept.values() for name, value in named if _counts_batches(name, value)]
     asked = unasked = resumed = None
     went_on: Json = None
     if result.status == 0:
@@ -88,8 +89,8 @@ def _counts_batches(name: str, value: torch.Tensor) -> bool:
 def _resumed(student: Student, inputs: Inputs, checkpoint: str) -> tuple[str | None, Json]:
     """Run `python ddp_train.py --resume` for one epoch more: how it ends where it fails, and what came of it elsewhere.
 
-    That is whether a file was written, and how many batches the checkpoint tells of before and after, and which epoch,
-    and whether any of its weights moved.
+    That is whether a file was written, and the report where it was asked for, how many batches the checkpoint tells of
+    before and after, and which epoch, and whether any of its weights moved.
     """
     further = cast(list[str], inputs.values["further"])
     command = [
@@ -97,7 +98,7 @@ def _resumed(student: Student, inputs: Inputs, checkpoint: str) -> tuple[str | N
         # Whoever keeps the best checkpoint only writes this one at least.
         "--report", "reports/resumed.json",
     ]  # fmt: skip
-    files, before, epoch = _versions(), _batches_in(checkpoint), _epoch_in(checkpoint)
+    versions_before, before, epoch = versions(), _batches_in(checkpoint), _epoch_in(checkpoint)
     weights = _weights_in(checkpoint)
     result = _within_seconds(student, command, {})
     if result is None:
@@ -105,24 +106,17 @@ def _resumed(student: Student, inputs: Inputs, checkpoint: str) -> tuple[str | N
     if result.status != 0:
         # torch lists every name that it misses, on one line.
         return "\n".join(line[:200] for line in result.output.splitlines()[-20:]), None
+    written = written_since(versions_before)
     return None, {
-        "wrote": _versions() != files,
+        "wrote": versions() != versions_before,
+        # Only where it was seen to write another one.
+        "reported": "reports/ddp.json" not in written or any("resumed" in name for name in written),
         "before": before,
         "after": _batches_in(checkpoint),
         "epoch_before": epoch,
         "epoch_after": _epoch_in(checkpoint),
         "moved": _weights_in(checkpoint) != weights,
     }
-
-
-def _versions() -> dict[str, tuple[int, int]]:
-    """When each file was written, and how large it is; what Python compiles is left out."""
-    found = {}
-    for name in _files():
-        with contextlib.suppress(OSError):
-            if not name.endswith(".pyc"):
-                found[name] = (os.stat(name).st_mtime_ns, os.path.getsize(name))
-    return found
 
 
 def _batches_in(checkpoint: str) -> int | None:
@@ -181,9 +175,3 @@ def _within_seconds(
     except subprocess.TimeoutExpired:
         student.phase = ""
         return None
-
-
-def _files() -> list[str]:
-    return [
-        os.path.relpath(os.path.join(folder, name)) for folder, _, names in os.walk(".") for name in names
-    ]

@@ -26,6 +26,7 @@ from .lab import Lab, clean_up, seed_of
 from .nets import MAX_ROWS, InjectedFault, new_rows, state_of
 from .recorder import FIRST_STEPS, wrapped_model
 from .training import train_once
+from .written import CHECKPOINTS, versions, written_since
 
 OTHERS_SECONDS = 6.0
 
@@ -260,14 +261,16 @@ def goes_on(student: Student, inputs: Inputs) -> Observation:
     """Run the script as two jobs: the first leaves a checkpoint, the second goes on from it when the first has ended.
 
     `held`: whether the optimizer held anything before each step; of the second job, before its first two. `opened`:
-    whether it opened the checkpoint.
+    whether it opened the checkpoint. `elsewhere`: another that the first job wrote, where it wrote none of that name.
     """
     # By its own word each is rank 0.
     is_first = inputs.values["is_first"] is True
     while not is_first and not os.path.exists(_mark(0)):
         time.sleep(0.01)
+    versions_before = versions()
     opened: list[str] = []
     held: list[bool] = []
+    elsewhere = ""
     trained: list[bool] = []
 
     def note_open(event: str, args: tuple[Any, ...]) -> None:
@@ -290,7 +293,8 @@ def goes_on(student: Student, inputs: Inputs) -> Observation:
     register_optimizer_step_pre_hook(cast(Callable[..., None], before_step))
     sys.addaudithook(note_open)
     try:
-        run_script(student, inputs)
+        if run_script(student, inputs) == 0 and is_first:
+            elsewhere = checkpoint_elsewhere(written_since(versions_before))
     except SeenEnough:
         student.phase = ""
     finally:
@@ -298,7 +302,14 @@ def goes_on(student: Student, inputs: Inputs) -> Observation:
         if is_first:
             with open(_mark(0), "w"):
                 pass
-    return Observation({"opened": bool(opened), "held": cast(Json, held)})
+    return Observation({"opened": bool(opened), "held": cast(Json, held), "elsewhere": elsewhere})
+
+
+def checkpoint_elsewhere(written: list[str]) -> str:
+    """A checkpoint among the files that were written, where none of them has the name that was given in its own."""
+    if any(os.path.splitext(CHECKPOINT)[0] in name for name in written):
+        return ""
+    return next((name for name in written if name.endswith(CHECKPOINTS)), "")
 
 
 def _holds_something(optimizer: torch.optim.Optimizer) -> bool:
