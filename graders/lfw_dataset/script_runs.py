@@ -218,6 +218,12 @@ def timing_complaint(check: Check) -> Complaint | None:
             f"{told} printed {len(timings)} timings, all of loaders with 1 worker.",
             "num_workers is fixed when a DataLoader is made: make a new one for every number you compare.",
         )
+    # How many are opened is free: they may be kept, or copied first.
+    if number(rank.values.get("opened")) == 0:
+        return Complaint(
+            f"{told} opened no image: what was timed gives something else than the folder's images.",
+            "Time a DataLoader of LFWDataset(path_to_folder, transform): what takes the time is to read the images.",
+        )
     return _workers_complaint(check, {"timed": tree.files})
 
 

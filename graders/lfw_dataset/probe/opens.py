@@ -84,7 +84,7 @@ def watch_opens() -> list[str]:
 
 @contextlib.contextmanager
 def opens_by_any_means(folder: Path, names: list[str]) -> Iterator[Callable[[], int]]:
-    """Gives a function that counts those of the images that were opened so far, by any library and any process.
+    """Gives a function that counts those of the images that were opened since it last did, by any library or process.
 
     Python tells of no file that a library in C opens, nor of what happens in other processes. Where the kernel cannot
     be asked, none is counted.
@@ -102,7 +102,7 @@ def opens_by_any_means(folder: Path, names: list[str]) -> Iterator[Callable[[], 
 
     def count() -> int:
         opened: set[str] = set()
-        with contextlib.suppress(BlockingIOError):
+        with contextlib.suppress(OSError):
             while events := os.read(watching, 1 << 16):
                 place = 0
                 while place < len(events):
@@ -116,7 +116,9 @@ def opens_by_any_means(folder: Path, names: list[str]) -> Iterator[Callable[[], 
     try:
         yield count
     finally:
-        os.close(watching)
+        # A script may have closed all files that are open.
+        with contextlib.suppress(OSError):
+            os.close(watching)
 
 
 def is_image_file(path: object) -> bool:

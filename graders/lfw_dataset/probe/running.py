@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import os
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import matplotlib
@@ -18,7 +20,7 @@ from lockstep.sandbox.probing import Inputs, Observation, Student, plain
 from lockstep.wire import Json
 
 from .figures import Figures
-from .opens import slow_opens
+from .opens import opens_by_any_means, slow_opens
 from .reading import describe
 
 # There is no screen here: a back end with windows, which right solutions ask for, would only raise.
@@ -27,23 +29,44 @@ matplotlib.use = plt.switch_backend = lambda *args, **kwargs: None  # type: igno
 
 
 def script(student: Student, inputs: Inputs) -> Observation:
-    """Run the script; note its figures, its data loaders, and how it ended."""
+    """Run the script; note its figures, its data loaders, how many images it opened, and how it ended."""
     slow_opens(cast(float, inputs.values["seconds_per_image"]))
     figures = Figures()
     loaders = watch_loaders(cast(list[float], inputs.values["seconds_per_batch"]))
     bars = watch_error_bars()
     status, problem = None, None
-    try:
-        arguments = cast(list[str], inputs.values["arguments"])
-        status = student.run_script("lfw_dataset.py", arguments)
-    except Exception as error:
-        problem = describe(student, error)
+    given = given_files(student.data)
+    with opens_by_any_means(Path(student.data), given) as opened_by_any:
+        try:
+            arguments = cast(list[str], inputs.values["arguments"])
+            status = student.run_script("lfw_dataset.py", arguments)
+        except Exception as error:
+            problem = describe(student, error)
+        opened: int | None = opened_by_any()
+        # Where nothing is heard of this one, nothing was of others.
+        with contextlib.suppress(OSError):
+            for name in given[:1]:
+                Path(student.data, name).read_bytes()
+        if not opened_by_any():
+            opened = None
     with student.calling("drawing the figures"):
         pictures = figures.finish()
     return Observation(
-        {"status": status, "problem": problem, "loaders": cast(Json, loaders), "bars": cast(Json, bars)},
+        {
+            "status": status,
+            "problem": problem,
+            "loaders": cast(Json, loaders),
+            "bars": cast(Json, bars),
+            "opened": opened,
+        },
         {f"picture{number}": picture for number, picture in enumerate(pictures)},
     )
+
+
+def given_files(data: str) -> list[str]:
+    """The files that lie at any depth below the data folder, as paths within it."""
+    found = ((folder, name) for folder, _, names in os.walk(data) for name in names)
+    return [os.path.relpath(os.path.join(folder, name), data) for folder, name in found]
 
 
 def watch_loaders(seconds: Sequence[float]) -> list[dict[str, Any]]:
