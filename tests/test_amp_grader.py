@@ -18,7 +18,7 @@ from graders.amp.expected import Scenario
 from graders.amp.probe import build_net
 from graders.amp.probe.script import constants
 from graders.amp.test_amp_accuracy import evaluation_problem
-from graders.amp.test_amp_script import fit_into
+from graders.amp.test_amp_script import fewer_samples_than_steps, fit_into
 from graders.amp.test_amp_search import answers_printed, problem_at_the_ends, was_a_step
 from lockstep.reports.document import Number
 from lockstep.sandbox.box import Box
@@ -351,6 +351,30 @@ def test_clipping_without_unscale_is_told_by_the_order(step: list[list[Json]], s
     made = [*RIGHT[:3], *step * 3]
     assert own_step.clips_before_unscale(RankOutcome(True, {"events": made}, {})) is scaled
     assert not own_step.clips_before_unscale(RankOutcome(True, {"events": [*step * 3, *RIGHT]}, {}))
+
+
+@pytest.mark.parametrize(
+    ("counts", "found"),
+    [
+        ([(53, 53), (53, 53)], (53, 53)),
+        ([(52, 53), (52, 52)], (52, 53)),
+        ([(367, 53), (367, 53)], None),
+        # Without the last batch of each epoch; of several that are accumulated; with those of the validation; from the
+        # beginning of the run on.
+        ([(364, 52)], None),
+        ([(367, 27)], None),
+        ([(367, 55)], None),
+        ([(53, 53), (53, 106), (367, 53)], None),
+        ([(53, 53), (367, 53)], None),
+        ([], None),
+    ],
+)
+def test_samples_are_images_and_no_batches(
+    counts: list[tuple[int, int]], found: tuple[int, int] | None
+) -> None:
+    assert (
+        fewer_samples_than_steps([{"samples": samples, "steps": steps} for samples, steps in counts]) == found
+    )
 
 
 # The constants of a notebook

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -251,6 +251,25 @@ def _tells_of_this_run(check: Check, call: str, report: Json) -> None:
             f'Write down what was done: "{name}": {means}, for each epoch.',
             points=check.points / 2,
         )
+
+    found = fewer_samples_than_steps(_runs(report))
+    check.expect(
+        found is None,
+        f"{call} trained on {IMAGES} images in batches of {BATCH_SIZE}, and its report has no more samples than steps in any "
+        f"run, {found[0] if found else 0} and {found[1] if found else 0} in the first.",
+        'Samples are images: "samples": len(train_loader.dataset). len(train_loader) is the number of batches.',
+        points=check.points / 2,
+    )
+
+
+def fewer_samples_than_steps(runs: Sequence[Mapping[str, Any]]) -> tuple[int, int] | None:
+    """Samples and steps of the first run, where every run has fewer images than steps, or as many.
+
+    What counts as a step, a batch or what is accumulated of several, holds more than one image either way.
+    """
+    counts = [(int(run["samples"]), int(run["steps"])) for run in runs]
+    is_so = bool(counts) and all(samples <= steps for samples, steps in counts)
+    return counts[0] if is_so else None
 
 
 def _weights_moved(check: Check, seen: RankOutcome, call: str) -> None:
