@@ -21,6 +21,7 @@ from .lab import Lab, clean_up, training_loader
 from .nets import named_tensors, state_of
 from .recorder import wrapped_model
 from .training import train_once
+from .waiting import hold_up, seen_to_wait
 
 CHECKPOINT = "checkpoint-of-a-check.pt"  # a name that nobody writes out
 
@@ -33,7 +34,8 @@ def save(student: Student, inputs: Inputs) -> Observation:
     recorder.watch(optimizer, wrapped)
     loader = training_loader(lab, inputs)
     last = cast(int, inputs.values["epoch"])
-    _slow_down_saving(inputs)
+    is_second: list[bool] = []
+    _slow_down_saving(inputs, is_second)
 
     def saved(epoch: int) -> str:
         lab.call("save_checkpoint", wrapped, optimizer, epoch, CHECKPOINT, shown=f"..., epoch={epoch}, path")
@@ -43,7 +45,9 @@ def save(student: Student, inputs: Inputs) -> Observation:
     first = saved(last - 1)
     train_once(lab, wrapped, loader, optimizer, last)
     written, renamed = _note_writes()
-    second = saved(last)
+    is_second.append(True)
+    with seen_to_wait(inputs.rank):
+        second = saved(last)
     wrote = [
         name for name in written if os.path.basename(name).startswith(("checkpoint", ".checkpoint", "tmp"))
     ]
@@ -104,20 +108,22 @@ def _note_writes() -> tuple[list[str], list[str]]:
     return written, renamed
 
 
-def _slow_down_saving(inputs: Inputs) -> None:
-    """Give the ranks that do not wait for rank 0's file time to show it."""
+def _slow_down_saving(inputs: Inputs, is_second: list[bool]) -> None:
+    """Give ranks that do not wait for rank 0's file time to show it, and those that wait by the clock more of it."""
     if inputs.rank != 0 or inputs.world_size == 1:
         return
+
+    def late(original: Callable[..., Any]) -> Callable[..., Any]:
+        def save_late(*args: Any, **kwargs: Any) -> Any:
+            time.sleep(0.25)
+            if is_second:
+                hold_up(inputs.world_size)
+            return original(*args, **kwargs)
+
+        return save_late
+
     for name in ("_open_zipfile_writer", "_legacy_save"):
-        setattr(torch.serialization, name, _late(getattr(torch.serialization, name)))
-
-
-def _late(original: Callable[..., Any]) -> Callable[..., Any]:
-    def late(*args: Any, **kwargs: Any) -> Any:
-        time.sleep(0.25)
-        return original(*args, **kwargs)
-
-    return late
+        setattr(torch.serialization, name, late(getattr(torch.serialization, name)))
 
 
 def tensors_within(value: object, depth: int = 0) -> list[tuple[str, torch.Tensor]]:
