@@ -28,9 +28,11 @@ TRAINING_LOSS = re.compile(
 
 def logs_no_constant(check: Check, seen: RankOutcome, call: str) -> None:
     """End the check where what training_step logs as its loss is one number, and what it returns is not."""
-    losses = [loss for loss in expected.step_losses(seen) if loss is not None]
     constants = seen.values.get("constants")
-    if not isinstance(constants, dict) or max(losses, default=0) - min(losses, default=0) < 1e-3:
+    if not isinstance(constants, dict):
+        return
+    losses = [loss for loss in expected.step_losses(seen) if loss is not None]
+    if max(losses, default=0) - min(losses, default=0) < 1e-3:
         return
     for name, value in constants.items():
         logged = number(value)
