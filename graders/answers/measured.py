@@ -50,11 +50,15 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Figure:
-    """One number. `told` says what it is, for a person; "" for what only follows from others."""
+    """One number. `told` says what it is, for a person; "" for what only follows from others.
+
+    `turned_over`: how many times as fast few processes are as more of them.
+    """
 
     kind: Kind
     value: float
     told: str = ""
+    turned_over: bool = False
 
 
 @dataclass(frozen=True)
@@ -161,9 +165,11 @@ def _of_pair(one: Group, other: Group) -> Iterator[Figure]:
     if {run.samples for run in one.runs} == {run.samples for run in other.runs}:
         ratios += [a / b for a, b in times if a > 0 and b > 0]
     processes = _processes(one), _processes(other)
+    alike = _same_batch(one, other) and all(processes)
+    more, fewer = alike and processes[0] < processes[1], alike and processes[0] > processes[1]
     for place, ratio in enumerate(ratios):
-        yield Figure(Kind.RATIO, ratio, "" if place else _comparison(one, other, ratio))
-        yield Figure(Kind.RATIO, 1 / ratio)
+        yield Figure(Kind.RATIO, ratio, "" if place else _comparison(one, other, ratio), turned_over=fewer)
+        yield Figure(Kind.RATIO, 1 / ratio, turned_over=more)
         if 0 < processes[0] < processes[1]:
             yield Figure(Kind.SHARE, ratio * processes[0] / processes[1])
         elif 0 < processes[1] < processes[0]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from graders.answers.measured import Figure, Kind
 
@@ -71,10 +71,41 @@ _ELSEWHERE = re.compile(
         "paper papers published literature lecture lectures slides course according nvidia hugging_face blog tutorial "
         "docs documentation reference classmate* other_group* et_al amdahl* karp* in_theory theor* hypothe* suppos* "
         "imagin* for_example for_instance e.g. expect* predict* estimat* extrapol* would if assum* another someone "
-        "friend sleep* timeout timeouts "
+        "friend sleep* timeout timeouts accumulat* not_in_the_report not_in_my_report "
+        "second_sitting third_sitting other_sitting earlier_sitting later_sitting separate_sitting "
         "ifølge teori* forvent* ville hvis fx f.eks. "
         "laut theorie erwart* würde* wenn z.b. z.\u00a0b."
     ),
+    re.IGNORECASE,
+)
+# The sentence brings evidence that no report holds: seconds and bytes in it are of a tool, or of what is sent.
+_EVIDENCE = re.compile(
+    _any_of(
+        "profil* nsys nsight trace* bucket* gradient* nccl-test* all_reduce_perf nvidia-smi dmon htop "
+        "vtune microbenchmark* micro-benchmark* without_a_model without_the_model start-up startup starting "
+        "gradienter gradienten"
+    ),
+    re.IGNORECASE,
+)
+# What a batch was set to, in a sentence on what came of it.
+_WITH_BATCH = re.compile(
+    r"\bbatch(?:[\s-]?size)?s?(?:\s(?:of|=|is|was|von|på))?\W{0,3}(\d{1,7})(?![\d.,]\d)(?!\s?[x×%])",
+    re.IGNORECASE,
+)
+_FASTER = re.compile(r"speed[\s-]?up|\bfaster\b", re.IGNORECASE)
+_SEVERAL = re.compile(
+    r"\b(?:two|three|four|eight|2|3|4|8|several|both|all)\s(?:processes|ranks|gpus|workers|devices|replicas|cards)\b",
+    re.IGNORECASE,
+)
+_ONE = re.compile(r"\b(?:one|1|single|alone|baseline)\b(?![.,]\d)", re.IGNORECASE)
+# A word for a loss, or for what is compared with what; where one stands, nothing is said of the direction.
+_TURNED = re.compile(
+    _any_of(
+        "slow* loss* lost lose* revers* invers* reciprocal* penalt* worse down below less cost* instead without back "
+        "drop* turn* negative only not no never leave* remov* langsam* langsom* to_one to_1 to_a_single "
+        "than_two than_2 than_four than_4 than_several than_both over_two over_2 over_four over_4"
+    )
+    + r"|\b1\s?/",
     re.IGNORECASE,
 )
 # Just before a number: a bound or a target, not a reading; or the second of two ends.
@@ -99,14 +130,21 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[^\s\d])|\n{2,}|[;|•]|\n(?=[^\S\n]*[-
 
 @dataclass(frozen=True)
 class Quote:
-    """One number as it stands in the text; `readings` are value and last printed place, by each way to read it."""
+    """One number as it stands in the text; `readings` are value and last printed place, by each way to read it.
+
+    `batches` are those that its sentence speaks of, if any; `gain`: it says how much faster several are than one.
+    """
 
     text: str
     kind: Kind
     readings: tuple[tuple[float, float], ...]
+    batches: frozenset[int] = frozenset()
+    gain: bool = False
 
     def agrees_with(self, figure: Figure, near: float = NEAR) -> bool:
         """Whether this is the figure: at the printed precision, or as near as `near`, relative."""
+        if self.gain and figure.turned_over:
+            return False
         return self.kind is figure.kind and any(
             abs(value - figure.value) <= max(1.001 * place, near * abs(figure.value))
             for value, place in self.readings
@@ -125,13 +163,27 @@ def quotes(text: str) -> list[Quote]:
 
 
 def _in_sentence(sentence: str) -> Iterator[Quote]:
-    before_this = 0
+    before_this, evidence = 0, _EVIDENCE.search(sentence) is not None
+    batches = frozenset(int(number) for number in _WITH_BATCH.findall(sentence))
+    if _LARGEST_BATCH.search(sentence):
+        batches = frozenset()
+    gain = _says_gain(sentence)
     for match in _NUMBER.finditer(sentence):
         before, after = sentence[before_this : match.start()], sentence[match.end() : match.end() + 60]
         quote = _measured(match["number"], before[-80:], after)
         if quote is not None:
-            yield quote
             before_this = match.end()
+            if not evidence or quote.kind not in (Kind.SECONDS, Kind.BYTES):
+                above = quote.kind is Kind.RATIO and all(value > 1 for value, _ in quote.readings)
+                yield replace(quote, batches=batches, gain=gain and above)
+
+
+def _says_gain(sentence: str) -> bool:
+    """Whether a sentence says of several processes that they are faster than one, and not the other way round."""
+    several, one = _SEVERAL.search(sentence), _ONE.search(sentence)
+    if several is None or _TURNED.search(sentence) or not _FASTER.search(sentence):
+        return False
+    return one is None or several.start() < one.start()
 
 
 def _measured(number: str, before: str, after: str) -> Quote | None:

@@ -190,17 +190,26 @@ class Compared:
     def contradicts(self) -> bool:
         """Whether the answer is about other numbers than the report.
 
-        One that is off among some that are not is a slip or somebody else's; so may be a lone time.
+        One that is off among some that are not is a slip or somebody else's; so may be a lone time. Bytes are of many
+        things, gradients and buckets among them, and contradict nothing.
         """
         stated = [quote for quote in self.odd if quote.kind in STATED]
-        return len(self.odd) == len(self.quotes) and (len(self.odd) > 1 or bool(stated))
+        counted = [quote for quote in self.odd if quote.kind is not Kind.BYTES]
+        return len(self.odd) == len(self.quotes) and (len(counted) > 1 or bool(stated))
 
 
 def compare(question: Question, section: Section, reports: Reports) -> Compared:
     """Look for the numbers of one answer in the question's own reports, then in the others."""
     own = own_figures(question, reports)
     others = [figure for figures in reports.figures.values() for figure in figures]
-    found = [quote for quote in quotes(section.told) if any(figure.kind is quote.kind for figure in own)]
+    batches = {figure.value for figure in own if figure.kind is Kind.BATCH}
+    found = [
+        quote
+        for quote in quotes(section.told)
+        if any(figure.kind is quote.kind for figure in own)
+        # With a batch that the report has not: measured besides.
+        and not (batches and quote.batches and not quote.batches & batches)
+    ]
     return Compared(found, [quote for quote in found if not is_known(quote, own, others)])
 
 
