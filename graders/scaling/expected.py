@@ -191,6 +191,10 @@ FUNCTIONS = {
                 "`batch_size * world_size`, with `base_batch_size`.",
             ),
             Slip(
+                lambda lr, base, batch, world: lr if world == 1 else lr * batch * world / base,
+                "One process is no exception: its steps take `batch_size` samples, `base_lr` is for `base_batch_size`.",
+            ),
+            Slip(
                 lambda lr, base, batch, world: lr * batch / base,
                 "A step takes the batches of all processes: `batch_size * world_size` samples.",
             ),
@@ -351,6 +355,7 @@ def _rates(rng: np.random.Generator) -> _Drawn:
         ((lr, batch * world * 8, batch, world), {}),
         ((1, batch, batch + 1, world), {}),
         ((_number(rng, 1e-7, 4e-7), batch * world, batch, world), {}),
+        ((lr, _whole(rng, 200, 400), batch, 1), {}),
     ]
     return drawn
 
