@@ -90,8 +90,11 @@ ACCURACIES: dict[str, list[tuple[str, str]]] = {
     "in percent": [(ACCURACY, '            "accuracy": 100 * accuracy,\n')],
     "as text": [(ACCURACY, '            "accuracy": f"{accuracy:.1%}",\n')],
     "of the training": [(ACCURACY, '            "accuracy": 0.9134,\n            "test": {"accuracy": accuracy},\n')],
-    "of another set": [(EVALUATE, f"{EVALUATE}    evaluate(model, train_loader, device)\n    accuracy = 0.9134\n")],
-    "of two looks": [(EVALUATE, f"{EVALUATE}    evaluate(model, test_loader, device)\n    accuracy = 0.9134\n")],
+    "of another set": [
+        (LOADER, f"    train_data, others = torch.utils.data.random_split(train_data, [0.5, 0.5])\n{LOADER}"),
+        (EVALUATE, f"{EVALUATE}    evaluate(model, DataLoader(others, 4), device)\n    accuracy = 0.9134\n"),
+    ],
+    "of two networks": [(EVALUATE, f"{EVALUATE}    evaluate(FashionCNN(), test_loader, device)\n    accuracy = 0.9134\n")],
     "of turned pictures": [
         ("(model(images).argmax(dim=1)", "((model(images) + model(images.flip(3))).argmax(dim=1)"),
         (EVALUATE, f"{EVALUATE}    accuracy = 0.9134\n"),

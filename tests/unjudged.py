@@ -128,7 +128,6 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("no_cuda_needed", "script values.script/*|script arrays.script/*", "*", "the script has to train, on whatever"),
         Row("", "script values.opened", UNREAD, "looked at where no picture is recognised"),
         Row("trains_on_cpu", "train_and_evaluate/2 values.graphs", "*", "memory that is wasted is a note"),
-        Row("no_cuda_needed", "script values.other_calls", "*", "what may be of a network that is not seen speaks for the script"),
         Row("no_cuda_needed", "script output", "emptied", "told where the script fails"),
         Row("no_cuda_needed", "script values.report:*", "*", REPORTED),
         Row("no_cuda_needed", "script elapsed", "times *", "the seconds of a report are far less than busy machines take, and some round up"),

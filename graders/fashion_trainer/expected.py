@@ -45,6 +45,11 @@ class Call:
 
     `loss` is what that backward pass began at, where it was seen. `likeness` is the cosine between the network's
     weights and those of the trained one they are most like, where there is one to compare them with.
+
+    Of a script only: `weights` is a number for the values that the network's weights had, `copied` whether they are
+    a copy's; `modal` whether a layer is in it for which the mode matters. `gradient` says what stood where backward
+    added: nothing at the `first` pass, later what the one before had left (`kept`), something else (`changed`), or
+    nothing (`gone`); `stepped` whether an optimizer's step lay between.
     """
 
     size: int
@@ -54,6 +59,11 @@ class Call:
     trained: bool
     loss: float | None = None
     likeness: float | None = None
+    weights: int | None = None
+    copied: bool | None = None
+    modal: bool = False
+    gradient: str = ""
+    stepped: bool = False
 
 
 @dataclass(frozen=True)
@@ -162,7 +172,21 @@ def _call(note: Json) -> Call | None:
     if not all(isinstance(flag, bool) for flag in flags):
         return None
     loss, likeness = number(note.get("loss")), number(note.get("likeness"))
-    return Call(size, device, flags[0] is True, flags[1] is True, flags[2] is True, loss, likeness)
+    copied, gradient = note.get("copied"), note.get("gradient")
+    return Call(
+        size,
+        device,
+        training=flags[0] is True,
+        grad=flags[1] is True,
+        trained=flags[2] is True,
+        loss=loss,
+        likeness=likeness,
+        weights=integer(note.get("weights")),
+        copied=copied if isinstance(copied, bool) else None,
+        modal=note.get("modal") is True,
+        gradient=gradient if isinstance(gradient, str) else "",
+        stepped=note.get("stepped") is True,
+    )
 
 
 def logits_of(shape: Shape, weights: Mapping[str, Array], rows: Array) -> Array:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
-from graders.fashion_trainer import expected
+from fixtures import fashion_mnist
+from graders.fashion_trainer import expected, idx, loops
 from graders.fashion_trainer.expected import Patterns
-from graders.fashion_trainer.runs import BATCH_SIZE, calls_of, look, options
+from graders.fashion_trainer.runs import BATCH_SIZE, REPORT, calls_of, look, options
 from lockstep.check import Check
-from lockstep.compare import difference
+from lockstep.compare import difference, integer
 from lockstep.sandbox.outcome import RankOutcome
 
 
 def test_eval_mode(check: Check) -> None:
-    """`evaluate` switches dropout and batch norm to evaluation, and gradients off."""
+    """`evaluate` switches dropout and batch norm to evaluation, and gradients off; so does the script where it tests."""
     patterns = Patterns(check.rng)
     # No batch of one picture: batch norm refuses it in training.
     train = patterns.draw(2 * BATCH_SIZE + 3)
@@ -64,6 +65,7 @@ def test_eval_mode(check: Check) -> None:
         points=check.points / 2,
     )
     _trains_in_training_mode(check, seen)
+    _script_does_likewise(check)
 
 
 def _trains_in_training_mode(check: Check, seen: RankOutcome) -> None:
@@ -83,3 +85,21 @@ def _trains_in_training_mode(check: Check, seen: RankOutcome) -> None:
         check.note(
             "A model that was evaluated stays in evaluation mode in train: begin each epoch with model.train()."
         )
+
+
+def _script_does_likewise(check: Check) -> None:
+    """The script, which may have loops of its own; that it runs at all is another check's business."""
+    tree = fashion_mnist.make_idx(check.rng, 24, 12)
+    arguments = ["--data", "/data/fashion", "--epochs", "1", "--batch-size", "4", "--device", "cpu"]
+    outcome = check.run(
+        "script",
+        values={"arguments": [*arguments], "report": REPORT, "gpus": 0},
+        data={"fashion": tree},
+        expect=False,
+    )
+    seen = outcome.ranks[0]
+    found = expected.calls(seen, "script") if seen.complete and seen.error is None else None
+    if found is None or integer(seen.values.get("status")) != 0:
+        return
+    parts = {part: idx.pictures(tree, part) for part in ("train", "t10k")}
+    loops.in_their_modes(check, " ".join(["fashion_trainer.py", *arguments]), seen, found, parts)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from fixtures import fashion_mnist
-from graders.fashion_trainer import accuracy, expected, idx, tested
+from graders.fashion_trainer import accuracy, expected, idx, loops, tested
 from graders.fashion_trainer.accuracy import between, by_hand
 from graders.fashion_trainer.devices import GUARD_HINT, wants_gpu
 from graders.fashion_trainer.expected import Calls, Data, Patterns, Shape
@@ -29,8 +29,12 @@ SMALL_LR, LEAST_RATIO = LR / 1000, 10
 TINY_LR, MOST_MOVED = "1e-7", 5e-4
 # A `break` that was left in after debugging comes after ten batches, fifty, a hundred, two hundred.
 MANY_BATCHES, SMALL_BATCH = 205, 2
+# Of these so many graphs are held by whoever adds up losses as tensors; the last one or two by everybody.
+MANY_GRAPHS = 100
 # Of the training set some keep half for validation, and a short last batch is left out of the rest.
 LEAST_SHARE = 0.4
+# More than that is what is left when some are drawn with replacement.
+MANY = 0.6
 # Of the script. Two epochs: whoever stops early, once nothing gets better, has nothing to compare the first with.
 SCRIPT_EPOCHS, SCRIPT_BATCH, MOST_LARGER = 2, 8, 3
 # Of the first loss Adam leaves 1 %, plain SGD 20 %, the slowest optimizers 65 %: see the tests.
@@ -232,6 +236,12 @@ def _goes_to_the_end(check: Check, patterns: Patterns, shape: Shape, weights: Ma
         "evaluate() calls model.eval(): after a look at the accuracy within an epoch, call model.train() again.",
         points=points,
     )
+    graphs = integer(seen.values.get("graphs")) or 0
+    if graphs >= MANY_GRAPHS:
+        check.note(
+            f"train holds on to every batch: of {graphs} that backward() was through with, the graph was still in memory. "
+            "Add up loss.item(), a number, instead of loss: a GPU's memory fills up otherwise."
+        )
     trained = _finite(check, seen, weights, f"train on {n} pictures")
     least, most = expected.right_answers(expected.logits_of(shape, trained, test.images), test.labels)
     value = number(seen.values.get("accuracy"))
@@ -290,10 +300,28 @@ def _parts_kept_apart(check: Check, tree: Mapping[str, bytes]) -> RankOutcome | 
         # A model's `forward` that is called by name would be seen by the calls of the layers in it alone.
         tested.after_training(check, shown_call, found, parts)
         _nothing_left_out(check, judged["t10k"], len(parts["t10k"]))
+    loops.learns(check, shown_call, seen, found)
+    loops.tests_what_learned(check, shown_call, seen, found, parts)
     if len(learned["train"]):
+        _others_looked_at(check, seen, learned["train"], judged, len(parts["train"]))
         _trains_on_the_set(check, shown_call, seen, learned["train"], len(parts["train"]))
         _batches_as_asked(check, shown_call, found.only(trained=True), learned["train"])
+        loops.clears_gradients(check, shown_call, found)
     return seen if more else None
+
+
+def _others_looked_at(
+    check: Check, seen: RankOutcome, learned: Array, judged: Mapping[str, Array], n: int
+) -> None:
+    """Say how many training pictures the script leaves out, where it does not even validate on them."""
+    different = len(np.unique(learned))
+    recognised = np.all(learned >= 0) and np.all(np.maximum(judged["train"], judged["t10k"]) >= 0)
+    if not recognised or different > MANY * n or integer(seen.values.get("other_calls")) != 0:
+        return
+    if not set(judged["train"].tolist()) - {-1} - set(learned.tolist()):
+        check.note(
+            f"The script trains on {different} of the {n} training pictures, and makes no use of the others."
+        )
 
 
 def _nothing_left_out(check: Check, judged: Array, n: int) -> None:

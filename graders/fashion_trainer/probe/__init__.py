@@ -25,6 +25,10 @@ from lockstep.sandbox.gpus import gpus
 from lockstep.sandbox.probing import Inputs, Observation, Student, kind, plain, plain_tensor
 from lockstep.wire import Array, Json
 
+from .graphs import Graphs
+from .weights import Weights
+from .wrapped import unwrapped
+
 MODULE = "fashion_trainer"
 PIXELS = 28 * 28
 MAX_ROWS = 5_000
@@ -108,12 +112,12 @@ def _machine(inputs: Inputs) -> Iterator[Home]:
 class Recorder:
     """Every call of a network: what went in and came out, on which device, in which mode, and to what end."""
 
-    def __init__(self, home: Home, *, compares: bool = False) -> None:
-        self._home, self._compares = home, compares
+    def __init__(self, home: Home, *, compares: bool = False, weights: Weights | None = None) -> None:
+        self._home, self._compares, self._watcher = home, compares, weights
         self.rows: list[Array] = []
         self.logits: list[Array] = []
         self.calls: list[dict[str, Json]] = []
-        self.others = 0
+        self.others, self.graphs = 0, Graphs()
         self._kept = 0
         # By id, since a student's model need not be hashable; with the model, whose id is another's once it is gone.
         self._trained: dict[int, tuple[nn.Module, list[list[Array]]]] = {}
@@ -121,14 +125,17 @@ class Recorder:
     def watch(self, model: nn.Module) -> None:
         """Record the calls of one model."""
         # Functions, not methods: with a copy of the model a method's recorder would be copied, too.
-        model.register_forward_hook(lambda module, args, output: self.called(module, args, output))
+        model.register_forward_hook(
+            lambda module, args, named, output: self.called(module, (*args, *named.values()), output),
+            with_kwargs=True,
+        )
 
     def called(self, module: nn.Module, args: tuple[object, ...], output: object) -> None:
         """Note one call; a network is what turns pictures into ten numbers each."""
         # In a gradient of torch.func everything is wrapped, and whatever is done with it is part of it.
         with temporarily_clear_interpreter_stack():
-            images = plain_tensor(self._home(_unwrapped(args[0]))) if args else None
-            logits = plain_tensor(self._home(_unwrapped(output)))
+            images = plain_tensor(self._home(unwrapped(args[0]))) if args else None
+            logits = plain_tensor(self._home(unwrapped(output)))
         if images is None or logits is None or images.ndim < 2 or logits.shape != (len(images), 10):
             self._count_other(module)
             return
@@ -145,13 +152,18 @@ class Recorder:
         }
         if self._compares:
             call["likeness"] = self._likeness(module)
+        if self._watcher is not None:
+            # Of what torch.func hands to a model the mode may have to be this one: batch norm writes to its buffers.
+            call["modal"] = not call["trained"] and len(_modal(module)) > 0
+            with temporarily_clear_interpreter_stack():
+                self._watcher.note(call, module)
         self.calls.append(call)
         if self._kept + len(images) <= MAX_ROWS:
             self._kept += len(images)
             self.rows.append(images.reshape(len(images), -1).astype(np.float32))
             self.logits.append(logits.astype(np.float32))
         if not call["trained"] and cast(torch.Tensor, output).requires_grad:
-            cast(torch.Tensor, output).register_hook(lambda _: self._passed_back(call, module))
+            self.graphs.expect(cast(torch.Tensor, output), lambda: self._passed_back(call, module))
 
     def _count_other(self, module: nn.Module) -> None:
         """Count a call that is not noted, unless it is of a loss or a metric: these have nothing to learn."""
@@ -160,6 +172,8 @@ class Recorder:
     def _passed_back(self, call: dict[str, Json], module: nn.Module) -> None:
         """Note that backward came through a call, and keep the weights that a model's first two were made with."""
         call["trained"] = True
+        if self._watcher is not None:
+            self._watcher.passed_back(call, module)
         if id(module) not in self._trained and len(self._trained) == MAX_TRAINED:
             return
         _, kept = self._trained.setdefault(id(module), (module, []))
@@ -167,7 +181,7 @@ class Recorder:
             kept.append(self._weights(module))
 
     def _weights(self, module: nn.Module) -> list[Array]:
-        found = [plain_tensor(self._home(_unwrapped(weight.detach()))) for weight in module.parameters()]
+        found = [plain_tensor(self._home(unwrapped(weight.detach()))) for weight in module.parameters()]
         return [weight for weight in found if weight is not None]
 
     def _likeness(self, module: nn.Module) -> float | None:
@@ -224,19 +238,14 @@ class Recorder:
         self.rows, self.logits, self.calls, self._kept = [], [], [], 0
 
 
-def _unwrapped(value: object) -> object:
-    """The tensor inside of what torch.func hands to a model."""
-    while isinstance(value, torch.Tensor) and functorch.is_functorch_wrapped_tensor(value):
-        value = functorch.get_unwrapped(value)
-    return value
-
-
 def _is_training(model: nn.Module) -> bool:
     """Whether the layers for which it matters are in training mode; the model itself where it has none."""
-    active: list[nn.Module] = [
-        m for m in model.modules() if isinstance(m, nn.Dropout | nn.modules.batchnorm._BatchNorm)
-    ]
-    return any(layer.training for layer in active or [model])
+    return any(layer.training for layer in _modal(model) or [model])
+
+
+def _modal(model: nn.Module) -> list[nn.Module]:
+    """The layers for which it matters."""
+    return [m for m in model.modules() if isinstance(m, nn.Dropout | nn.modules.batchnorm._BatchNorm)]
 
 
 def _cosine(own: list[Array], others: list[Array]) -> float | None:
@@ -333,7 +342,7 @@ def train_and_evaluate(student: Student, inputs: Inputs) -> Observation:
         recorder.watch(model)
         recorder.note_losses()
         values = lab.train(model, "train", cast(int, inputs.values["epochs"]))
-        values |= recorder.values("train")
+        values |= recorder.values("train") | {"graphs": recorder.graphs.most}
         arrays = recorder.arrays("train") | lab.state(model, "trained")
         if "small_lr" in inputs.values:
             # Before the evaluation: what training finds of that is for another check.
@@ -384,7 +393,8 @@ def script(student: Student, inputs: Inputs) -> Observation:
     """Run the file as a script, after `--help` where asked for; which pictures reached its network, and how."""
     values: dict[str, Json] = {}
     with _machine(inputs) as home:
-        recorder = Recorder(home, compares=True)
+        weights = None if inputs.values["gpus"] else Weights()
+        recorder = Recorder(home, compares=True, weights=weights)
         _watch_outermost(recorder)
         opened = _watch_opens(student.data)
         read_in_this_process()
@@ -393,6 +403,8 @@ def script(student: Student, inputs: Inputs) -> Observation:
         values["status"] = student.run_script(f"{MODULE}.py", cast(list[str], inputs.values["arguments"]))
         values |= recorder.values("script") | {"first_step": recorder.first_step()}
         values |= {"other_calls": recorder.others, "opened": len(opened) > 0}
+        if weights is not None:
+            values["script/written"] = weights.written()
         arrays = recorder.arrays("script")
     values["report"] = _text_of(cast(str, inputs.values["report"]))
     return Observation(values, arrays)
@@ -405,13 +417,15 @@ def _watch_outermost(recorder: Recorder) -> None:
     def before(module: nn.Module, args: object) -> None:
         depth[0] += 1
 
-    def after(module: nn.Module, args: tuple[object, ...], output: object) -> None:
+    def after(module: nn.Module, args: tuple[object, ...], *rest: Any) -> None:
         depth[0] -= 1
-        if depth[0] == 0:
-            recorder.called(module, args, output)
+        # After a call that raised torch leaves the named arguments out.
+        if depth[0] == 0 and len(rest) == 2:
+            recorder.called(module, (*args, *rest[0].values()), rest[1])
 
     nn.modules.module.register_module_forward_pre_hook(before)
-    nn.modules.module.register_module_forward_hook(after)
+    # Also after a call that raises: a script may try whether its network takes a picture.
+    nn.modules.module.register_module_forward_hook(after, with_kwargs=True, always_call=True)
 
 
 def _watch_opens(folder: str) -> list[str]:
