@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fixtures.reports import KINDS, honest, knowledge
 from lockstep.reports.claims import RULES
-from lockstep.reports.document import document
+from lockstep.reports.document import Number, document
 from lockstep.reports.finding import Judgement
 from lockstep.reports.format import MAX_CONFIGS, MAX_ENTRIES, schema_problems
 from lockstep.reports.provenance import RULES as PROVENANCE
@@ -309,6 +309,47 @@ def test_peaks_of_memory_are_those_of_the_runs(value: str, words: str | None) ->
 def test_many_slips_of_one_kind_are_told_in_a_few_findings() -> None:
     report = loader(ONE, TWO, claims=[claim("mean_s", "9.0")] * 40)
     assert [each.message for each in found(report, RULES)][-1] == "The same holds for 37 more."
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "prints"),
+    [
+        ("2", 1.5, True),
+        ("1", 1.9, True),
+        ("101", 101.9003, True),
+        ("1.5", 1.4496, True),
+        ("0.00", 0.0043, True),
+        ("0", 0.4, True),
+        ("-1", -1.9, True),
+        ("-2", -1.5, True),
+        ("1e1", 12.0, True),
+        ("1e1", 9.6, True),
+        ("1e+02", 104.0, True),
+        ("8.5e-05", 8.55e-5, True),
+        ("1200", 1200.4, True),
+        ("2", 1.06, False),
+        ("-1", -0.1, False),
+        ("0.1", 0.021, False),
+        ("1e1", 1.06, False),
+        ("1e1", 5.5, False),
+        ("0e9", 123.0, False),
+        ("1e1", 0.0, False),
+        ("2", float("nan"), False),
+    ],
+)
+def test_a_coarse_number_is_rounded_or_cut_off(text: str, value: float, prints: bool) -> None:
+    assert Number(text).agrees_with(value) is prints
+
+
+def test_coarse_claims_excuse_nothing() -> None:
+    """A speed-up of 1.06; "2" has no digit of it, nor has "0e9" of any throughput."""
+    slow = tuple(repr(float(text) / 1.06) for text in ONE)
+    for what, value in (("speedup", "2"), ("speedup", "1e1"), ("throughput_ips", "0e9"), ("mean_s", "0e9")):
+        costly = [each for each in found(of_two(what, value, two=slow), RULES) if each.judgement in COSTS]
+        assert costly, (what, value)
+    for what, value in (("speedup", "1"), ("speedup", "1.1"), ("efficiency", "0.5"), ("mean_s", "2")):
+        assert found(of_two(what, value, two=slow), RULES) == (), (what, value)
+    assert found(of_accuracy("0e9", correct=70, total=100), RULES)
 
 
 ODD_TEXTS = st.sampled_from(

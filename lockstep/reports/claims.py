@@ -13,7 +13,17 @@ from fractions import Fraction
 
 from lockstep.jsontext import Json
 from lockstep.reports import conclusions, ratios
-from lockstep.reports.document import Claim, Config, Group, Number, Report, named, same_setting
+from lockstep.reports.document import (
+    FIRST_DIGIT,
+    ROUNDED,
+    Claim,
+    Config,
+    Group,
+    Number,
+    Report,
+    named,
+    same_setting,
+)
 from lockstep.reports.finding import Finding, advice, few, inconsistent, not_verified
 from lockstep.reports.recompute import (
     FLOAT32_SLACK,
@@ -319,7 +329,11 @@ def _ulp(number: Number) -> Fraction:
 def _prints(number: Number, exact: Fraction) -> bool:
     """Whether rounding or cutting off an exact value can have printed this, worked out without rounding."""
     # A float32 on the way is as far as an accuracy can be off.
-    return abs(Fraction(number.text) - exact) < _ulp(number) + Fraction(FLOAT32_SLACK) * abs(exact)
+    ulp, slack = _ulp(number), Fraction(FLOAT32_SLACK) * abs(exact)
+    left_out = exact - Fraction(number.text)
+    return -Fraction(ROUNDED) * ulp - slack <= left_out < ulp + slack and (
+        ulp <= 1 or exact >= FIRST_DIGIT * ulp
+    )
 
 
 # C12: the numbers of a plot
@@ -399,7 +413,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="C01",
         demands="Means, medians, minima and peaks of memory are those of the readings.",
-        threshold="less than one unit in the last printed place, or four units of a float32",
+        threshold="less than one unit in the last printed place below the value, or half of one above it; or four units of a "
+        "float32",
         why="Rounding stays within half a unit, cutting off within one (Hugging Face cuts seconds off).",
         honest="None known.",
         examine=_statistics,

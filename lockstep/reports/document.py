@@ -30,6 +30,11 @@ DEFAULTS: Mapping[str, Mapping[str, Json]] = {
 }
 """What a setting is where a configuration leaves it out, by kind of report: the format's defaults, and PyTorch's."""
 
+ROUNDED = 0.56
+"""Of a unit in the last place: half of it, and a twentieth where a number was rounded to one digit more before."""
+FIRST_DIGIT = 0.94
+"""Of a unit: the least that rounding makes one of, where that unit is the first digit's. 9.5 becomes 1e1, 5.5 does not."""
+
 
 @dataclass(frozen=True)
 class Number:
@@ -56,11 +61,15 @@ class Number:
     def agrees_with(self, value: float, slack: float = 0.0) -> bool:
         """Whether rounding or cutting `value` off can have printed this; `slack` is absolute.
 
-        Less than one unit in the last place and 1e-9 of the value: some tools round, some cut off
-        (Hugging Face prints 101.9003 s as 101).
+        Cut off it is less than one unit in the last place nearer to zero (Hugging Face prints 101.9003 s as 101),
+        rounded half a unit from `value`, rounded twice a little more; and 1e-9 of the value besides.
         """
-        # A comparison with NaN must come out as False.
-        return abs(self.value - value) < self.ulp * (1 + 1e-9) + 1e-9 * abs(value) + slack
+        sign = -1.0 if value < 0 else 1.0
+        left_out = sign * (value - self.value)
+        most = self.ulp * (1 + 1e-9) + 1e-9 * abs(value) + slack
+        # A comparison with NaN must come out as False. 1e1 is printed for 12 or 9.6, never for 1 or for 0.
+        shows_a_digit = self.ulp <= 1 or abs(value) + slack >= FIRST_DIGIT * self.ulp
+        return -ROUNDED * self.ulp - 1e-9 * abs(value) - slack <= left_out < most and shows_a_digit
 
 
 @dataclass(frozen=True)
