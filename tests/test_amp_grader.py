@@ -455,8 +455,3 @@ def test_constants_are_found_in_the_parameters_cell() -> None:
 )
 def test_the_answer_of_a_search_is_read_from_what_was_printed(output: str, answers: set[int]) -> None:
     assert answers_printed(output) == answers
-
-
-def test_slips_of_the_pen_are_known_as_in_exercise_3() -> None:
-    one, other = (build.ROOT / "graders" / exercise / "slips.py" for exercise in (EXERCISE, "data_parallel"))
-    assert one.read_text() == other.read_text()

@@ -9,7 +9,7 @@ import numpy as np
 from graders.data_parallel import inference
 from graders.data_parallel.crashes import observe
 from graders.data_parallel.noted import entries, totals
-from graders.data_parallel.slips import slip
+from lockstep.slips import slip
 from lockstep.check import Check
 from lockstep.compare import integer, number, shown
 from lockstep.reports import format as perf_report
