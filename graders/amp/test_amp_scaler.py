@@ -12,11 +12,11 @@ from graders.amp.batches import first_steps
 from graders.amp.expected import Scenario
 from graders.amp.record import calls, named, strings, told
 from graders.amp.script_runs import begin_script, run_script
-from lockstep.slips import slip
 from graders.amp.steps import LOW, Case, distance
 from lockstep.check import Check
 from lockstep.compare import close, integer, number, shown
 from lockstep.sandbox.outcome import RankOutcome
+from lockstep.slips import slip
 from lockstep.verdict import CheckEnded, Verdict
 from lockstep.wire import Array, Json
 

@@ -9,13 +9,13 @@ import numpy as np
 from graders.data_parallel import inference
 from graders.data_parallel.crashes import observe
 from graders.data_parallel.noted import entries, totals
-from lockstep.slips import slip
 from lockstep.check import Check
 from lockstep.compare import integer, number, shown
 from lockstep.reports import format as perf_report
 from lockstep.reports.clocks import longer_than_its_span
 from lockstep.reports.document import document
 from lockstep.sandbox.outcome import RankOutcome
+from lockstep.slips import slip
 from lockstep.text import last_lines
 from lockstep.wire import Json
 
