@@ -177,8 +177,8 @@ def test_readings_of_another_exercise_are_shared_as_well() -> None:
     [
         (["ann", "ben"], ["ben", "ann"], []),
         (["Ben "], ["ann"], []),
-        (["ben"], [], ["consistent"]),
-        ([], ["ann"], ["consistent"]),
+        (["ben"], [], ["unusual"]),
+        ([], ["ann"], ["unusual"]),
         (["carl"], ["carl"], ["inconsistent"]),
     ],
 )
@@ -189,6 +189,33 @@ def test_a_team_shares_its_measurements(
     ben = handed_in_by("ben", ann)
     ann["student"]["team"], ben["student"]["team"] = ann_names, ben_names
     assert words(ann, ben) == [expected, expected]
+
+
+@pytest.mark.parametrize("side", ["ann", "ben"])
+def test_who_names_another_without_being_named_is_compared_all_the_same(side: str) -> None:
+    """Whoever copies could name whom it was copied from."""
+    ann = original()
+    ben = handed_in_by("ben", ann, lambda x: x * 1.07)
+    if side == "ann":
+        ann["student"]["team"] = ["ben"]
+    else:
+        ben["student"]["team"] = ["ann"]
+    assert words(ann, ben) == [["unusual"], ["unusual"]]
+    exact = handed_in_by("ben", ann)
+    exact["student"] = ben["student"]
+    assert "only one of the two names the other" in found(ann, exact)[0][0].message
+
+
+@pytest.mark.parametrize("name", ["unknown", "Unknown ", "todo", "", "?"])
+def test_two_that_name_no_student_are_not_one(name: str) -> None:
+    ann, carl = original(), original(seed=5)
+    ann["student"] = carl["student"] = {"id": name, "team": ["unknown"]}
+    scaled, exact = handed_in_by(name, ann, lambda x: x * 1.05), handed_in_by(name, ann)
+    assert words(ann, scaled) == [["unusual"], ["unusual"]]
+    # Perhaps it is one student's own earlier file.
+    assert words(ann, exact) == [["unusual"], ["unusual"]]
+    assert "Neither names a student" in found(ann, exact)[0][0].message
+    assert words(ann, carl) == [[], []]
 
 
 def test_one_student_is_not_compared_with_oneself() -> None:

@@ -1,30 +1,33 @@
 """F11: readings that reports of different students share, scaled or jittered copies included, or two of one student.
 
-Who shares measurements says so in `student.team`; then nothing is compared. Which of two reports came first cannot
-be told from numbers, so both get the finding.
+Who shares measurements says so in `student.team`, each of the other; then nothing is compared. Which of two reports
+came first cannot be told from numbers, so both get the finding.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 
 from lockstep.reports.document import DEFAULTS, Number, Report, config_key
 from lockstep.reports.finding import Finding, advice, few, inconsistent, unusual
 from lockstep.reports.resolution import (
     at_least,
-    equal_by_chance,
     fit_by_chance,
     key,
     relative_spread,
+    repeats_by_chance,
     sensible,
     ticks_in,
 )
 from lockstep.reports.rule import Facts, Rule
-from lockstep.reports.series import report_tick, step_tick
+from lockstep.reports.series import longest_step_tick, longest_wall_tick, report_tick, step_tick
+from lockstep.reports.ticks import Tick
 from lockstep.text import safe_line
 
 SHARED_DIGITS = 5
@@ -47,6 +50,8 @@ STAMP_NOISE, LAST_STAMP = 1e-3, 1e12
 PAIRS_OF_KINDS = 400
 WITHIN_S = 3600.0
 """Chance is counted as if all runs had started within one lab."""
+NOBODY = frozenset({"", "unknown", "none", "n/a", "na", "?", "-", "todo", "xxx", "..."})
+"""Names that are none: the first that is not empty is what the writer puts where STUDENT_ID is not set."""
 NOISE = 1e-4
 """Relative spread from which on noise is more than the last digits of the clock."""
 
@@ -66,6 +71,22 @@ class Prepared:
     """Readings by configuration, in the order of the file."""
     stamps: frozenset[float]
     """When runs started and ended, to the microsecond."""
+
+    # Worked out where two reports share readings, and not before: it takes longer than all the rest.
+
+    @cached_property
+    def longest(self) -> tuple[Tick, Tick]:
+        """The longest ticks that the clocks behind runs and steps can have."""
+        return longest_wall_tick(self.report, self.wall_tick), longest_step_tick(self.report, self.step_tick)
+
+    @cached_property
+    def again(self) -> int:
+        """How many pairs of equal readings the report itself holds."""
+        walls = Counter(key(number.value) for number in sensible(run.wall for run in self.report.runs))
+        steps = Counter(
+            key(number.value) for run in self.report.runs for number in sensible(run.step_seconds)
+        )
+        return sum(count * (count - 1) // 2 for count in (*walls.values(), *steps.values()))
 
 
 def prepared(report: Report) -> Prepared:
@@ -114,13 +135,17 @@ def compared(reports: Sequence[Report]) -> list[tuple[Finding, ...]]:
 
 def between(one: Prepared, other: Prepared) -> Iterator[Finding]:
     """What is to be said about `one` because of `other`; the gravest alone."""
-    same_student = one.member == other.member
+    same_name = one.member == other.member
+    names = other.member in one.team and other.member not in NOBODY
+    is_named = one.member in other.team and one.member not in NOBODY
+    if names and is_named and not same_name:
+        return
     count, example, expected = _shared(one, other)
     chance = at_least(count, expected)
     copied = count >= SHARED_TO_FAIL and chance < CHANCE
     who = safe_line(other.report.student, 60)
     example_text = ", ".join(safe_line(number.text, 24) for number in example)
-    if same_student and one.report.kind != other.report.kind:
+    if same_name and one.report.kind != other.report.kind:
         if copied:
             yield unusual(
                 f"{count} readings also stand in the {other.report.kind} report of the same student, such as "
@@ -133,21 +158,32 @@ def between(one: Prepared, other: Prepared) -> Iterator[Finding]:
             moments = list(_same_moments(one, other, f"the {other.report.kind} report of the same student"))
             yield from moments or _worked_out(one, other)
         return
-    if same_student or one.member in other.team or other.member in one.team:
-        if copied and same_student:
+    if same_name and one.member not in NOBODY:
+        if copied:
             yield advice(
                 f"Another {one.report.kind} report names the same student and holds {count} of the same readings, such "
                 f"as {example_text}: the same hand-in twice?",
                 shared=count,
             )
-        elif copied and not (one.member in other.team and other.member in one.team):
-            yield advice(
-                f"Shares {count} readings with the report of {who}, and only one of the two names the other in "
-                "student.team. Whoever measures together names each other.",
-                shared=count,
-            )
         return
-    if copied:
+    if not copied:
+        yield from _of_one_measurement(one, other, who)
+    elif same_name:
+        yield unusual(
+            f"{count} readings of {SHARED_DIGITS} and more digits also stand in another {other.report.kind} report, such "
+            f"as {example_text}; chance makes {expected:.2g}. Neither names a student: is one a copy of the other? "
+            "STUDENT_ID, set before the script runs, tells whose a report is.",
+            shared=count,
+            expected=expected,
+        )
+    elif names or is_named:
+        yield unusual(
+            f"Shares {count} readings with the report of {who}, such as {example_text}, and only one of the two names the "
+            "other in student.team. Whoever measures together names each other.",
+            shared=count,
+            expected=expected,
+        )
+    else:
         message = (
             f"{count} readings of {SHARED_DIGITS} and more digits also stand in the {other.report.kind} report of {who}, "
             f"such as {example_text}; chance makes {expected:.2g}. Measured together? Then both name the other in "
@@ -157,8 +193,6 @@ def between(one: Prepared, other: Prepared) -> Iterator[Finding]:
             yield inconsistent(message, shared=count, expected=expected)
         else:
             yield unusual(message, shared=count, expected=expected)
-        return
-    yield from _of_one_measurement(one, other, who)
 
 
 def beside_the_reference(report: Report, reference: Report) -> Iterator[Finding]:
@@ -177,21 +211,35 @@ def _of_one_measurement(one: Prepared, other: Prepared, who: str) -> Iterator[Fi
 
 def _shared(one: Prepared, other: Prepared) -> tuple[int, list[Number], float]:
     """How many readings both hold, a few of them, and how many chance would make."""
+    known = [Tick(max(one.wall_tick, other.wall_tick), True), Tick(max(one.step_tick, other.step_tick), True)]
+    found = _shared_above(one, other, known)
+    if found[0] < SHARED_TO_FAIL or at_least(found[0], found[2]) >= CHANCE:
+        return found
+    # Are both clocks such that tick more slowly than any list says? The finer one decides how often they agree.
+    possible = [
+        min(mine, theirs, key=lambda tick: tick.seconds)
+        for mine, theirs in zip(one.longest, other.longest, strict=True)
+    ]
+    count, example, expected = _shared_above(one, other, possible)
+    # Where each of two reports repeats itself, two of one clock repeat each other as often.
+    return count, example, max(expected, one.again + other.again)
+
+
+def _shared_above(one: Prepared, other: Prepared, ticks: Sequence[Tick]) -> tuple[int, list[Number], float]:
+    """The same, where clocks of runs and of steps have these ticks."""
     count, example, expected = 0, list[Number](), 0.0
-    for a, b, tick in (
-        (one.walls, other.walls, max(one.wall_tick, other.wall_tick)),
-        (one.steps, other.steps, max(one.step_tick, other.step_tick)),
-    ):
-        least = 10.0 ** (SHARED_DIGITS - 1)
+    least = 10.0 ** (SHARED_DIGITS - 1)
+    for a, b, tick in ((one.walls, other.walls, ticks[0]), (one.steps, other.steps, ticks[1])):
+        told_apart = tick.seconds if tick.seen else 0.0
         same = [
             value
             for value in a.keys() & b.keys()
-            if ticks_in(value, max(tick, a[value].ulp, b[value].ulp)) >= least
+            if ticks_in(value, max(told_apart, a[value].ulp, b[value].ulp)) >= least
         ]
         if same:
             count += len(same)
             example += [a[value] for value in sorted(same)[:3]]
-            expected += equal_by_chance([*a, *b], tick)
+            expected += repeats_by_chance([*a.values(), *b.values()], tick.seconds)
     return count, example[:3], expected
 
 
@@ -211,12 +259,14 @@ def _same_moments(one: Prepared, other: Prepared, where: str) -> Iterator[Findin
 
 def _worked_out(one: Prepared, other: Prepared) -> Iterator[Finding]:
     """Whether a configuration of one exercise has the readings of another exercise's times a constant."""
-    tick = max(one.wall_tick, other.wall_tick)
+    tick, possible = _tick_of_both(one, other)
     pairs = [(a, b) for a in one.series.values() for b in other.series.values() if len(a) == len(b)][
         :PAIRS_OF_KINDS
     ]
     for a, b in pairs:
         scaled, chance = _scaled(a, b, tick)
+        if scaled < MAX_DEVIATION and chance * len(pairs) < CHANCE:
+            scaled, chance = _scaled(a, b, possible())
         if scaled < MAX_DEVIATION and chance * len(pairs) < CHANCE:
             yield unusual(
                 f"The {len(a)} readings {_shown(a)} s are those that the {other.report.kind} report of the same student has "
@@ -228,11 +278,19 @@ def _worked_out(one: Prepared, other: Prepared) -> Iterator[Finding]:
             return
 
 
+def _tick_of_both(one: Prepared, other: Prepared) -> tuple[float, Callable[[], float]]:
+    """The tick of both clocks as far as it is known, and the longest possible one, worked out when it is asked for."""
+    tick = max(one.wall_tick, other.wall_tick)
+    return tick, lambda: max(tick, min(one.longest[0].seconds, other.longest[0].seconds))
+
+
 def _alike(one: Prepared, other: Prepared, who: str) -> Iterator[Finding]:
     pairs = _aligned(one, other)
-    tick = max(one.wall_tick, other.wall_tick)
+    tick, possible = _tick_of_both(one, other)
     for a, b in pairs:
         scaled, chance = _scaled(a, b, tick)
+        if scaled < MAX_DEVIATION and chance * len(pairs) < CHANCE:
+            scaled, chance = _scaled(a, b, possible())
         if scaled < MAX_DEVIATION and chance * len(pairs) < CHANCE:
             yield unusual(
                 f"The {len(a)} readings {_shown(a)} s are those of {who} ({_shown(b)} s) times "
@@ -346,7 +404,9 @@ F11 = Rule(
     f"< {MAX_DEVIATION:g}, or residuals of {LEAST_VALUES} or more values correlated above {CORRELATION:g} (and above "
     f"{OF_THE_REST:g} without what repetitions have in common and without the fifth that is farthest off): unusual. "
     f"{SHARED_TO_FAIL} or more moments t_start and t_end that are equal to the microsecond, where they are no multiples of "
-    "1/64 s or of a millisecond: unusual. Between reports of different kinds of one student shared or scaled readings "
+    "1/64 s or of a millisecond: unusual. The clock's resolution is the longest tick that the readings leave possible. "
+    "Where each of two names the other in student.team nothing is compared, where only one does, or where neither has a "
+    "name, nothing is more than unusual. Between reports of different kinds of one student shared or scaled readings "
     "and shared moments are unusual, and nothing else is compared",
     "The noise of two measurements is independent. Of generated reports (noise of 0.1 to 25 %) that were scaled by 1.05, "
     "83 % are found with 0.05 % of jitter, 72 % with 0.1 %, 38 % with 0.5 %. In one public collection of GPU timings "

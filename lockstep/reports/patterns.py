@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations, pairwise
 
 from lockstep.reports.document import Report
@@ -20,6 +21,8 @@ from lockstep.reports.series import (
     CHANCE_TO_FAIL,
     Series,
     all_series,
+    longest_step_tick,
+    longest_wall_tick,
     named,
     report_tick,
     seconds,
@@ -44,7 +47,7 @@ MAX_GROUPS = 300
 
 def _even(report: Report, facts: Facts) -> Iterator[Finding]:
     series = all_series(report, least=3)
-    told = [each for each in series if _progression(each) * len(series) < CHANCE]
+    told = _odd(report, series, _progression)
     if told:
         first = told[0]
         ordered = sorted(first.numbers, key=lambda number: number.value)
@@ -68,25 +71,35 @@ def _progression(series: Series) -> float:
     ):
         gaps = [after - before for before, after in pairwise(values)]
         off = max(abs(after - before) for before, after in pairwise(gaps))
-        best = min(best, _chance_of(off, values[-1] - values[0], step, len(values) - 2))
+        best = min(best, _chance_of(off, (values[-1] - values[0]) / (len(values) - 1), step, len(values) - 2))
     return min(1.0, 2 * best)
 
 
-def _chance_of(off: float, span: float, step: float, conditions: int) -> float:
-    """How likely so many readings within `span` are to fall where they have to, within `off` or a tick and a half."""
+def _chance_of(off: float, apart: float, step: float, conditions: int) -> float:
+    """How likely so many readings are to fall where they have to, within `off` or a tick and a half.
+
+    `apart` is how far neighbours lie apart: where that is a tick or two, readings fall into any pattern.
+    """
     ticks = round(off / step)
-    if ticks > 1 or span < step / 2 or conditions < 1:
+    if ticks > 1 or apart < step / 2 or conditions < 1:
         return 1.0
-    return float(min(1.0, (2 * ticks + 1) * step / span) ** conditions)
+    return float(min(1.0, (2 * ticks + 1) * step / apart) ** conditions)
+
+
+def _odd(report: Report, series: Sequence[Series], chance: Callable[[Series], float]) -> list[Series]:
+    """Those that chance would hardly make so, on a clock that ticks as slowly as it may."""
+    told = [each for each in series if chance(each) * len(series) < CHANCE]
+    if not told:
+        return []
+    slowest = longest_wall_tick(report, report_tick(report))
+    # Few readings rule out few ticks; what they leave is none that was seen.
+    exact = [replace(each, tick=max(each.tick, slowest.seconds if slowest.seen else 0.0)) for each in told]
+    return [own for own, each in zip(told, exact, strict=True) if chance(each) * len(series) < CHANCE]
 
 
 def _mirrored(report: Report, facts: Facts) -> Iterator[Finding]:
     series = all_series(report, least=5)
-    told = [
-        each
-        for each in series
-        if _mirror(each) * len(series) < CHANCE and _progression(each) * len(series) >= CHANCE
-    ]
+    told = [each for each in _odd(report, series, _mirror) if _progression(each) * len(series) >= CHANCE]
     if told:
         first = told[0]
         middle = statistics.median(first.values)
@@ -109,7 +122,8 @@ def _mirror(series: Series) -> float:
     conditions = half if len(ordered) % 2 else half - 1
     if conditions < 2:
         return 1.0
-    return _chance_of(max(abs(each - 2 * middle) for each in sums), series.range, series.step, conditions)
+    off = max(abs(each - 2 * middle) for each in sums)
+    return _chance_of(off, series.range / (len(ordered) - 1), series.step, conditions)
 
 
 # F05: one configuration computed from another
@@ -118,8 +132,13 @@ def _mirror(series: Series) -> float:
 def _derived(report: Report, facts: Facts) -> Iterator[Finding]:
     series = [each for each in all_series(report, least=3) if not each.all_equal][:MAX_GROUPS]
     pairs = max(1, len(series) * (len(series) - 1) // 2)
+    slowest = 0.0
     for one, other in combinations(series, 2):
         how, off, chance = _fit(one, other)
+        if off < MAX_DEVIATION and chance * pairs < CHANCE:
+            # Is the clock one that ticks more slowly than any list says?
+            slowest = slowest or longest_wall_tick(report, report_tick(report)).seconds
+            how, off, chance = _fit(*(replace(each, tick=max(each.tick, slowest)) for each in (one, other)))
         if off >= MAX_DEVIATION or chance * pairs >= CHANCE:
             continue
         message = (
@@ -137,7 +156,7 @@ def _derived(report: Report, facts: Facts) -> Iterator[Finding]:
 
 
 def _derived_steps(report: Report) -> Iterator[Finding]:
-    tick = step_tick(report)
+    tick, slowest = step_tick(report), 0.0
     timed = [
         (run.index, [step.value for step in sensible(run.step_seconds)[:STEPS_COMPARED]])
         for run in report.runs
@@ -145,9 +164,11 @@ def _derived_steps(report: Report) -> Iterator[Finding]:
     ][:RUNS_COMPARED]
     pairs = max(1, len(timed) * (len(timed) - 1) // 2)
     for (a, one), (b, other) in combinations(timed, 2):
-        finest = max(1 / ticks_in(min(steps), tick) for steps in (one, other)) / 2
         spread = min(relative_spread(one), relative_spread(other))
-        how, off, chance = _fit_pairs(list(zip(one, other, strict=False)), finest, spread)
+        how, off, chance = _fit_steps(one, other, tick, spread)
+        if off < MAX_DEVIATION and chance * pairs < CHANCE_TO_FAIL and one != other:
+            slowest = slowest or longest_step_tick(report, tick).seconds
+            how, off, chance = _fit_steps(one, other, slowest, spread)
         # Equal steps, which F03 tells, are those of another run times one.
         if off >= MAX_DEVIATION or chance * pairs >= CHANCE_TO_FAIL or one == other:
             continue
@@ -159,6 +180,13 @@ def _derived_steps(report: Report) -> Iterator[Finding]:
             chance=chance * pairs,
         )
         return
+
+
+def _fit_steps(
+    one: Sequence[float], other: Sequence[float], tick: float, spread: float
+) -> tuple[str, float, float]:
+    finest = max(1 / ticks_in(min(steps), tick) for steps in (one, other)) / 2
+    return _fit_pairs(list(zip(one, other, strict=False)), finest, spread)
 
 
 def _fit(one: Series, other: Series) -> tuple[str, float, float]:

@@ -31,6 +31,8 @@ COUNTERS_S = (
     1e-8,
 )
 """Ticks behind time.perf_counter() that are longer than the nanoseconds it tells."""
+ROUNDED_S = (1e-4, 1e-5, 1e-6)
+"""Rounded in milliseconds and then divided, readings have digits behind those that they were rounded to."""
 LEAST_S = 1e-9
 """time.perf_counter() counts whole nanoseconds everywhere; digits below are what floats make of them."""
 CUDA_EVENT_S = 1e-6
@@ -88,7 +90,9 @@ def _tick(values: Sequence[float]) -> float:
         return WINDOWS_TICK_S
     if whole_milliseconds:
         return MILLISECOND_S
-    return next((tick for tick in COUNTERS_S if _multiples(values, tick, _COUNTER_NOISE_S)), LEAST_S)
+    return next(
+        (tick for tick in (*ROUNDED_S, *COUNTERS_S) if _multiples(values, tick, _COUNTER_NOISE_S)), LEAST_S
+    )
 
 
 def _multiples(values: Sequence[float], tick: float, noise: float) -> bool:
@@ -119,10 +123,37 @@ def equal_by_chance(values: Iterable[float], tick: float) -> float:
     """How many equal pairs to expect among honest readings as dense as these; equal ones themselves do not count.
 
     Taken from the pairs that lie near each other, in the surroundings where they are densest: as many of them as a
-    tick is of those surroundings would be equal. Surroundings of fewer than 50 ticks hold too few pairs to tell.
+    tick is of those surroundings would be equal. In the narrowest lie all readings of the steadiest machines.
     """
     ordered = sorted(values)
-    return max(_expected(ordered, tick, reach) for reach in (50, 500, 5_000, 50_000, 500_000, 5_000_000))
+    return max(
+        _expected(ordered, tick, reach) for reach in (2, 5, 15, 50, 500, 5_000, 50_000, 500_000, 5_000_000)
+    )
+
+
+def repeats_by_chance(numbers: Sequence[Number], tick: float) -> float:
+    """The same of readings as they were printed, each as coarse as those of its size: six digits of 2 ms are 10 ns."""
+    by_size: dict[int, list[float]] = {}
+    for number in numbers:
+        by_size.setdefault(size(number.value), []).append(number.value)
+    finest = finest_of_size(numbers)
+    return sum(equal_by_chance(alike, max(tick, finest[each])) for each, alike in by_size.items())
+
+
+def size(value: float) -> int:
+    """Equal for readings of the same power of two."""
+    return math.frexp(value)[1]
+
+
+def finest_of_size(numbers: Iterable[Number]) -> dict[int, float]:
+    """The last place in seconds that readings of a size have, by what is printed or by what floats can hold."""
+    by_size: dict[int, list[Number]] = {}
+    for number in numbers:
+        by_size.setdefault(size(number.value), []).append(number)
+    return {
+        each: max(min(number.ulp for number in alike), _float_spacing([number.value for number in alike]))
+        for each, alike in by_size.items()
+    }
 
 
 def _expected(ordered: Sequence[float], tick: float, reach: int) -> float:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from lockstep.reports.document import Group, Number, Report
 from lockstep.reports.resolution import key, resolution, sensible, ticks_in
+from lockstep.reports.ticks import Tick, longest_tick
 from lockstep.text import safe_line
 
 CHANCE = 1e-3
@@ -91,6 +92,22 @@ def report_tick(report: Report) -> float:
 def step_tick(report: Report) -> float:
     """The resolution of the clock that read the steps, in seconds."""
     return resolution((step for run in report.runs for step in run.step_seconds), clock(report))
+
+
+def longest_step_tick(report: Report, least: float) -> Tick:
+    """The longest tick that the clock behind the steps can have, to judge by them; not less than `least`."""
+    return longest_tick(
+        [[step for run in group.runs for step in sensible(run.step_seconds)] for group in report.groups],
+        least,
+    )
+
+
+def longest_wall_tick(report: Report, least: float) -> Tick:
+    """The same for the runs, which may be sums of steps and tick as they do."""
+    own = longest_tick([sensible(run.wall for run in group.runs) for group in report.groups], least)
+    if not any(run.step_seconds for run in report.runs):
+        return own
+    return max(own, longest_step_tick(report, least), key=lambda tick: tick.seconds)
 
 
 def clock(report: Report) -> str:

@@ -1,0 +1,133 @@
+"""The longest tick that a clock may have, to judge by the readings alone: there are more counters than any list has.
+
+Readings of a clock that ticks differ by whole ticks, whatever the ticks are. So a tick is possible as long as the
+differences between readings that lie near each other do not speak against it; few readings speak against little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lockstep.reports.document import Number
+from lockstep.reports.resolution import finest_of_size, size
+
+LONGEST_S = 0.02
+"""Ticks that are looked for: up to Windows' 15.6 ms, and Unix's 10 ms."""
+NANOSECONDS_S = 2e-9
+"""What two readings of a counter in whole nanoseconds are off from a multiple of its tick, each."""
+NEAR, AT_LEAST, FAR = 12, 24, 3000
+"""Differences of so many ticks are looked at; where there are fewer than `AT_LEAST`, of up to `FAR` ticks."""
+TOO_FEW = 3
+"""Differences from which on they speak against a tick."""
+OWN_READINGS = 8
+"""Different readings of a configuration from which on its clock is looked at by itself: some note times per image."""
+
+_MOST_VALUES, _MOST_DIFFERENCES, _LOOKED_AT = 600, 40_000, 120
+_FINE, _FINER = 1e-3, 2e-5
+_CHUNK = 4096
+
+_Values: TypeAlias = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Tick:
+    """The longest tick that is possible, in seconds; `seen` where there were readings enough to speak against it."""
+
+    seconds: float
+    seen: bool
+
+
+def longest_tick(groups: Sequence[Sequence[Number]], least: float) -> Tick:
+    """The longest tick that the clock behind readings, by configuration, may have; not less than `least`.
+
+    `least` is what is known of the clock. Readings of some digits are rounded to more the longer they are.
+    """
+    every = [number for group in groups for number in group]
+    own = [_possible(group, least) for group in groups if len({each.value for each in group}) >= OWN_READINGS]
+    return max([_possible(every, least), *(tick for tick in own if tick.seen)], key=lambda tick: tick.seconds)
+
+
+@dataclass(frozen=True)
+class _Apart:
+    """Differences between readings that lie near each other, in order, and how far each may be off from whole ticks."""
+
+    seconds: _Values
+    noise: _Values
+
+
+def _possible(numbers: Sequence[Number], least: float) -> Tick:
+    apart = _differences(numbers, least)
+    if not len(apart.seconds):
+        return Tick(least, False)
+    # Above this, the nearest differences are many enough without those far off.
+    dense = apart.seconds[AT_LEAST - 1] / NEAR if len(apart.seconds) >= AT_LEAST else LONGEST_S
+    lowest = max(least, float(apart.noise.min()))
+    for low, high, spacing in (
+        (max(dense, lowest), LONGEST_S, _FINE),
+        (lowest, min(dense, LONGEST_S), _FINER),
+    ):
+        ticks = np.exp(np.arange(np.log(high), np.log(low), -spacing)) if low < high else np.zeros(0)
+        for start in range(0, len(ticks), _CHUNK):
+            some = ticks[start : start + _CHUNK]
+            counts = np.searchsorted(apart.seconds, (NEAR if spacing == _FINE else FAR) * some)
+            most = _LOOKED_AT if spacing == _FINE else AT_LEAST
+            if spacing == _FINER:
+                counts = np.minimum(counts, AT_LEAST)
+            for place in np.flatnonzero(_fits(apart, some, counts, spacing, most)).tolist():
+                seen = bool(counts[place] >= TOO_FEW)
+                if not seen or spacing == _FINE or _holds(apart, int(counts[place]), float(some[place])):
+                    return Tick(float(some[place]), seen)
+    return Tick(lowest, True)
+
+
+def _fits(
+    apart: _Apart, ticks: _Values, counts: NDArray[np.int64], spacing: float, most: int
+) -> NDArray[np.bool_]:
+    """Which ticks the first `counts` of the differences do not speak against; `most` of them are looked at."""
+    share = (np.arange(most) + 0.5) / most
+    taken = np.minimum(counts, most)[:, None]
+    there = np.arange(most)[None, :] < taken
+    places = np.where(counts[:, None] > most, share[None, :] * counts[:, None], np.arange(most)[None, :])
+    chosen = np.minimum(places.astype(np.int64), len(apart.seconds) - 1)
+    differences = apart.seconds[chosen]
+    within = apart.noise[chosen] + differences * spacing / 2
+    off = np.abs(differences - ticks[:, None] * np.round(differences / ticks[:, None]))
+    seen = ((off <= within) & there).sum(axis=1)
+    by_chance = (np.minimum(1.0, 2 * within / ticks[:, None]) * there).sum(axis=1)
+    return np.asarray((counts < TOO_FEW) | (2 * seen >= by_chance + taken[:, 0]))
+
+
+def _holds(apart: _Apart, count: int, tick: float) -> bool:
+    """Whether they fit as well when the tick is taken exactly: of many ticks tried, some nearly fit a few differences."""
+    differences, noise = apart.seconds[:count], apart.noise[:count]
+    whole = np.round(differences / tick)
+    fit = np.abs(differences - tick * whole) <= noise + differences * _FINER / 2
+    if not whole[fit].any():
+        return True
+    exact = float((differences[fit] * whole[fit]).sum() / (whole[fit] ** 2).sum())
+    off = np.abs(differences - exact * np.round(differences / exact))
+    return bool(2 * (off <= noise).sum() >= count + np.minimum(1.0, 2 * noise / exact).sum())
+
+
+def _differences(numbers: Sequence[Number], least: float) -> _Apart:
+    """Of all readings that lie near each other; none that noise makes."""
+    finest = finest_of_size(numbers)
+    pairs = sorted((number.value, max(least, finest[size(number.value)])) for number in numbers)
+    ordered, rounded = (np.array([pair[side] for pair in pairs], dtype=np.float64) for side in (0, 1))
+    if len(ordered) > _MOST_VALUES:
+        # Where they lie closest, ticks show best.
+        spans = ordered[_MOST_VALUES - 1 :] - ordered[: len(ordered) - _MOST_VALUES + 1]
+        start = int(spans.argmin())
+        ordered, rounded = ordered[start : start + _MOST_VALUES], rounded[start : start + _MOST_VALUES]
+    lags = range(1, min(len(ordered), 1 + _MOST_DIFFERENCES // max(1, len(ordered))))
+    apart = np.concatenate([np.zeros(0), *(ordered[lag:] - ordered[:-lag] for lag in lags)])
+    # Of two, the longer one is the coarser.
+    noise = np.concatenate([np.zeros(0), *(rounded[lag:] for lag in lags)]) + NANOSECONDS_S
+    order = np.argsort(apart)
+    order = order[apart[order] > noise[order]]
+    return _Apart(apart[order], noise[order])
