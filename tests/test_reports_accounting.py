@@ -339,10 +339,10 @@ def test_repetitions_at_once_are_one_calls() -> None:
     assert told_of(report) == [("C06", "inconsistent")]
 
 
-def _an_hour_ahead(report: dict[str, Any], runs: slice) -> None:
+def _ahead(report: dict[str, Any], runs: slice, seconds: float = 3600.0) -> None:
     for run in report["runs"][runs]:
-        run["t_start"] += 3600
-        run["t_end"] += 3600
+        run["t_start"] += seconds
+        run["t_end"] += seconds
 
 
 @pytest.mark.parametrize(
@@ -353,11 +353,18 @@ def test_a_clock_that_was_ahead_on_the_first_day_costs_nothing(runs: slice, says
     report = of_ddp(30.0, 30.0, 30.0, 17.0, 17.0, 17.0)
     report["attempt"]["created_utc"] = "2026-09-21T14:20:00Z"
     assert told_of(report) == []
-    _an_hour_ahead(report, runs)
+    _ahead(report, runs)
     (late,) = found(report)
     assert (late.rule, str(late.judgement), words in late.message) == ("C06", says, True)
     deadline = found(report, Facts(deadline=1_790_000_900.0))
     assert [str(each.judgement) for each in deadline] == [says, says]
+
+
+def test_no_clock_is_ahead_by_days() -> None:
+    report = of_ddp(30.0, 30.0, 30.0, 17.0, 17.0, 17.0)
+    report["attempt"]["created_utc"] = "2026-09-21T14:20:00Z"
+    _ahead(report, slice(3), 3 * 86_400.0)
+    assert told_of(report) == [("C06", "inconsistent")]
 
 
 @pytest.mark.parametrize(

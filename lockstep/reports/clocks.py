@@ -66,7 +66,7 @@ def _late(report: Report, facts: Facts) -> Iterator[Finding]:
     ends = report.runs[-1].t_end
     if last.t_end > report.created + FILE_SLACK_S:
         late = _shown(last.t_end - report.created)
-        set_right = ends <= report.created + FILE_SLACK_S
+        set_right = _was_set_right(last.t_end, ends, report.created)
         yield (unusual if set_right else inconsistent)(
             f"{of_run(report, last)} ended {late} after created_utc, when the file that reports it was written. "
             + (
@@ -79,7 +79,7 @@ def _late(report: Report, facts: Facts) -> Iterator[Finding]:
             created=report.created,
         )
     if facts.deadline is not None and last.t_end > facts.deadline + FILE_SLACK_S:
-        set_right = ends <= facts.deadline + FILE_SLACK_S
+        set_right = _was_set_right(last.t_end, ends, facts.deadline)
         yield (unusual if set_right else inconsistent)(
             f"{of_run(report, last)} ended {_shown(last.t_end - facts.deadline)} after the deadline"
             + (", and the last run before it" if set_right else "")
@@ -87,6 +87,11 @@ def _late(report: Report, facts: Facts) -> Iterator[Finding]:
             t_end=last.t_end,
             deadline=facts.deadline,
         )
+
+
+def _was_set_right(latest: float, last: float, limit: float) -> bool:
+    """Whether a clock that was wrong by a time zone at most, or by a day, explains how a limit was passed before."""
+    return latest <= limit + DAY_S and last <= limit + FILE_SLACK_S
 
 
 def _other_times(report: Report, facts: Facts) -> Iterator[Finding]:
@@ -277,7 +282,7 @@ RULES: tuple[Rule, ...] = (
         f"or loader workers; below {PART:.0%} of it in all runs of a "
         f"configuration, in proportion to wall_s, and above {WHOLE:.0%} in another: unusual; overlaps up to {CLOCK_SLACK_S} s, any of runs whose extra names other "
         "hosts, or other GPUs by their UUIDs; of two configurations that two calls may have measured on a CPU: unusual; "
-        f"created_utc and the deadline with {FILE_SLACK_S:g} s, unusual where the last run keeps to it; before 2015, and a day "
+        f"created_utc and the deadline with {FILE_SLACK_S:g} s, unusual where the last run keeps to it and others by a day; before 2015, and a day "
         "after the grading: unusual",
         why="wall_s comes from a monotonic clock, t_start and t_end from the system clock, which time servers correct. wall_s is "
         "that of the slowest rank, which may begin before rank 0 has saved a checkpoint.",
