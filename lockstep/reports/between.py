@@ -239,7 +239,7 @@ def _shared_above(one: Prepared, other: Prepared, ticks: Sequence[Tick]) -> tupl
         if same:
             count += len(same)
             example += [a[value] for value in sorted(same)[:3]]
-            expected += repeats_by_chance([*a.values(), *b.values()], tick.seconds)
+            expected += repeats_by_chance([*a.values(), *b.values()], tick.seconds, steady=tick.seen)
     return count, example[:3], expected
 
 

@@ -37,6 +37,7 @@ from lockstep.reports.series import (
     step_tick,
     texts,
 )
+from lockstep.reports.ticks import Tick
 
 FINE = 1e-4
 """F01: relative resolution from which on equal readings cost points where five are equal, or two configurations."""
@@ -189,13 +190,13 @@ def _shared(report: Report, facts: Facts) -> Iterator[Finding]:
     ):
         # A run may be the sum of its steps, a multiple of their tick.
         tick = max(resolution((number for _, number in readings), clock(report)), of_steps)
-        enough, places, expected = _repeats(readings, tick, tick)
+        enough, places, expected = _repeats(readings, Tick(tick, True))
         if not _is_odd(places, expected):
             continue
         # Only now, for it takes a while: is the clock one that ticks more slowly than any list says?
         possible = longest_wall_tick(report, tick) if readings is walls else longest_step_tick(report, tick)
         tick = possible.seconds
-        enough, places, expected = _repeats(readings, tick, tick if possible.seen else 0.0)
+        enough, places, expected = _repeats(readings, possible)
         if not _is_odd(places, expected):
             continue
         repeats = _again(places)
@@ -217,16 +218,18 @@ def _shared(report: Report, facts: Facts) -> Iterator[Finding]:
 
 
 def _repeats(
-    readings: Sequence[tuple[int, Number]], tick: float, told_apart: float
+    readings: Sequence[tuple[int, Number]], tick: Tick
 ) -> tuple[list[tuple[int, Number]], Counter[float], float]:
-    """The readings with digits enough above `told_apart`, how often each occurs, and the repeats that chance makes."""
+    """The readings with digits enough above a tick that was seen, how often each occurs, and the repeats of chance."""
+    told_apart = tick.seconds if tick.seen else 0.0
     enough = [
         (place, number)
         for place, number in readings
         if ticks_in(number.value, max(told_apart, number.ulp)) >= 10 ** (SHARED_DIGITS - 1)
     ]
     places = Counter(key(number.value) for _, number in enough)
-    expected = repeats_by_chance([number for _, number in enough], tick) if _again(places) else 0.0
+    numbers = [number for _, number in enough]
+    expected = repeats_by_chance(numbers, tick.seconds, steady=tick.seen) if _again(places) else 0.0
     return enough, places, expected
 
 

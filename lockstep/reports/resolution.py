@@ -119,25 +119,28 @@ def relative_spread(values: Sequence[float]) -> float:
     return min(usual, max(values) - min(values)) / middle
 
 
-def equal_by_chance(values: Iterable[float], tick: float) -> float:
+def equal_by_chance(values: Iterable[float], tick: float, *, steady: bool = True) -> float:
     """How many equal pairs to expect among honest readings as dense as these; equal ones themselves do not count.
 
     Taken from the pairs that lie near each other, in the surroundings where they are densest: as many of them as a
-    tick is of those surroundings would be equal. In the narrowest lie all readings of the steadiest machines.
+    tick is of those surroundings would be equal. In the narrowest lie all readings of the steadiest machines,
+    and now and then two of others: where they cannot be `steady`, they are left out.
     """
     ordered = sorted(values)
-    return max(
-        _expected(ordered, tick, reach) for reach in (2, 5, 15, 50, 500, 5_000, 50_000, 500_000, 5_000_000)
-    )
+    narrow = (2, 5, 15) if steady else ()
+    reaches = (*narrow, 50, 500, 5_000, 50_000, 500_000, 5_000_000)
+    return max(_expected(ordered, tick, reach) for reach in reaches)
 
 
-def repeats_by_chance(numbers: Sequence[Number], tick: float) -> float:
+def repeats_by_chance(numbers: Sequence[Number], tick: float, *, steady: bool = True) -> float:
     """The same of readings as they were printed, each as coarse as those of its size: six digits of 2 ms are 10 ns."""
     by_size: dict[int, list[float]] = {}
     for number in numbers:
         by_size.setdefault(size(number.value), []).append(number.value)
     finest = finest_of_size(numbers)
-    return sum(equal_by_chance(alike, max(tick, finest[each])) for each, alike in by_size.items())
+    return sum(
+        equal_by_chance(alike, max(tick, finest[each]), steady=steady) for each, alike in by_size.items()
+    )
 
 
 def size(value: float) -> int:
