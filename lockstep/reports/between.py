@@ -17,6 +17,7 @@ from itertools import combinations
 from lockstep.reports.document import DEFAULTS, Number, Report, config_key
 from lockstep.reports.finding import Finding, advice, few, inconsistent, unusual
 from lockstep.reports.resolution import (
+    Tick,
     at_least,
     fit_by_chance,
     key,
@@ -27,7 +28,6 @@ from lockstep.reports.resolution import (
 )
 from lockstep.reports.rule import Facts, Rule
 from lockstep.reports.series import longest_step_tick, longest_wall_tick, report_tick, step_tick
-from lockstep.reports.ticks import Tick
 from lockstep.text import safe_line
 
 SHARED_DIGITS = 5

@@ -15,6 +15,7 @@ from lockstep.reports.document import Number, Report
 from lockstep.reports.finding import Finding, advice, inconsistent, unusual
 from lockstep.reports.resolution import (
     WINDOWS_TICK_S,
+    Tick,
     at_least,
     key,
     repeats_by_chance,
@@ -37,7 +38,6 @@ from lockstep.reports.series import (
     step_tick,
     texts,
 )
-from lockstep.reports.ticks import Tick
 
 FINE = 1e-4
 """F01: relative resolution from which on equal readings cost points where five are equal, or two configurations."""

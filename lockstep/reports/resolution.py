@@ -11,6 +11,7 @@ import math
 import statistics
 import struct
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from lockstep.reports.document import Number
 
@@ -45,6 +46,14 @@ _MOST_S = 1e9
 _TIME_NOISE_S = 1e-6
 # Both readings are whole nanoseconds, and floats that may be 2e-10 apart.
 _COUNTER_NOISE_S = 1.3e-9
+
+
+@dataclass(frozen=True)
+class Tick:
+    """The longest tick that is possible, in seconds; `seen` where there were readings enough to speak against it."""
+
+    seconds: float
+    seen: bool
 
 
 def sensible(numbers: Iterable[Number]) -> list[Number]:

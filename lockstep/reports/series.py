@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lockstep.reports.document import Group, Number, Report
-from lockstep.reports.resolution import key, resolution, sensible, ticks_in
-from lockstep.reports.ticks import Tick, longest_tick
+from lockstep.reports.resolution import Tick, key, resolution, sensible, ticks_in
 from lockstep.text import safe_line
 
 CHANCE = 1e-3
@@ -96,7 +95,7 @@ def step_tick(report: Report) -> float:
 
 def longest_step_tick(report: Report, least: float) -> Tick:
     """The longest tick that the clock behind the steps can have, to judge by them; not less than `least`."""
-    return longest_tick(
+    return _longest_tick(
         [[step for run in group.runs for step in sensible(run.step_seconds)] for group in report.groups],
         least,
     )
@@ -104,10 +103,17 @@ def longest_step_tick(report: Report, least: float) -> Tick:
 
 def longest_wall_tick(report: Report, least: float) -> Tick:
     """The same for the runs, which may be sums of steps and tick as they do."""
-    own = longest_tick([sensible(run.wall for run in group.runs) for group in report.groups], least)
+    own = _longest_tick([sensible(run.wall for run in group.runs) for group in report.groups], least)
     if not any(run.step_seconds for run in report.runs):
         return own
     return max(own, longest_step_tick(report, least), key=lambda tick: tick.seconds)
+
+
+def _longest_tick(groups: Sequence[Sequence[Number]], least: float) -> Tick:
+    # Needs NumPy, which takes longer to import than most reports take to be looked through.
+    from lockstep.reports.ticks import longest_tick
+
+    return longest_tick(groups, least)
 
 
 def clock(report: Report) -> str:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lockstep.reports.document import Number
-from lockstep.reports.resolution import finest_of_size, size
+from lockstep.reports.resolution import Tick, finest_of_size, size
 
 LONGEST_S = 0.02
 """Ticks that are looked for: up to Windows' 15.6 ms, and Unix's 10 ms."""
@@ -32,14 +32,6 @@ _FINE, _FINER = 1e-3, 2e-5
 _CHUNK = 4096
 
 _Values: TypeAlias = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class Tick:
-    """The longest tick that is possible, in seconds; `seen` where there were readings enough to speak against it."""
-
-    seconds: float
-    seen: bool
 
 
 def longest_tick(groups: Sequence[Sequence[Number]], least: float) -> Tick:
