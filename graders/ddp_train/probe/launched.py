@@ -7,7 +7,8 @@ import hashlib
 import os
 import subprocess
 import tempfile
-from typing import cast
+from dataclasses import dataclass
+from typing import Any, cast
 
 import torch
 
@@ -98,47 +99,59 @@ def _resumed(student: Student, inputs: Inputs, checkpoint: str) -> tuple[str | N
         # Whoever keeps the best checkpoint only writes this one at least.
         "--report", "reports/resumed.json",
     ]  # fmt: skip
-    versions_before, before, epoch = versions(), _batches_in(checkpoint), _epoch_in(checkpoint)
-    weights = _weights_in(checkpoint)
+    versions_before, before = versions(), _progress_in(checkpoint)
     result = _within_seconds(student, command, {})
     if result is None:
         return None, None
     if result.status != 0:
         # torch lists every name that it misses, on one line.
         return "\n".join(line[:200] for line in result.output.splitlines()[-20:]), None
-    written = written_since(versions_before)
+    written, after = written_since(versions_before), _progress_in(checkpoint)
     return None, {
         "wrote": versions() != versions_before,
         # Only where it was seen to write another one.
         "reported": "reports/ddp.json" not in written or any("resumed" in name for name in written),
-        "before": before,
-        "after": _batches_in(checkpoint),
-        "epoch_before": epoch,
-        "epoch_after": _epoch_in(checkpoint),
-        "moved": _weights_in(checkpoint) != weights,
+        "before": before.batches,
+        "after": after.batches,
+        "epoch_before": before.epoch,
+        "epoch_after": after.epoch,
+        "moved": after.weights != before.weights,
     }
 
 
-def _batches_in(checkpoint: str) -> int | None:
-    """How many batches the network in a checkpoint was trained on by what its BatchNorms count, if there are any."""
-    return max(
-        (int(value) for name, value in _tensors_in(checkpoint) if _counts_batches(name, value)), default=None
+@dataclass(frozen=True)
+class _Progress:
+    """How far a checkpoint has come.
+
+    `batches`: how many the network was trained on, by what its BatchNorms count, if there are any. `epoch`: a number
+    under that name, if there is one and no other. `weights`: what tells its matrices and filters, which only steps
+    change, from others.
+    """
+
+    batches: int | None
+    epoch: int | None
+    weights: dict[str, str]
+
+
+def _progress_in(checkpoint: str) -> _Progress:
+    try:
+        kept = torch.load(checkpoint, weights_only=False, map_location="cpu")
+        tensors = tensors_within(kept)
+    except Exception:
+        return _Progress(None, None, {})
+    return _Progress(
+        max((int(value) for name, value in tensors if _counts_batches(name, value)), default=None),
+        _epoch_of(kept),
+        {
+            name: hashlib.sha256(value.detach().float().contiguous().numpy().tobytes()).hexdigest()
+            for name, value in tensors
+            if value.ndim >= 2 and value.is_floating_point()
+        },
     )
 
 
-def _weights_in(checkpoint: str) -> dict[str, str]:
-    """What tells the weights in a checkpoint from others: its matrices and filters, which only steps change."""
-    return {
-        name: hashlib.sha256(value.detach().float().contiguous().numpy().tobytes()).hexdigest()
-        for name, value in _tensors_in(checkpoint)
-        if value.ndim >= 2 and value.is_floating_point()
-    }
-
-
-def _epoch_in(checkpoint: str) -> int | None:
-    """The number of an epoch in a checkpoint, if there is one under that name and no other."""
+def _epoch_of(kept: Any) -> int | None:
     try:
-        kept = torch.load(checkpoint, weights_only=False, map_location="cpu")
         found = [value for name, value in kept.items() if isinstance(name, str) and "epoch" in name.lower()]
     except Exception:
         return None
