@@ -6,11 +6,10 @@ import itertools
 import re
 from collections.abc import Iterator
 
-from lockstep.reports.counts import devices_of_all
+from lockstep.reports.counts import device_count
 from lockstep.reports.document import Number, Report
 from lockstep.reports.finding import Finding, few, unusual
 from lockstep.reports.ratios import speedups
-from lockstep.reports.recompute import DEVICES
 from lockstep.reports.rule import Facts, Rule
 from lockstep.text import safe_line
 
@@ -97,15 +96,12 @@ def _known(report: Report, quantity: str) -> list[float]:
     known = [claim.value.value for claim in claims if claim.value is not None]
     if not known or quantity == "accuracy" or len(report.groups) > MOST_GROUPS:
         return known
-    key = DEVICES.get(report.kind, "")
     counts = (
-        {report.setting(group.config, key) for group in report.groups} if quantity == "efficiency" else {1}
+        {device_count(report, group.config) for group in report.groups} if quantity == "efficiency" else {1}
     )
-    if quantity == "efficiency" and report.kind == "lightning":
-        counts = {devices_of_all(group.config) for group in report.groups}
     pairs = itertools.permutations(report.groups, 2)
     ratios = [way.value for group, base in pairs for way in speedups(group, base)]
-    return known + [ratio / n for ratio in ratios for n in counts if isinstance(n, int) and n > 0]
+    return known + [ratio / n for ratio in ratios for n in counts if n is not None]
 
 
 def _fits(number: Number, value: float) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from lockstep.jsontext import Json
 from lockstep.reports.document import Config, Group, Report, Run
 
+DEVICES = {"dp_inference": "n_devices", "ddp_scaling": "world_size", "lightning": "devices"}
+"""Which setting counts the devices, by kind of report; of Lightning those of each machine."""
 GROWN = frozenset({"ddp_scaling", "lightning"})
 """Reports that several calls write, one for each number of devices, each with the GPUs that it was given."""
 
@@ -46,6 +48,14 @@ def machine_count(config: Config) -> int:
 def devices_of_all(config: Config) -> int:
     """Devices that a configuration of Lightning uses, whose `devices` are those of each machine."""
     return number(config.get("devices", 1)) * machine_count(config)
+
+
+def device_count(report: Report, config: Config) -> int | None:
+    """Devices that a configuration is said to use; None in a report whose configurations do not say it."""
+    if report.kind == "lightning":
+        return devices_of_all(config)
+    count = report.setting(config, DEVICES.get(report.kind, ""))
+    return count if isinstance(count, int) and not isinstance(count, bool) and count > 0 else None
 
 
 def whole_seconds(report: Report) -> float:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from decimal import Decimal
 from itertools import pairwise
 
-from lockstep.reports.document import Config, Number, Report
+from lockstep.reports.counts import device_count
+from lockstep.reports.document import Number, Report
 from lockstep.reports.finding import Finding, unusual
 from lockstep.reports.resolution import sensible
 from lockstep.reports.rule import Facts, Rule
@@ -32,7 +33,7 @@ def _exact_efficiency(report: Report, facts: Facts) -> Iterator[Finding]:
         groups = (fast[0], base[0])
         if any(len(sensible(run.wall for run in group.runs)) < len(group.runs) for group in groups):
             continue
-        n, n_base = _devices(report, fast[0].config), _devices(report, base[0].config)
+        n, n_base = device_count(report, fast[0].config), device_count(report, base[0].config)
         if n is None or n_base is None or n <= n_base:
             continue
         ideal = 1.0 if claim.what == "efficiency" else n / n_base
@@ -51,12 +52,6 @@ def _exact_efficiency(report: Report, facts: Facts) -> Iterator[Finding]:
                 devices=n,
             )
             return
-
-
-def _devices(report: Report, config: Config) -> int | None:
-    name = {"ddp_scaling": "world_size", "dp_inference": "n_devices", "lightning": "devices"}.get(report.kind)
-    count = None if name is None else report.setting(config, name)
-    return count if isinstance(count, int) and not isinstance(count, bool) else None
 
 
 # F12: numbers from elsewhere

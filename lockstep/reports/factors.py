@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lockstep.jsontext import Json
-from lockstep.reports.counts import devices_of_all, machine_count
+from lockstep.reports.counts import DEVICES, device_count, machine_count
 from lockstep.reports.devices import AMPERE, Device
 from lockstep.reports.document import Config, Group, Report
 from lockstep.reports.finding import Finding, advice, few, unusual
@@ -24,13 +24,12 @@ WORKERS = 1.3
 DECODED = 20_000
 AMP_RATIO = (0.25, 4.5)
 NEGATIVE, FALLS, FALLS_TO, RESIDUAL = -0.05, 0.2, 0.5, 0.15
-LEAST_SIZES = 3
+LEASTDEVICESS = 3
 MOST_NOISE = 1e9
 """Whoever has more has nothing that could be compared; a limit for the sake of the arithmetic."""
 EMULATED_GAIN = 1.5
 """Half the bytes are moved; what calculates is slower than fp32."""
 
-_SIZE = {"dp_inference": "n_devices", "ddp_scaling": "world_size", "lightning": "devices"}
 # What goes with the number of devices, and what does not change what a device has to do.
 _ALONG = {
     "backend",
@@ -90,28 +89,20 @@ class _Point:
     weak: bool
 
 
-def _devices(report: Report, group: Group) -> int:
-    return (
-        devices_of_all(group.config)
-        if report.kind == "lightning"
-        else count(group.config.get(_SIZE[report.kind]))
-    )
-
-
 def _points(report: Report) -> list[_Point]:
     """Speedups over one device; of several baselines the one that makes least of it."""
-    key = _SIZE[report.kind]
+    key = DEVICES[report.kind]
     found = []
     for group in report.groups:
-        n, rate = _devices(report, group), _rate(group)
-        if n < 2 or rate is None:
+        n, rate = device_count(report, group.config), _rate(group)
+        if n is None or n < 2 or rate is None:
             continue
         rest = _rest(report, group.config, {key, *_ALONG})
         options = []
         for base in report.groups:
             one = _rate(base)
             if (
-                _devices(report, base) != 1
+                device_count(report, base.config) != 1
                 or one is None
                 or _rest(report, base.config, {key, *_ALONG}) != rest
             ):
@@ -208,7 +199,7 @@ def _one_law(points: list[_Point], weak: bool) -> Iterator[Finding]:
             first=first,
             last=last,
         )
-    elif len(points) >= LEAST_SIZES:
+    elif len(points) >= LEASTDEVICESS:
         fitted = [_fitted(points, parts, p, weak) for p in points]
         off, point = max(
             ((abs(s / p.speedup - 1), p) for s, p in zip(fitted, points, strict=True)),
@@ -345,7 +336,7 @@ RULES: tuple[Rule, ...] = (
         why="Of 552 public pairs (Lambda's deeplearning-benchmark) 4.5 %, 2.0 % and none lie above these.",
         honest="Bad baselines: NVIDIA's EfficientNet README has 17.6 times on 8 GPUs.",
         examine=_more_than_linear,
-        kinds=frozenset(_SIZE),
+        kinds=frozenset(DEVICES),
     ),
     Rule(
         id="P07",
@@ -380,11 +371,11 @@ RULES: tuple[Rule, ...] = (
         id="P13",
         demands="The speedups of several sizes fit one serial part that does not shrink.",
         threshold=f"Karp-Flatt e >= {NEGATIVE} at the lower end of the speedup's 95 % interval; not down by more than {FALLS} and to less than {FALLS_TO:.0%}; from "
-        f"{LEAST_SIZES} sizes on within {RESIDUAL:.0%} of Amdahl's law (same total batch) or of one of Amdahl's and "
+        f"{LEASTDEVICESS} sizes on within {RESIDUAL:.0%} of Amdahl's law (same total batch) or of one of Amdahl's and "
         "Gustafson's (same batch each)",
         why="Karp and Flatt, CACM 33(5), 1990. Clemson's tutorial gives 0.47 and 0.51, Lambda's figures 0 to 0.07.",
         honest="Rarely: a disturbed baseline. Sizes across machines, and beyond the cores of a CPU, are left out.",
         examine=_serial_part,
-        kinds=frozenset(_SIZE),
+        kinds=frozenset(DEVICES),
     ),
 )

@@ -6,11 +6,10 @@ import statistics
 from collections.abc import Iterator
 
 from lockstep.jsontext import Json
-from lockstep.reports.counts import devices_of_all
+from lockstep.reports.counts import device_count
 from lockstep.reports.document import Claim, Group, Number, Report
 from lockstep.reports.finding import Finding, few, inconsistent, not_verified, unusual
 from lockstep.reports.recompute import (
-    DEVICES,
     FLOAT32_SLACK,
     SECONDS,
     Slip,
@@ -180,11 +179,7 @@ def _efficiencies(report: Report, facts: Facts) -> Iterator[Finding]:
 
 def _devices(report: Report, pair: tuple[Group, Group]) -> tuple[int, int] | None:
     """Devices of a configuration and of its base."""
-    key = DEVICES.get(report.kind)
-    counts = [report.setting(group.config, key) if key else None for group in pair]
-    if report.kind == "lightning":
-        counts = [devices_of_all(group.config) for group in pair]
-    n, base = (count if isinstance(count, int) and count > 0 else None for count in counts)
+    n, base = (device_count(report, group.config) for group in pair)
     return None if n is None or base is None else (n, base)
 
 
@@ -302,10 +297,8 @@ def _a_framework_logged(report: Report) -> bool:
 def _unit_slip(report: Report, group: Group, number: Number, ways: tuple[Way, ...]) -> str:
     """What was counted instead of images, if that explains the number."""
     run = group.runs[0]
-    devices = report.setting(group.config, DEVICES.get(report.kind, ""))
-    if report.kind == "lightning":
-        devices = devices_of_all(group.config)
-    n = devices if isinstance(devices, int) and devices > 1 else 0
+    devices = device_count(report, group.config) or 1
+    n = devices if devices > 1 else 0
     slips = [
         *(
             Slip(way.value * run.steps / run.samples, "It counts steps, not images, a second.")
