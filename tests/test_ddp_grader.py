@@ -333,6 +333,25 @@ def test_a_script_that_does_not_ask_nproc_is_told(asked: str, number: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("batches", "loopback_bytes", "passes"),
+    [
+        (4, 400_000_000, True),
+        (4, None, True),
+        (2, 400_000_000, True),  # trained on all four, and kept the checkpoint of the better epoch
+        (2, 223_000_000, False),
+        (2, None, False),
+    ],
+)
+def test_whoever_keeps_the_best_checkpoint_has_trained_as_asked(
+    batches: int, loopback_bytes: int | None, passes: bool
+) -> None:
+    asked = "--nproc-per-node\n1\nddp_train.py\n--help\n"
+    told = verdict("script", lambda _: replace(launched(asked=asked, batches=batches), loopback_bytes=loopback_bytes))
+    assert (told == "") == passes, told
+    assert passes or "trained on 2 batches" in told
+
+
+@pytest.mark.parametrize(
     ("unasked", "passes"),
     [
         ("--standalone\n--nproc-per-node\nauto\nddp_train.py\n--help\n", True),
