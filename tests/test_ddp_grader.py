@@ -346,7 +346,9 @@ def test_whoever_keeps_the_best_checkpoint_has_trained_as_asked(
     batches: int, loopback_bytes: int | None, passes: bool
 ) -> None:
     asked = "--nproc-per-node\n1\nddp_train.py\n--help\n"
-    told = verdict("script", lambda _: replace(launched(asked=asked, batches=batches), loopback_bytes=loopback_bytes))
+    told = verdict(
+        "script", lambda _: replace(launched(asked=asked, batches=batches), loopback_bytes=loopback_bytes)
+    )
     assert (told == "") == passes, told
     assert passes or "trained on 2 batches" in told
 

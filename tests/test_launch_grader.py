@@ -113,6 +113,18 @@ done
 """
 HEAD = 'host=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)\n'
 EACH = "exec torchrun --nnodes 2 --nproc-per-node 2 --rdzv-backend c10d --rdzv-id 8 --rdzv-endpoint $HOST:29500 ddp_train.py"
+MEETS = "torchrun --nnodes 2 --nproc-per-node 2 --rdzv-backend c10d --rdzv-id 8 --rdzv-endpoint $first:29500 ddp_train.py"
+PBS_TOP = """#!/bin/bash
+#PBS -l select=2:system=polaris
+#PBS -l place=scatter,walltime=0:30:00
+cd "$PBS_O_WORKDIR"
+first=$(head -n 1 "$PBS_NODEFILE")
+"""
+LSF_TOP = """#!/bin/bash
+#BSUB -nnodes 2
+#BSUB -W 30
+first=$(sort -u "$LSB_DJOB_HOSTFILE" | grep -v batch | head -n 1)
+"""
 # Odd jobs that train all the same.
 JOBS = {
     "slow to start the second": SLURM_TOP + LOOP.replace("BETWEEN", "python3 -c 'import time; time.sleep(1)'") + "wait",
@@ -134,6 +146,14 @@ JOBS = {
     "reads from what stays open": SLURM_TOP + HEAD + f"exec 3<> <(:)\necho 'HOST='$host'; {EACH}' >&3\nsrun bash <&3",
     "reads from a file": SLURM_TOP + HEAD + f"each=$(mktemp)\necho 'HOST='$host'; {EACH}' > $each\nsrun -i $each bash",
     "reads nothing where more is to come": SLURM_TOP + HEAD + f"export host\nbash <<'END'\nsrun --input=none cat\nsrun bash -c 'HOST=$host; {EACH}'\nEND",
+    "waits by a short option": SLURM_TOP + HEAD + f"export HOST=$host\nsrun -W 60 --nice --interactive bash -c '{EACH}'",
+    "PALS by long options": PBS_TOP + f"mpiexec -n 2 --ppn 1 --depth 8 --cpu-bind depth --mem-bind none --gpu-bind none {MEETS}",
+    "PALS by short options": PBS_TOP + f"mpiexec -n 2 -ppn 1 -d 8 --cpu-bind list:0-7:8-15 --line-buffer --env NCCL_DEBUG=INFO {MEETS}",
+    "Hydra with variables": PBS_TOP + f"export first\nmpiexec.hydra -l -env OMP_NUM_THREADS 4 -genv HOST $first -n 2 -ppn 1 bash -c '{EACH}'",
+    "Open MPI with variables": PBS_TOP + f"mpirun --tag-output --report-bindings -x PATH -x HOST=$first --npernode 1 -np 2 bash -c '{EACH}'",
+    "resource sets by letters": LSF_TOP + f"jsrun -n2 -r1 -a1 -g2 -c42 -b none -E OMP_NUM_THREADS=4 {MEETS}",
+    "resource sets by words": LSF_TOP + f"jsrun --nrs 2 --rs_per_host 1 --tasks_per_rs=1 --gpu_per_rs ALL_GPUS --cpu_per_rs ALL_CPUS --smpiargs=off {MEETS}",
+    "resource sets that fill a host": LSF_TOP + f"jsrun -n 2 -a 1 -g 2 -c 20 -E HOST=$first -E OMP_NUM_THREADS=4 bash -c '{EACH}'",
     "the last one in front": SLURM_TOP + LOOP.replace("&\n    BETWEEN", "$([ $i = 1 ] || echo '&')").replace("srun", "eval srun"),
 }  # fmt: skip
 
@@ -141,9 +161,28 @@ JOBS = {
 @pytest.mark.parametrize("name", JOBS)
 def test_an_odd_job_that_trains_passes(name: str, tmp_path: Path, box: Box) -> None:
     (tmp_path / "launch").mkdir()
-    (tmp_path / "launch" / "train.slurm").write_text(JOBS[name])
+    suffix = {"#SBATCH": "slurm", "#PBS": "pbs", "#BSUB": "lsf"}[JOBS[name].splitlines()[1].split()[0]]
+    (tmp_path / "launch" / f"train.{suffix}").write_text(JOBS[name])
     (check,) = by_id(tmp_path, box, "cluster_header").values()
     assert check.verdict is Verdict.PASSED, check
+
+
+@pytest.mark.parametrize(
+    ("job", "told"),
+    [
+        (LSF_TOP + f"jsrun -n 4 -r 2 -a 1 -g 1 {MEETS}", "starts torchrun 2 times on node 0"),
+        (LSF_TOP + f"jsrun -n 1 -r 1 -g 2 {MEETS}", "starts torchrun on 1 of 2 nodes"),
+        (PBS_TOP + f"mpiexec -n 2 -ppn 2 --depth 8 {MEETS}", "starts torchrun 2 times on node 0"),
+        (PBS_TOP + f"mpiexec -n 2 -ppn 1 torchrunn {MEETS}", "torchrunn is what srun, mpiexec or the like was to start"),
+        (PBS_TOP + f"aprun -n 2 {MEETS}", "There is no program aprun where this is graded."),
+    ],
+)  # fmt: skip
+def test_a_job_that_starts_too_much_or_nothing_is_told(job: str, told: str, tmp_path: Path, box: Box) -> None:
+    (tmp_path / "launch").mkdir()
+    (tmp_path / "launch" / ("train.pbs" if "#PBS" in job else "train.lsf")).write_text(job)
+    (check,) = by_id(tmp_path, box, "cluster_header").values()
+    assert check.verdict is Verdict.FAILED
+    assert told in f"{check.message} {check.hint}", check
 
 
 # Headers
@@ -182,6 +221,7 @@ def test_an_odd_job_that_trains_passes(name: str, tmp_path: Path, box: Box) -> N
         (LSF, "-n4 -R 'span[ptile=2] rusage[mem=4GB]'\n-gpu num=2\n-W30", (2, 2, 2, "30")),
         (LSF, "-q gpu -n 2,4 -R 'span[ptile=1]' -gpu -", (4, 1, 1, None)),
         (LSF, "-n 1 -R 'rusage[ngpus_excl_p=2]' -B -N -u a@b.c", (1, None, 2, None)),
+        (LSF, "-P CSC123 -nnodes 2 -W 0:30 -alloc_flags smt1", (2, None, None, "0:30")),
     ],
 )  # fmt: skip
 def test_what_a_header_asks_for(scheduler: Scheduler, lines: str, asked: tuple[object, ...]) -> None:

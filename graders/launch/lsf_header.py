@@ -18,6 +18,7 @@ LSF_TIME = re.compile(r"(\d+:)?\d+(/\S+)?")
 def read_lsf(header: Header, words: Sequence[str]) -> Header:
     """What the words of all `#BSUB` lines ask for."""
     slots = nodes = per_host = gpus = None
+    are_whole = False
     walltime: str | None = None
     options: dict[str, str] = {}
     problems: list[str] = []
@@ -31,7 +32,7 @@ def read_lsf(header: Header, words: Sequence[str]) -> Header:
             if slots is None:
                 problems.append(f"`-n {value}` is no number of slots")
         elif option == "-nnodes":
-            nodes = integer(value)
+            nodes, are_whole = integer(value), True
         elif option == "-gpu":
             match = re.search(r"\bnum=(\d{1,3})", value)
             gpus = int(match[1]) if match else 1
@@ -77,6 +78,7 @@ def read_lsf(header: Header, words: Sequence[str]) -> Header:
         nodes=nodes or 1,
         tasks_per_node=per_host or (-(-slots // nodes) if slots and nodes else None),
         gpus_per_node=gpus,
+        whole_nodes=are_whole and gpus is None,
         walltime=walltime,
         problems=tuple(problems),
         remarks=tuple(remarks),

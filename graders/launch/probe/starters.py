@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 
 from .bench import MAX_TASKS, Bench, Order, Request
@@ -22,11 +23,12 @@ def _tasks(
     return {"start": started}
 
 
-SRUN_WITH_WORD = set("ABcdDeGiJLmMnNopqrStTwxC")
+SRUN_WITH_WORD = set("ABcdDeGiJLmMnNopqrStTwWxC")
 SRUN_FLAGS = (
     "label exclusive unbuffered no-kill overlap overcommit pty quiet verbose oversubscribe exact immediate "
     "kill-on-bad-exit no-allocate preserve-env disable-status spread-job use-min-nodes hold contiguous "
-    "multi-prog wait-all-nodes propagate compress send-libs resv-ports x11 test-only help version"
+    "multi-prog propagate compress send-libs resv-ports x11 test-only help version nice interactive bell "
+    "quit-on-interrupt usage reboot debugger-test stepmgr external-launcher"
 ).split()
 
 
@@ -141,26 +143,36 @@ def _number(text: str | None) -> int | None:
     return int(match[0]) if match else None
 
 
+# Of Open MPI, Hydra and PALS. Whatever else has a value is seen by what follows it, which is no program.
 MPI_WITH_WORD = (
-    "host H hostfile machinefile f map-by bind-to rank-by x mca-file wdir wd cpus-per-proc cpus-per-rank env "
-    "genvlist launcher rmk iface ppn perhost npernode N np n c report-bindings-to hosts"
+    "host H hostfile machinefile f map-by bind-to rank-by x mca-file wdir wd cwd cpus-per-proc cpus-per-rank env "
+    "genvlist envlist launcher rmk iface ppn perhost npernode N np n c d depth cpu-bind mem-bind gpu-bind hosts"
 ).split()
-MPI_WITH_TWO = ("mca", "gmca", "genv")
+MPI_WITH_TWO = ("mca", "gmca")
 
 
 def mpirun(bench: Bench, request: Request) -> Order:
     """What mpirun is to do."""
     words, at = request.words[1:], 0
     count = per_node = None
+    changes: dict[str, str] = {}
     while at < len(words) and words[at].startswith("-"):
         name, _, value = words[at].lstrip("-").partition("=")
         at += 1
         if name in MPI_WITH_TWO:
             at += 2
             continue
-        if name in MPI_WITH_WORD and not value and at < len(words):
+        has_value = name in MPI_WITH_WORD or not any(
+            _is_program(request, word) for word in words[at : at + 1]
+        )
+        if has_value and not value and at < len(words) - 1 and not words[at].startswith("-"):
             value, at = words[at], at + 1
-        if name in ("np", "n", "c"):
+        if name in ("env", "genv") and "=" not in value:
+            # Hydra's have the variable and its value in two words.
+            value, at = f"{value}={words[at]}" if at < len(words) else value, at + 1
+        if name in ("x", "env", "genv"):
+            changes |= exported(value)
+        elif name in ("np", "n", "c"):
             count = _number(value)
         elif name in ("npernode", "ppn", "perhost", "N"):
             per_node = _number(value)
@@ -180,8 +192,50 @@ def mpirun(bench: Bench, request: Request) -> Order:
             "OMPI_COMM_WORLD_LOCAL_SIZE": min(share, count), "OMPI_COMM_WORLD_NODE_RANK": local, "PMI_RANK": task,
             "PMI_SIZE": count, "PMIX_RANK": task, "MPI_LOCALRANKID": local,
         }  # fmt: skip
-        places.append((node, {name: str(value) for name, value in names.items()}))
+        places.append((node, {**changes, **{name: str(value) for name, value in names.items()}}))
     return _tasks(bench, request, words[at:], places)
+
+
+def _is_program(request: Request, word: str) -> bool:
+    """Whether a word names something that can be started: a program that is there, or a file."""
+    found = shutil.which(word, path=request.environment.get("PATH"))
+    return found is not None or os.path.isfile(os.path.join(request.folder, word))
+
+
+JSRUN_WITH_WORD = set("nacgrdbEFDhplKmokteMSUfXTz")
+
+
+def jsrun(bench: Bench, request: Request) -> Order:
+    """What jsrun is to do: it puts resource sets on hosts, and tasks into each."""
+    words = request.words[1:]
+    options, command = _options(words, JSRUN_WITH_WORD, ("immediate", "help", "version"))
+    hosts = len(bench.cluster.hosts)
+
+    def told(letter: str, name: str) -> int | None:
+        return _number(options.get(letter) or options.get(name))
+
+    tasks, sets = told("a", "tasks_per_rs") or 1, told("n", "nrs")
+    on_host, gpus = told("r", "rs_per_host"), told("g", "gpu_per_rs")
+    if sets is None and (processes := told("p", "np")):
+        sets = -(-processes // tasks)
+    if on_host is None:
+        # A host holds as many sets as have GPUs there. How many cores its hosts have, each cluster knows for itself.
+        on_host = max(1, bench.cluster.gpus // gpus) if gpus else -(-(sets or hosts) // hosts)
+    sets = min(sets or hosts * on_host, hosts * on_host)
+    changes = exported(",".join(re.findall(r"(?:^|\0)(?:-E|--env)[\0=]?([^\0]+)", "\0".join(words))))
+    visible = (
+        {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(min(gpus, 16))))} if gpus and on_host == 1 else {}
+    )
+    places = []
+    for task in range(min(sets * tasks, MAX_TASKS)):
+        node, local = divmod(task, on_host * tasks)
+        names = {
+            "OMPI_COMM_WORLD_RANK": task, "OMPI_COMM_WORLD_LOCAL_RANK": local, "OMPI_COMM_WORLD_SIZE": sets * tasks,
+            "OMPI_COMM_WORLD_LOCAL_SIZE": on_host * tasks, "PMIX_RANK": task, "JSM_NAMESPACE_RANK": task,
+            "JSM_NAMESPACE_SIZE": sets * tasks, "JSM_NAMESPACE_LOCAL_RANK": local,
+        }  # fmt: skip
+        places.append((node, {**visible, **changes, **{name: str(value) for name, value in names.items()}}))
+    return _tasks(bench, request, command, places)
 
 
 def pbsdsh(bench: Bench, request: Request) -> Order:
