@@ -119,12 +119,31 @@ OWN_LOOP = """
                 synchronize(next(model.parameters()).device)
                 seconds.append(time.perf_counter() - start)
 """
+# The clock is read where torch calls hooks.
+HOOKS = """
+        model.eval()
+        seconds, began = [], []
+        with torch.no_grad():
+            model(torch.cat([batch, batch]))
+            timed = model
+            hooks = [
+                timed.register_forward_pre_hook(lambda *_: began.append(time.perf_counter())),
+                timed.register_forward_hook(lambda *_: synchronize(next(model.parameters()).device)),
+                timed.register_forward_hook(lambda *_: seconds.append(time.perf_counter() - began.pop())),
+            ]
+            for _ in range(n_reps):
+                model(batch)
+            for hook in hooks:
+                hook.remove()
+"""
 
 
 @pytest.mark.parametrize(
     "new",
     [
         pytest.param(OWN_LOOP, id="a right loop of its own"),
+        pytest.param(HOOKS, id="hooks of the wrapper"),
+        pytest.param(HOOKS.replace("timed = model", "timed = model.module"), id="hooks of the model in it"),
         pytest.param(f"        model.train()(batch).sum().backward()\n{TIMED}", id="a look at training besides"),
         pytest.param(f"        model.requires_grad_(False)\n{TIMED}", id="frozen weights"),
         pytest.param(OWN_LOOP.replace("model(batch)", "model.module(batch)").replace(

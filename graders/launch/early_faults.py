@@ -45,13 +45,13 @@ _SHELL_HINTS: Sequence[tuple[re.Pattern[str], str]] = (
     (re.compile(r"is not written yet"), "This part of the template is not filled in yet."),
     (
         re.compile(r"(?<!\S)(\S+): command not found"),
-        "There is no program {0} where this is graded. torchrun and python are there, and to start them on the nodes of a "
-        "job srun, mpirun, mpiexec, pbsdsh, blaunch, jsrun, ssh and pdsh.",
+        "There is no program {0} where this is graded. torchrun and python are there, and to start them on the nodes "
+        "of a job srun, mpirun, mpiexec, pbsdsh, blaunch, jsrun, ssh and pdsh.",
     ),
     (
         re.compile(r"^(\S+): No such file or directory$", re.MULTILINE),
-        "{0} is what srun, mpiexec or the like was to start, and no such program is there. Is it the value of an option that "
-        "takes none, or misspelt?",
+        "{0} is what srun, mpiexec or the like was to start, and no such program is there. Is it misspelt, or the "
+        "value of an option that takes none?",
     ),
 )
 

@@ -41,12 +41,10 @@ class Holdups:
         self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - for as long as the process runs
         self._count = 0
 
-    def hold(self) -> float:
-        """Wait, and return when the waiting began."""
-        start = _now()
+    def hold(self) -> None:
+        """Wait."""
         _sleep(self._seconds[self._count % len(self._seconds)])
         self._count += 1
-        return start
 
     def note(self, start: float, items: int) -> None:
         """Keep that what began at `start` is done, and how many items it was about."""
@@ -70,7 +68,8 @@ def hold_up_batches(seconds: Sequence[float]) -> Holdups:
 
     @functools.wraps(fetch)
     def held_up(self: Any, index: Any) -> Any:
-        start = holdups.hold()
+        start = _now()
+        holdups.hold()
         batch = fetch(self, index)
         holdups.note(start, len(index) if isinstance(index, list | tuple) else 1)
         return batch
@@ -82,7 +81,8 @@ def hold_up_batches(seconds: Sequence[float]) -> Holdups:
 def hold_up_calls(seconds: Sequence[float]) -> Holdups:
     """From now on, hold up every call of a model that no other module makes; its items are its first tensor's rows.
 
-    A model has parameters: losses and torchvision's transforms are modules, too.
+    A model has parameters: losses and torchvision's transforms are modules, too. The wait is in the innermost call that
+    ends first, behind what it does: hooks of a script's own, on whichever module, are called outside of it.
     """
     holdups = Holdups(seconds)
     # Replicas of a model run in threads of their own.
@@ -90,12 +90,16 @@ def hold_up_calls(seconds: Sequence[float]) -> Holdups:
 
     def before(module: nn.Module, args: tuple[object, ...]) -> None:
         thread.depth = getattr(thread, "depth", 0) + 1
-        if thread.depth == 1 and _is_model(module):
+        if thread.depth == 1:
+            thread.waits = _is_model(module)
             batch = args[0] if args else None
             thread.items = len(batch) if isinstance(batch, torch.Tensor) and batch.ndim else 0
-            thread.start = holdups.hold()
+            thread.start = _now()
 
     def after(module: nn.Module, args: object, output: object) -> None:
+        if thread.waits:
+            holdups.hold()
+            thread.waits = False
         thread.depth -= 1
         if thread.depth == 0 and _is_model(module):
             holdups.note(thread.start, thread.items)
