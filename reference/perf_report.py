@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -64,7 +65,11 @@ def write_report(
     can hold one process and two, or fp32 and AMP.
     """
     code_sha256 = hashlib.sha256(Path(script).read_bytes()).hexdigest()
-    own = {"runs": _with_one_backend(runs), "claims": _with_one_backend(claims), **sections}
+    own = {
+        "runs": _with_plain_numbers(_with_one_backend(runs)),
+        "claims": _with_one_backend(claims),
+        **sections,
+    }
     environment = _environment()
     if kind in ONE_AT_A_TIME:
         own["runs"] = [{**run, "extra": {**_place(), **run.get("extra", {})}} for run in own["runs"]]
@@ -99,6 +104,17 @@ def write_report(
         report["plot"] = plot
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_text(json.dumps(report, indent=1) + "\n")
+
+
+def _with_plain_numbers(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Take away what `repr` writes around a number of NumPy's: np.float64(0.5) is 0.5."""
+
+    def plain(reading: Any) -> Any:
+        if isinstance(reading, list):
+            return [plain(one) for one in reading]
+        return re.sub(r"^np\.float\d+\((.*)\)$", r"\1", reading) if isinstance(reading, str) else reading
+
+    return [{name: plain(value) for name, value in run.items()} for run in runs]
 
 
 def _with_one_backend(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -98,6 +98,19 @@ def test_the_given_writer_works_out_what_follows(kind: str, writer: ModuleType, 
     assert len(efficiencies) == (kind in ("dp_inference", "ddp_scaling"))
 
 
+def test_the_given_writer_reads_readings_of_numpys(writer: ModuleType, tmp_path: Path) -> None:
+    runs = [
+        {**run, "wall_s": f"np.float64({run['wall_s']})", "step_s": ["np.float64(0.015625)", "0.25"]}
+        for run in readings(CONFIGS["amp"][0], 0.5)
+    ]
+    path = tmp_path / "report.json"
+    writer.write_report(str(path), "amp", __file__, runs, WORKLOAD, "an epoch")
+    assert perf_report.problems(path.read_bytes()) == []
+    report = json.loads(path.read_text())
+    assert [run["wall_s"] for run in report["runs"]] == ["0.5", "0.515625", "0.53125"]
+    assert report["runs"][0]["step_s"] == ["0.015625", "0.25"]
+
+
 def test_a_speedup_is_one_of_images_per_second(writer: ModuleType, tmp_path: Path) -> None:
     path, (one, two) = tmp_path / "report.json", CONFIGS["ddp_scaling"]
     runs = readings(one, 0.5) + readings(two, 0.5, samples=128)

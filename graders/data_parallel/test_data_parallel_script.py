@@ -63,7 +63,9 @@ def test_report(check: Check) -> None:
     if isinstance(report, str) or problems:
         check.fail(
             f"{call} wrote a report that is no valid perf-report/1. {' '.join(problems[:3])}",
-            "Let write_report in perf_report.py write it; it is given.",
+            "The repr of a number of NumPy's has its type around it, np.float64(0.5): write repr(float(seconds))."
+            if b"np.float" in written.tobytes()
+            else "Let write_report in perf_report.py write it; it is given.",
         )
     runs = [run for run in entries(report["runs"]) if isinstance(run, dict)]
     _measured(check, call, runs, sizes, n_reps)
