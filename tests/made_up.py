@@ -27,13 +27,19 @@ class MadeUp:
         return self.answer(spec)
 
 
-def end_of(exercise_id: str, check_id: str, answer: Callable[[RunSpec], Outcome]) -> CheckEnded | None:
-    """How the judge ends a check of the reference; None when it passes."""
+def check_of(exercise_id: str, check_id: str, answer: Callable[[RunSpec], Outcome]) -> Check:
+    """A check of the reference, whose runs are made up by `answer`."""
     exercise = load_exercise(ROOT / "graders" / exercise_id)
     submission = open_submission(ROOT / "reference")
     setting = Setting(MadeUp(answer), submission, seed=0, world_sizes=(2,), self_check=False)  # type: ignore[arg-type]
+    return Check(setting, exercise, exercise.check(check_id))
+
+
+def end_of(exercise_id: str, check_id: str, answer: Callable[[RunSpec], Outcome]) -> CheckEnded | None:
+    """How the judge ends such a check; None when it passes."""
+    check = check_of(exercise_id, check_id, answer)
     try:
-        judge_of(exercise, check_id)(Check(setting, exercise, exercise.check(check_id)))
+        judge_of(load_exercise(ROOT / "graders" / exercise_id), check_id)(check)
     except CheckEnded as ended:
         return ended
     return None

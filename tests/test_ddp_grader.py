@@ -16,6 +16,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from fixtures import build
 from graders.ddp_train import expected
+from graders.ddp_train.batches import fed_by_step
 from graders.ddp_train.probe import compression
 from graders.ddp_train.probe.checkpoints import CHECKPOINT
 from graders.ddp_train.probe.script import checkpoint_elsewhere
@@ -23,10 +24,10 @@ from graders.ddp_train.test_ddp_communication import is_divided
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.outcome import Outcome, RankOutcome, StudentError
 from lockstep.sandbox.spec import RunSpec
-from lockstep.verdict import Verdict
+from lockstep.verdict import CheckEnded, Verdict
 from lockstep.wire import Json
 from tests.forging import forgery, taken_in
-from tests.made_up import end_of
+from tests.made_up import check_of, end_of
 from tests.samples import graded
 
 EXERCISE = "ddp_train"
@@ -504,6 +505,71 @@ def test_a_network_that_only_saw_the_images_is_told(
 )
 def test_arguments_arrive_whole(asked: str, passes: bool) -> None:
     assert ("two arguments reach" in verdict("script", lambda _: launched(asked=asked))) != passes
+
+
+WHOLE = """        loss = criterion(model(images), labels)
+        loss.backward()
+"""
+# As where a batch is too large for a GPU: its parts one after the other, and one step.
+IN_PARTS = """        loss = torch.zeros((), device=device)
+        parts = list(zip(images.split(SIZE), labels.split(SIZE)))
+        for number, (some, theirs) in enumerate(parts):
+            wait = number < len(parts) - 1 and isinstance(model, DistributedDataParallel)
+            with model.no_sync() if wait else contextlib.nullcontext():
+                part = criterion(model(some), theirs) * (len(theirs) / len(labels))
+                part.backward()
+            loss += part.detach()
+"""
+STEPPED = ("weights_in_sync", "gradients_averaged", "checkpoint", "really_communicates", "no_double_softmax", "single_process")  # fmt: skip
+
+
+@pytest.mark.parametrize("size", ["2", "1"])
+def test_a_batch_may_go_through_the_model_in_parts(size: str, tmp_path: Path, box: Box) -> None:
+    for name in ("ddp_train.sh", "perf_report.py"):
+        shutil.copy(REFERENCE / name, tmp_path)
+    source = (REFERENCE / "ddp_train.py").read_text()
+    assert source.count(WHOLE) == 1
+    parts = "import contextlib\n" + source.replace(WHOLE, IN_PARTS.replace("SIZE", size))
+    (tmp_path / "ddp_train.py").write_text(parts)
+    (exercise,) = graded(tmp_path, EXERCISE, box, checks=STEPPED).exercises
+    assert [
+        (c.id, c.message) for c in exercise.checks if c.id in STEPPED and c.verdict is not Verdict.PASSED
+    ] == []
+
+
+@pytest.mark.parametrize(
+    ("steps", "passes"),
+    [
+        ([1, 2, 3, 4], True),
+        ([2, 4], True),  # in parts
+        ([1, 4], False),  # of more than a batch
+        ([4], False),
+        ([2], False),  # and two batches that nobody stepped for
+        ([], False),
+        ([2, 2, 4], False),
+        ([4, 2], False),
+        ([True, None, "4"], False),
+        (None, False),
+    ],
+)
+def test_one_step_for_each_batch(steps: Json, passes: bool) -> None:
+    data = expected.make_data(np.random.default_rng(3), 8)
+    rank = RankOutcome(
+        complete=True,
+        values={"sizes": [2, 2, 2, 2], "steps": steps},
+        arrays={"rows": data.images.reshape(8, -1)},
+    )
+    outcome, told = Outcome((rank,), elapsed=1.0), ""
+    try:
+        found = fed_by_step(check_of(EXERCISE, "single_process", lambda _: outcome), outcome, [data], 4)
+        assert [batch for (batch,) in found] in (
+            [(0, 1), (2, 3), (4, 5), (6, 7)],
+            [(0, 1, 2, 3), (4, 5, 6, 7)],
+        )
+    except CheckEnded as ended:
+        told = ended.feedback.message
+    assert (told == "") == passes, told
+    assert passes or "the model was called 4 times, but optimizer.step()" in told
 
 
 def test_sending_everything_again_and_again_is_told_and_costs_nothing(tmp_path: Path, box: Box) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from graders.ddp_train import expected
 from graders.ddp_train.expected import Batch, Data
+from graders.ddp_train.runs import BATCH_SIZE
 from lockstep.check import Check
 from lockstep.compare import integer
 from lockstep.sandbox.outcome import Outcome, RankOutcome
@@ -24,19 +25,40 @@ def fed(check: Check, rank: RankOutcome, data: Data, number_of_rank: int) -> lis
     return found
 
 
-def fed_by_step(check: Check, outcome: Outcome, data: Sequence[Data]) -> list[list[Batch]]:
-    """The ranks' batches, step by step. Every rank must have made as many, one step per batch."""
-    own = [fed(check, rank, data[number], number) for number, rank in enumerate(outcome.ranks)]
-    counts = [len(batches) for batches in own]
-    for number_of_rank, rank in enumerate(outcome.ranks):
-        steps = rank.values.get("steps")
-        check.expect(
-            isinstance(steps, list) and len(steps) == counts[number_of_rank],
-            f"train_one_epoch on rank {number_of_rank}: the model was called for {counts[number_of_rank]} batches, but "
-            f"optimizer.step() was called {len(steps) if isinstance(steps, list) else 0} times.",
-            "One batch, one step: zero_grad, forward, loss, backward, step.",
-        )
-    return [[batches[step] if step < len(batches) else () for batches in own] for step in range(max(counts))]
+def fed_by_step(
+    check: Check, outcome: Outcome, data: Sequence[Data], batch_size: int = BATCH_SIZE
+) -> list[list[Batch]]:
+    """The ranks' batches, step by step. Every rank must have made one step per batch of the loader, of `batch_size`."""
+    own = [
+        _by_step(check, rank, fed(check, rank, data[number], number), number, batch_size)
+        for number, rank in enumerate(outcome.ranks)
+    ]
+    return [
+        [batches[step] if step < len(batches) else () for batches in own]
+        for step in range(max(map(len, own)))
+    ]
+
+
+def _by_step(
+    check: Check, rank: RankOutcome, batches: list[Batch], number_of_rank: int, batch_size: int
+) -> list[Batch]:
+    """A rank's batches, one for each step. One that goes through the model in parts comes to what a whole one does."""
+    found = rank.values.get("steps")
+    steps = found if isinstance(found, list) else []
+    if len(steps) == len(batches):
+        return batches
+    ends = [integer(end) or 0 for end in steps]
+    parts = [batches[begin:end] for begin, end in pairwise([0, *ends])]
+    whole = [tuple(chain(*part)) for part in parts]
+    check.expect(
+        ends[-1:] == [len(batches)]
+        and sum(map(len, parts)) == len(batches)
+        and all(0 < len(b) <= batch_size for b in whole),
+        f"train_one_epoch on rank {number_of_rank}: the model was called {len(batches)} times, but optimizer.step() "
+        f"{len(steps)} times.",
+        "One batch of the loader, one step: zero_grad, forward, loss, backward, step.",
+    )
+    return whole
 
 
 def items_by_epoch(batches: Sequence[Batch], rank: RankOutcome) -> list[list[int]]:

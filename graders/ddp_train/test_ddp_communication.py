@@ -41,7 +41,7 @@ def test_really_communicates(check: Check) -> None:
         arrays=expected.as_inputs(weights),
         per_rank=[Inputs(arrays=own.arrays()) for own in data],
     )
-    steps = fed_by_step(check, outcome, data)
+    steps = fed_by_step(check, outcome, data, batch_size)
     for step, ranks in enumerate(steps):
         check.expect(
             len({frozenset(batch) for batch in ranks}) > 1,

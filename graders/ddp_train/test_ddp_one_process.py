@@ -6,7 +6,7 @@ import numpy as np
 
 from fixtures import cifar10
 from graders.ddp_train import expected
-from graders.ddp_train.batches import fed, fed_by_step
+from graders.ddp_train.batches import fed_by_step
 from graders.ddp_train.expected import Training
 from graders.ddp_train.hints import TO_THE_DEVICE
 from graders.ddp_train.runs import LR, MOMENTUM, options
@@ -123,7 +123,8 @@ def test_single_process(check: Check) -> None:
     arrays = {**data.arrays(), **expected.as_inputs(weights)}
     # Not the first: what is done in that one only is missing from then on.
     told = options(shape, epoch=int(check.rng.integers(1, 3)))
-    seen = check.run("alone", values=told, arrays=arrays).ranks[0]
+    outcome = check.run("alone", values=told, arrays=arrays)
+    seen = outcome.ranks[0]
     loss, accuracy = number(seen.values.get("loss")), number(seen.values.get("accuracy"))
     check.expect(
         loss is not None and accuracy is not None and 0 <= accuracy <= 1,
@@ -132,16 +133,16 @@ def test_single_process(check: Check) -> None:
         "Both end with `return`, a plain float each. In one process the mean over all ranks is the process's own.",
     )
     training = Training(shape, weights, lr=LR, momentum=MOMENTUM)
-    batches = fed(check, seen, data, 0)
-    for batch in batches:
-        training.step([data], [batch])
+    steps = fed_by_step(check, outcome, [data])
+    for ranks in steps:
+        training.step([data], ranks)
     wrong = differing([seen], "final", training.state(), "the weight")
     check.expect(
         wrong is None,
         f"Without torchrun train_one_epoch did not train as one process does ({wrong[1] if wrong else ''}).",
         "Train in one process as well: only what needs other ranks falls away.",
     )
-    n, n_trained = len(data.images), len({item for batch in batches for item in batch})
+    n, n_trained = len(data.images), len({item for (batch,) in steps for item in batch})
     check.expect(
         n_trained == n,
         f"Without torchrun train_one_epoch trained on {n_trained} of {n} items.",

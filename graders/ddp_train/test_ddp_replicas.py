@@ -71,7 +71,7 @@ def test_weights_in_sync(check: Check) -> None:
         call = f"train_one_epoch, two epochs on {world} ranks"
         apart = unlike(outcome.ranks, "final")
         check.expect(apart is None, f"{call}: the ranks' weights are not equal: {apart}.", WRAP_HINT)
-        steps = fed_by_step(check, outcome, data)
+        steps = fed_by_step(check, outcome, data, batch_size)
         training = Training(shape, weights[0], lr=LR, momentum=MOMENTUM)
         begun = training.weights()
         for ranks in steps:
@@ -113,7 +113,7 @@ def test_gradients_averaged(check: Check) -> None:
         per_rank=[Inputs(s, own.arrays()) for s, own in zip(rank_seeds(check, world), data, strict=True)],
     )
     training = Training(shape, weights, lr=0.0, momentum=0.0)
-    steps = fed_by_step(check, outcome, data)
+    steps = fed_by_step(check, outcome, data, batch_size)
     for step in (step for step in looked_at if step < len(steps)):
         ranks = steps[step]
         local = [training.local_gradients(own, batch) for own, batch in zip(data, ranks, strict=True)]
