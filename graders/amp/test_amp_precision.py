@@ -61,7 +61,7 @@ def test_autocast_on(check: Check) -> None:
         and expected.is_low_precision(values, max(LOW_TYPES[name] for name in types))
         and distance({"": values}, {"": right}) < LOW,
         f"{call}: what came out of the model are not its answers in {_short(types)}.",
-        "Hand the batch's images to the model as they are, within autocast.",
+        "Hand the batch's images to the model as they are and all at once, within autocast.",
     )
     made = calls(seen)
     check.expect(len(made) == 1, "train_step was not called once: the record is incomplete.")
