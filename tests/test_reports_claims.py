@@ -84,6 +84,42 @@ def discarded_one(value: str) -> Raw:
     return loader(ONE, TWO, THREE, claims=[claim("mean_s", value)], discarded=dropped)
 
 
+def of_options(*claims: Raw, **option: Any) -> Raw:
+    """A baseline and another precision, each also with an option that the baseline's plain runs do not name."""
+    timed = [
+        run
+        for config, text in (
+            ({"precision": "fp32"}, "4.0"),
+            ({"precision": "fp32", **option}, "3.0"),
+            ({"precision": "fp16-amp", **option}, "2.0"),
+        )
+        for run in runs_of({**config, "batch_size": 8}, [text] * 3)
+    ]
+    return small("amp", timed, claims)
+
+
+def option_only_in_one(key: str, value: Any) -> Raw:
+    """Claims on two processes over one that repeat their runs' settings; one has a setting more, for some of its runs."""
+    one, two = ({"world_size": world, "batch_per_rank": 8} for world in (1, 2))
+    timed = [
+        run
+        for config, text in ((one, "4.0"), (two, "2.5"), ({**two, key: value}, "2.0"))
+        for run in runs_of(config, [text] * 3)
+    ]
+    claims = [
+        claim("mean_s", "2.50", two),
+        claim("mean_s", "2.00", {**two, key: value}),
+        claim("throughput_ips", "25.60", two),
+        claim("speedup", "1.60", two, base=one),
+        claim("efficiency", "1.00", {**two, key: value}, base=one, unit="1"),
+        claim("best_config", None, {**two, key: value}),
+    ]
+    return small("ddp_scaling", timed, claims)
+
+
+FP32, CHANNELS_LAST = {"precision": "fp32", "batch_size": 8}, {"channels_last": True}
+
+
 def drawn(**axes: list[float]) -> Raw:
     report = loader(ONE, TWO, THREE)
     report["plot"] |= axes
@@ -100,6 +136,11 @@ WRONG: list[tuple[str, str, Raw, str]] = [
     ("C00", "an open base", of_two("speedup", "1.33", base={"batch_per_rank": 8}), "base: 2 configurations fit"),
     ("C00", "a setting that differs by default", of_two("speedup", "1.33", base={"world_size": 1, "nnodes": 2}),
      "nnodes 1 instead of nnodes 2"),
+    ("C00", "settings of neither", of_options(claim("mean_s", "4.0", {"precision": "fp32"}), **CHANNELS_LAST),
+     "They differ in channels_last. Give the claim every setting that the runs it is about have, and no other"),
+    ("C01", "exactly one of two", of_options(claim("mean_s", "3.0", FP32), **CHANNELS_LAST), "readings is 4 s"),
+    ("C03", "neither base", of_options(claim("speedup", "1.80", {**FP32, "precision": "fp16-amp", **CHANNELS_LAST}, base=FP32),
+     **CHANNELS_LAST), "here 2 ("),
     # C01
     ("C01", "two units off", of_loader("mean_s", "2.2"), "is 2 s"),
     ("C01", "two small units off", of_loader("mean_s", "2.00002"), "added or left out"),
@@ -178,6 +219,16 @@ RIGHT: list[tuple[str, Raw]] = [
     ("every digit", of_loader("mean_s", "2.0000000000000004")),
     ("float32", of_loader("mean_s", "2.0000002384185791")),
     ("a setting by default", of_two("mean_s", "2", config={"world_size": 1, "nnodes": 1, "comm_hook": "none"})),
+    ("what another has one setting more than", of_options(claim("mean_s", "4.0", FP32), **CHANNELS_LAST)),
+    ("the same, spelled out", of_options(claim("mean_s", "4.0", {**FP32, "channels_last": False}), **CHANNELS_LAST)),
+    ("a hook in one", option_only_in_one("comm_hook", "fp16_compress")),
+    ("a backend that the baseline leaves out", option_only_in_one("backend", "gloo")),
+    ("compiled in one", option_only_in_one("compiled", True)),
+    ("loader workers in one", option_only_in_one("num_workers", 2)),
+    ("over the plain baseline", of_options(
+        claim("speedup", "2.00", {**FP32, "precision": "fp16-amp", **CHANNELS_LAST}, base=FP32), **CHANNELS_LAST)),
+    ("over the one with the same option", of_options(
+        claim("speedup", "1.50", {**FP32, "precision": "fp16-amp", **CHANNELS_LAST}, base=FP32), **CHANNELS_LAST)),
     ("ddof 0", of_loader("std_s", f"{DDOF_0:.3f}")),
     ("ddof 1, declared", of_loader("std_s", f"{DDOF_1:.3f}", ddof=1)),
     ("ddof 0, cut off", of_loader("std_s", f"{DDOF_0 - 0.0005:.3f}")),

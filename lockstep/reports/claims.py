@@ -34,6 +34,7 @@ from lockstep.reports.recompute import (
     agrees,
     bases_of,
     cause,
+    meant_as_base,
     of_same_config,
     stated,
     the_group,
@@ -60,21 +61,21 @@ def _unselected(report: Report) -> Iterator[Finding]:
             # A search for the largest batch need not have been timed.
             if claim.what != "max_batch" or not conclusions.trials(report, claim.config):
                 yield inconsistent(f"{claim.name}: {_no_such(report, claim.config)}", selected=0)
-        elif len(groups) > 1 and claim.what not in SEVERAL:
+            continue
+        group = the_group(report, claim.config)
+        if group is None and claim.what not in SEVERAL:
             yield inconsistent(f"{claim.name}: {_several(report, groups)}", selected=len(groups))
         elif claim.base is not None:
-            yield from _unselected_base(report, claim, claim.base, groups[0])
+            yield from _unselected_base(report, claim, claim.base, group or groups[0])
 
 
 def _unselected_base(report: Report, claim: Claim, base: Config, group: Group) -> Iterator[Finding]:
     selected = report.selected(base)
-    found = bases_of(report, base, group)
     if not selected:
         yield inconsistent(f"{claim.name}, base: {_no_such(report, base)}", selected=0)
-    elif len(found) != 1 and claim.what not in SEVERAL:
-        yield inconsistent(
-            f"{claim.name}, base: {_several(report, found or selected)}", selected=len(selected)
-        )
+    elif claim.what not in SEVERAL and not meant_as_base(report, base, group):
+        several = bases_of(report, base, group) or selected
+        yield inconsistent(f"{claim.name}, base: {_several(report, several)}", selected=len(selected))
 
 
 def _no_such(report: Report, config: Config) -> str:
@@ -107,7 +108,8 @@ def _several(report: Report, groups: Sequence[Group]) -> str:
     ]
     return (
         f"{len(groups)} configurations fit, for example ({groups[0].name}) and ({groups[-1].name}), so it is open which is "
-        f"meant. Name the settings that tell them apart, too: {', '.join(differing[:4])}."
+        f"meant. They differ in {', '.join(differing[:4])}. Give the claim every setting that the runs it is about have, and "
+        "no other: what repeats a whole configuration is that one, also where others fit, too."
     )
 
 
@@ -404,8 +406,9 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="C00",
         demands="Every claim is about a configuration that was run.",
-        threshold="exactly one fits, settings left out having their defaults; several may for max_batch, accuracies and "
-        "crossover_batch. A base that fits several is the one that is otherwise like the claim's own configuration",
+        threshold="exactly one fits, settings left out having their defaults, or repeats every setting; several may for "
+        "max_batch, accuracies and crossover_batch. A base that fits several is the one that is otherwise like the claim's own "
+        "configuration, or the one of which it repeats every setting",
         why="A number about nothing cannot be compared with any reading.",
         honest="None known.",
         examine=_selections,

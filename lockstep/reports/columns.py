@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from lockstep.reports.document import Config, Group, Report, config_key
+from lockstep.reports.recompute import the_group
 from lockstep.reports.reference import CPU_BAND, GPU_BAND, comparable
 from lockstep.reports.rule import Facts
 from lockstep.reports.speed import ceiling
@@ -82,7 +83,7 @@ def _claimed(report: Report, group: Group) -> list[float]:
     """What the claims on one configuration come to in images per second."""
     found = []
     for claim in report.claims:
-        if claim.value is None or report.selected(claim.config) != (group,):
+        if claim.value is None or the_group(report, claim.config) is not group:
             continue
         value = claim.value.value
         if claim.what == "throughput_ips":

@@ -247,12 +247,9 @@ class Report:
     @cached_property
     def groups(self) -> tuple[Group, ...]:
         """The runs by configuration, in the order in which the configurations first occur."""
-        defaults = DEFAULTS.get(self.kind, {})
         found: dict[str, list[Run]] = {}
         for run in self.runs:
-            # `prefetch_factor: null` says no more than leaving it out.
-            named_ones = {key: value for key, value in run.config.items() if value is not None}
-            found.setdefault(config_key({**defaults, **named_ones}), []).append(run)
+            found.setdefault(self._settings(run.config), []).append(run)
         return tuple(Group(runs[0].config, tuple(runs)) for runs in found.values())
 
     def selected(self, config: Config) -> tuple[Group, ...]:
@@ -269,9 +266,22 @@ class Report:
             )
         return self._selections[key]
 
+    def exactly(self, config: Config) -> Group | None:
+        """The group that has these settings and no others, but for those that are left at their defaults."""
+        return self._by_settings.get(self._settings(config))
+
     @cached_property
     def _selections(self) -> dict[str, tuple[Group, ...]]:
         return {}
+
+    @cached_property
+    def _by_settings(self) -> dict[str, Group]:
+        return {self._settings(group.config): group for group in self.groups}
+
+    def _settings(self, config: Config) -> str:
+        # `prefetch_factor: null` says no more than leaving it out.
+        named_ones = {key: value for key, value in config.items() if value is not None}
+        return config_key({**DEFAULTS.get(self.kind, {}), **named_ones})
 
     def setting(self, config: Config, key: str) -> Json:
         """A setting of a configuration, or its default; None where it has none."""

@@ -10,6 +10,7 @@ from itertools import pairwise
 from lockstep.reports.counts import device_count
 from lockstep.reports.document import Number, Report
 from lockstep.reports.finding import Finding, unusual
+from lockstep.reports.recompute import the_group
 from lockstep.reports.resolution import sensible
 from lockstep.reports.rule import Facts, Rule
 from lockstep.reports.series import report_tick
@@ -27,20 +28,20 @@ def _exact_efficiency(report: Report, facts: Facts) -> Iterator[Finding]:
     for claim in report.claims:
         if claim.what not in ("efficiency", "speedup") or claim.base is None:
             continue
-        fast, base = report.selected(claim.config), report.selected(claim.base)
-        if len(fast) != 1 or len(base) != 1 or fast[0] is base[0]:
+        fast, base = the_group(report, claim.config), the_group(report, claim.base)
+        if fast is None or base is None or fast is base:
             continue
-        groups = (fast[0], base[0])
+        groups = (fast, base)
         if any(len(sensible(run.wall for run in group.runs)) < len(group.runs) for group in groups):
             continue
-        n, n_base = device_count(report, fast[0].config), device_count(report, base[0].config)
+        n, n_base = device_count(report, fast.config), device_count(report, base.config)
         if n is None or n_base is None or n <= n_base:
             continue
         ideal = 1.0 if claim.what == "efficiency" else n / n_base
         stated = claim.value is not None and claim.value.value == ideal and claim.value.ulp <= EXACTLY_ONE
         tick = report_tick(report)
         fine = all(tick / group.mean <= EXACTLY_ONE for group in groups)
-        ratios = [a / b * n_base / n for a, b in zip(fast[0].throughputs, base[0].throughputs, strict=True)]
+        ratios = [a / b * n_base / n for a, b in zip(fast.throughputs, base.throughputs, strict=True)]
         measured = fine and any(abs(ratio - 1) <= EXACTLY_ONE for ratio in ratios)
         if stated or measured:
             yield unusual(

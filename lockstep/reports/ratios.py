@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from lockstep.jsontext import Json
 from lockstep.reports.counts import device_count
@@ -12,6 +12,7 @@ from lockstep.reports.finding import Finding, few, inconsistent, not_verified, u
 from lockstep.reports.recompute import (
     FLOAT32_SLACK,
     SECONDS,
+    Pair,
     Slip,
     Way,
     agrees,
@@ -116,25 +117,36 @@ def _speedups(report: Report, facts: Facts) -> Iterator[Finding]:
 def _wrong_speedups(report: Report) -> Iterator[Finding]:
     printed = Printed(report, *SECONDS, "throughput_ips")
     for claim, number in stated(report, "speedup"):
-        pair = compared(report, claim)
-        if pair is None:
-            continue
-        scale = 100.0 if claim.unit == "%" else 1.0
-        ways = _scaled(speedups(*pair), scale)
-        if agrees(number, ways, printed.slack(*pair)):
-            continue
-        otherwise = "Was a run added or left out after it was worked out, or another base meant?"
-        if not same_work(*pair):
-            otherwise = "The two processed different numbers of samples, so seconds do not compare: take images per second."
-        yield inconsistent(
-            f"{claim.name}: {_of_two(pair)}; a speed-up is the base's seconds over its own, here "
-            f"{told(ways)}. {cause(number, _speedup_slips(ways, pair, scale), otherwise)}",
-            claimed=number.value,
-            recomputed=figures(ways),
+        yield from _unless_one_fits(
+            _wrong_speedup(claim, number, pair, printed.slack(*pair)) for pair in compared(report, claim)
         )
 
 
-def _of_two(pair: tuple[Group, Group]) -> str:
+def _unless_one_fits(findings: Iterable[Finding | None]) -> Iterator[Finding]:
+    """What is wrong with the first base that can be meant, where something is with each of them."""
+    each = list(findings)
+    wrong = [finding for finding in each if finding is not None]
+    if len(wrong) == len(each):
+        yield from wrong[:1]
+
+
+def _wrong_speedup(claim: Claim, number: Number, pair: Pair, slack: float) -> Finding | None:
+    scale = 100.0 if claim.unit == "%" else 1.0
+    ways = _scaled(speedups(*pair), scale)
+    if agrees(number, ways, slack):
+        return None
+    otherwise = "Was a run added or left out after it was worked out, or another base meant?"
+    if not same_work(*pair):
+        otherwise = "The two processed different numbers of samples, so seconds do not compare: take images per second."
+    return inconsistent(
+        f"{claim.name}: {_of_two(pair)}; a speed-up is the base's seconds over its own, here "
+        f"{told(ways)}. {cause(number, _speedup_slips(ways, pair, scale), otherwise)}",
+        claimed=number.value,
+        recomputed=figures(ways),
+    )
+
+
+def _of_two(pair: Pair) -> str:
     group, base = pair
     return (
         f"mean {group.mean:.6g} s for {group.runs[0].samples} samples, with the base {base.mean:.6g} s for "
@@ -142,7 +154,7 @@ def _of_two(pair: tuple[Group, Group]) -> str:
     )
 
 
-def _speedup_slips(ways: tuple[Way, ...], pair: tuple[Group, Group], scale: float) -> list[Slip]:
+def _speedup_slips(ways: tuple[Way, ...], pair: Pair, scale: float) -> list[Slip]:
     turned = "It is the other way round, its own seconds over the base's: turn the fraction over."
     percent = 'It is in percent: divide by 100, or say "unit": "%".'
     return [
@@ -177,7 +189,7 @@ def _efficiencies(report: Report, facts: Facts) -> Iterator[Finding]:
     yield from few(_wrong_fractions(report))
 
 
-def _devices(report: Report, pair: tuple[Group, Group]) -> tuple[int, int] | None:
+def _devices(report: Report, pair: Pair) -> tuple[int, int] | None:
     """Devices of a configuration and of its base."""
     n, base = (device_count(report, group.config) for group in pair)
     return None if n is None or base is None else (n, base)
@@ -186,37 +198,36 @@ def _devices(report: Report, pair: tuple[Group, Group]) -> tuple[int, int] | Non
 def _wrong_efficiencies(report: Report) -> Iterator[Finding]:
     printed = Printed(report, *SECONDS, "throughput_ips", "speedup")
     for claim, number in stated(report, "efficiency"):
-        pair = compared(report, claim)
-        if pair is None:
-            continue
-        counts = _devices(report, pair)
-        if counts is None:
-            yield not_verified(f"{claim.name}: this kind of report has no number of devices to divide by.")
-            continue
-        n, n_base = counts
-        fractions = _scaled(speedups(*pair), n_base / n)
-        # Without a unit, both a fraction and a percentage can be meant.
-        ways = tuple(way for scale in _scales(claim) for way in _scaled(fractions, scale))
-        if agrees(number, ways, printed.slack(*pair)):
-            continue
-        slips = [
-            *(Slip(way.value * n / n_base, "It is the speed-up: divide it by the devices.") for way in ways),
-            *(
-                Slip(way.value * 100, 'It is in percent: divide by 100, or say "unit": "%".')
-                for way in fractions
-            ),
-            *(Slip(way.value / 100, "It is a fraction: the unit is 1, not %.") for way in ways),
-            *(Slip(_ratio(1, way.value), "It is the other way round: turn it over.") for way in fractions),
-        ]
-        yield inconsistent(
-            f"{claim.name}: {_of_two(pair)}; efficiency is speed-up x devices of the base / devices = speed-up x {n_base} / "
-            f"{n}, here {told(ways)}. "
-            + cause(
-                number, slips, "Does it go with an earlier speed-up? Work it out again from the readings."
-            ),
-            claimed=number.value,
-            recomputed=figures(ways),
+        yield from _unless_one_fits(
+            _wrong_efficiency(claim, number, pair, _devices(report, pair), printed.slack(*pair))
+            for pair in compared(report, claim)
         )
+
+
+def _wrong_efficiency(
+    claim: Claim, number: Number, pair: Pair, counts: tuple[int, int] | None, slack: float
+) -> Finding | None:
+    if counts is None:
+        return not_verified(f"{claim.name}: this kind of report has no number of devices to divide by.")
+    n, n_base = counts
+    fractions = _scaled(speedups(*pair), n_base / n)
+    # Without a unit, both a fraction and a percentage can be meant.
+    ways = tuple(way for scale in _scales(claim) for way in _scaled(fractions, scale))
+    if agrees(number, ways, slack):
+        return None
+    slips = [
+        *(Slip(way.value * n / n_base, "It is the speed-up: divide it by the devices.") for way in ways),
+        *(Slip(way.value * 100, 'It is in percent: divide by 100, or say "unit": "%".') for way in fractions),
+        *(Slip(way.value / 100, "It is a fraction: the unit is 1, not %.") for way in ways),
+        *(Slip(_ratio(1, way.value), "It is the other way round: turn it over.") for way in fractions),
+    ]
+    return inconsistent(
+        f"{claim.name}: {_of_two(pair)}; efficiency is speed-up x devices of the base / devices = speed-up x {n_base} / "
+        f"{n}, here {told(ways)}. "
+        + cause(number, slips, "Does it go with an earlier speed-up? Work it out again from the readings."),
+        claimed=number.value,
+        recomputed=figures(ways),
+    )
 
 
 def _scales(claim: Claim) -> tuple[float, ...]:
@@ -226,31 +237,35 @@ def _scales(claim: Claim) -> tuple[float, ...]:
 def _wrong_fractions(report: Report) -> Iterator[Finding]:
     printed = Printed(report, *SECONDS, "throughput_ips", "speedup")
     for claim, number in stated(report, "serial_fraction"):
-        pair = compared(report, claim)
-        counts = None if pair is None else _devices(report, pair)
-        if pair is None:
-            continue
-        if counts is None or counts[1] != 1 or counts[0] < 2:
-            yield not_verified(
-                f"{claim.name}: a serial fraction is worked out from one device and several only."
-            )
-            continue
-        n = counts[0]
-        # A speed-up that is off by a little moves the fraction by a lot.
-        slack = printed.slack(*pair)
-        fits = any(
-            number.agrees_with(fraction * scale, (slack + FLOAT32_SLACK) * slope * way.value * scale)
-            for scale in _scales(claim)
-            for way in speedups(*pair)
-            for fraction, slope in _fractions(way.value, n)
+        yield from _unless_one_fits(
+            _wrong_fraction(claim, number, pair, _devices(report, pair), printed.slack(*pair))
+            for pair in compared(report, claim)
         )
-        if not fits:
-            karp_flatt = [Way(way.words, _fractions(way.value, n)[0][0]) for way in speedups(*pair)]
-            yield not_verified(
-                f"{claim.name}: from these two configurations (1/S - 1/N) / (1 - 1/N) is {told(karp_flatt)}, and Gustafson's "
-                "(N - S) / (N - 1) is another. Was a curve fitted through more of them? That cannot be repeated.",
-                claimed=number.value,
-            )
+
+
+def _wrong_fraction(
+    claim: Claim, number: Number, pair: Pair, counts: tuple[int, int] | None, slack: float
+) -> Finding | None:
+    if counts is None or counts[1] != 1 or counts[0] < 2:
+        return not_verified(
+            f"{claim.name}: a serial fraction is worked out from one device and several only."
+        )
+    n = counts[0]
+    # A speed-up that is off by a little moves the fraction by a lot.
+    fits = any(
+        number.agrees_with(fraction * scale, (slack + FLOAT32_SLACK) * slope * way.value * scale)
+        for scale in _scales(claim)
+        for way in speedups(*pair)
+        for fraction, slope in _fractions(way.value, n)
+    )
+    if fits:
+        return None
+    karp_flatt = [Way(way.words, _fractions(way.value, n)[0][0]) for way in speedups(*pair)]
+    return not_verified(
+        f"{claim.name}: from these two configurations (1/S - 1/N) / (1 - 1/N) is {told(karp_flatt)}, and Gustafson's "
+        "(N - S) / (N - 1) is another. Was a curve fitted through more of them? That cannot be repeated.",
+        claimed=number.value,
+    )
 
 
 def _fractions(speedup: float, n: int) -> tuple[tuple[float, float], ...]:

@@ -23,6 +23,10 @@ FOLLOWING = frozenset({"device_ids", "backend", "grad_scaler", "precision_reques
 """Settings that follow from others, so that a base differs in them, too."""
 
 
+Pair = tuple[Group, Group]
+"""The configuration of a ratio and its base."""
+
+
 @dataclass(frozen=True)
 class Way:
     """One way to work a number out, and what it gives."""
@@ -71,18 +75,30 @@ def stated(report: Report, *whats: str) -> Iterator[tuple[Claim, Number]]:
 
 
 def the_group(report: Report, config: Config) -> Group | None:
-    """The one configuration that a claim selects; None where C00 has something to say."""
+    """The one configuration that a claim selects; None where C00 has something to say.
+
+    Where it selects several, the one whose settings it repeats: a setting that only other runs have cannot be named.
+    """
     groups = report.selected(config)
-    return groups[0] if len(groups) == 1 else None
+    return groups[0] if len(groups) == 1 else report.exactly(config)
 
 
-def compared(report: Report, claim: Claim) -> tuple[Group, Group] | None:
-    """The configuration of a ratio and the one it is relative to."""
+def compared(report: Report, claim: Claim) -> tuple[Pair, ...]:
+    """The configuration of a ratio and the one it is relative to.
+
+    Twice where there are two such: the base may be meant in part or as it stands. Not at all where C00 tells.
+    """
     group = the_group(report, claim.config)
     if group is None or claim.base is None:
-        return None
-    bases = bases_of(report, claim.base, group)
-    return (group, bases[0]) if len(bases) == 1 else None
+        return ()
+    return tuple((group, base) for base in meant_as_base(report, claim.base, group))
+
+
+def meant_as_base(report: Report, base: Config, group: Group) -> tuple[Group, ...]:
+    """The one that `bases_of` gives, and the one whose settings the base repeats; none where it is open."""
+    bases, exact = bases_of(report, base, group), report.exactly(base)
+    one = bases if len(bases) == 1 else ()
+    return one if exact is None or exact in one else (exact, *one)
 
 
 def bases_of(report: Report, base: Config, group: Group) -> tuple[Group, ...]:

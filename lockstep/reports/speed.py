@@ -50,7 +50,7 @@ class _Bound:
 
 def ceiling(report: Report, facts: Facts, config: Config) -> float | None:
     """Images a second that a configuration cannot exceed (P01); None where that is not known."""
-    group = next(iter(report.selected(config)), None)
+    group = report.exactly(config)
     device, model = fastest(report, facts), measured_model(report, facts)
     if group is None or isinstance(device, str) or isinstance(model, str) or report.kind not in KINDS:
         return None
