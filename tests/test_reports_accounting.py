@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -57,6 +58,27 @@ def _all_at_once(report: dict[str, Any]) -> None:
     one, two = report["runs"][:2]
     two["t_end"] = one["t_start"] + two["t_end"] - two["t_start"]
     two["t_start"] = one["t_start"]
+
+
+def _at_once_on(**places: Any) -> Change:
+    """Two runs at once, and where they say they were: a pair of names, or the same for both."""
+
+    def change(report: dict[str, Any]) -> None:
+        _all_at_once(report)
+        for which, run in enumerate(report["runs"][:2]):
+            run["extra"] = {
+                key: place[which] if isinstance(place, tuple) else place for key, place in places.items()
+            }
+
+    return change
+
+
+def _written_before_the_end(seconds: float) -> Change:
+    def change(report: dict[str, Any]) -> None:
+        late = max(run["t_end"] for run in report["runs"]) - seconds
+        report["attempt"]["created_utc"] = f"{datetime.fromtimestamp(late, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+    return change
 
 
 def _many_samples(report: dict[str, Any]) -> None:
@@ -141,8 +163,26 @@ CAUGHT: dict[str, tuple[str, str, Change, str]] = {
     "written before the runs": ("C06", "dataloader", _late, "local time with a Z"),
     "longer than its span": ("C06", "dataloader", _short_span, "system clock"),
     "steps of two runs": ("C06", "amp", single_steps(rounds=9), "step_s has"),
-    "steps longer than their run": ("C06", "lightning", single_steps(length=9), "add up to"),
+    "steps longer than their run": ("C06", "lightning", single_steps(length=9), "such as loading the data"),
     "two at once": ("C06", "dataloader", _all_at_once, "at the same time"),
+    "two at once on one machine": (
+        "C06",
+        "dataloader",
+        _at_once_on(node="n1", host="n1"),
+        "at the same time",
+    ),
+    "written an hour before its last run": (
+        "C06",
+        "dataloader",
+        _written_before_the_end(3600),
+        "local time with a Z",
+    ),
+    "written two minutes before its last run": (
+        "C06",
+        "dataloader",
+        _written_before_the_end(120),
+        "old file",
+    ),
     "three times the samples": ("C07", "ddp_scaling", _many_samples, "steps x batch x processes"),
     "no sampler": ("C08", "ddp_scaling", _no_sampler, "no DistributedSampler"),
     "unequal shares": ("C08", "ddp_scaling", _unequal, "give or take a batch"),
@@ -228,6 +268,14 @@ HONEST: dict[str, tuple[str, Change]] = {
     "iterable with a short batch for every worker": ("dataloader", _by_workers),
     "padding left out": ("ddp_scaling", _no_padding_counted),
     "clocks that differ by 0.04 s": ("dataloader", _clock_slack),
+    "written by a clock that is behind": ("dataloader", _written_before_the_end(1.4)),
+    "written without its seconds": ("dataloader", _written_before_the_end(58)),
+    "at once on two nodes": ("dataloader", _at_once_on(node=("n1", "n2"))),
+    "at once on two laptops of one name": (
+        "dataloader",
+        _at_once_on(machine=("anna's", "ben's"), hostname="laptop"),
+    ),
+    "at once in two jobs": ("dataloader", _at_once_on(SLURM_JOB_ID=(4711, 4712))),
     "four processes on a CPU": ("ddp_scaling", _three_laptops),
     "a GPU in each of two machines": ("ddp_scaling", _two_nodes_of_one_gpu),
     "100 %": ("amp", _exactly_perfect),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -184,6 +186,17 @@ def test_a_history_logged_in_one_go_is_advice_where_it_was_before_the_report(
     findings = found(report, {PATH: written_at_once(end + after)})
     assert any(each.judgement.costs for each in findings) is costs
     assert any("at one moment" in each.message for each in findings) is not costs
+
+
+@pytest.mark.parametrize(("behind", "costs"), [(2, False), (50, False), (70, True)])
+def test_a_history_logged_in_one_go_by_another_clock_than_the_report_s(behind: int, costs: bool) -> None:
+    report = reported()
+    start, end = span(report)
+    end = math.ceil(end)
+    report["runs"][0] |= {"t_start": start - 1000, "t_end": end, "wall_s": repr(end - start + 999)}
+    created = datetime.fromtimestamp(end - behind, UTC)
+    report["attempt"]["created_utc"] = f"{created:%Y-%m-%dT%H:%M:%SZ}"
+    assert bool(costing(report, event_file(training(end + 1.2, end + 1.25)))) is costs
 
 
 def of_two(

@@ -31,14 +31,22 @@ FOLLOWS = 0.03
 """How closely what is left out follows wall_s: the spread of the parts, over that of what takes a time of its own."""
 SHORT_S, LEAST_RUNS = 0.5, 3
 """Shorter runs may wait for longer than they take; and a machine that sleeps in one run does not in three."""
-FILE_SLACK_S = 1.0
-"""created_utc may be given in whole seconds."""
+DEADLINE_SLACK_S = 1.0
+CREATED_SLACK_S = 60.0
+"""created_utc may be given without its seconds, or come from the clock of another machine than the runs: one that no time
+server sets drifts by a second a day or two, so by a minute in a term. A wrong time zone is off by a quarter of an hour at
+least, an old file that was filled with new runs by the time that these take."""
 WAITS_S, FIRST_WAITS_S = 1800.0, 60.0
 """How much sooner than rank 0 another rank may begin where no barrier holds it back: gloo waits half an hour for whoever
 is late. Before the first run there is no checkpoint to save, no evaluation and no other run, only the start."""
 APART_S, APART = 1.0, 0.05
 """What ranks are apart by in any case, where nothing says when rank 0 was done with the run before: a fixed part, and a
 part of the run."""
+PLACES = (
+    "hostname", "host", "node", "nodename", "node_name", "machine", "computer",
+    "slurm_job_id", "slurmd_nodename", "pbs_jobid", "lsb_jobid", "job_id",
+)  # fmt: skip
+"""What people call the machine in `extra`, or the job to which a scheduler gave devices of its own; or in capitals."""
 BEFORE_PYTORCH, THESE_DAYS, DAY_S = 1_420_070_400.0, 1_800_000_000.0, 86_400.0
 """The beginning of 2015: a machine whose clock has no battery begins in 1970. And January 2027: whoever grades may have
 a clock that is behind, too."""
@@ -64,22 +72,22 @@ def _late(report: Report, facts: Facts) -> Iterator[Finding]:
     """
     last = max(report.runs, key=lambda run: run.t_end)
     ends = report.runs[-1].t_end
-    if last.t_end > report.created + FILE_SLACK_S:
+    if last.t_end > report.created + CREATED_SLACK_S:
         late = _shown(last.t_end - report.created)
-        set_right = _was_set_right(last.t_end, ends, report.created)
+        set_right = _was_set_right(last.t_end, ends, report.created, CREATED_SLACK_S)
         yield (unusual if set_right else inconsistent)(
             f"{of_run(report, last)} ended {late} after created_utc, when the file that reports it was written. "
             + (
                 "The last run did not: was the system clock ahead when this one was measured, and set right since?"
                 if set_right
-                else "Usual causes: created_utc is local time with a Z behind it, or an old file was filled with new runs. "
-                "The writer notes the time in UTC when it writes."
+                else "Usual causes: created_utc is local time with a Z behind it, an old file was filled with new runs, or the "
+                "machine that wrote it has a clock that is behind. The writer notes the time in UTC when it writes."
             ),
             t_end=last.t_end,
             created=report.created,
         )
-    if facts.deadline is not None and last.t_end > facts.deadline + FILE_SLACK_S:
-        set_right = _was_set_right(last.t_end, ends, facts.deadline)
+    if facts.deadline is not None and last.t_end > facts.deadline + DEADLINE_SLACK_S:
+        set_right = _was_set_right(last.t_end, ends, facts.deadline, DEADLINE_SLACK_S)
         yield (unusual if set_right else inconsistent)(
             f"{of_run(report, last)} ended {_shown(last.t_end - facts.deadline)} after the deadline"
             + (", and the last run before it" if set_right else "")
@@ -89,9 +97,9 @@ def _late(report: Report, facts: Facts) -> Iterator[Finding]:
         )
 
 
-def _was_set_right(latest: float, last: float, limit: float) -> bool:
+def _was_set_right(latest: float, last: float, limit: float, slack: float) -> bool:
     """Whether a clock that was wrong by a time zone at most, or by a day, explains how a limit was passed before."""
-    return latest <= limit + DAY_S and last <= limit + FILE_SLACK_S
+    return latest <= limit + DAY_S and last <= limit + slack
 
 
 def _other_times(report: Report, facts: Facts) -> Iterator[Finding]:
@@ -197,8 +205,8 @@ def _steps_longer_than_their_run(report: Report) -> Iterator[Finding]:
         if told <= run.steps * side_by_side and together > (run.seconds + slack) * side_by_side:
             yield inconsistent(
                 f"{of_run(report, run)}: the entries of step_s add up to {_shown(together)}, and wall_s is "
-                f"{_shown(run.seconds)}. wall_s is the sum of the steps, or more where something else was timed as well: "
-                "are both in seconds, and of the same run?",
+                f"{_shown(run.seconds)}. wall_s is the sum of the steps, or more where something else was timed as well. "
+                "Does step_s include what wall_s leaves out, such as loading the data? Are both in seconds, and of the same run?",
                 steps_s=together,
                 wall_s=run.seconds,
             )
@@ -242,7 +250,7 @@ def _overlaps(report: Report) -> Iterator[Finding]:
 
 def _share_devices(report: Report, a: Run, b: Run) -> bool:
     """Whether two runs must have met on a device: on GPUs they need not, where there are enough for both."""
-    if _apart(a, b, "hostname"):
+    if any(_apart(a, b, key) for place in PLACES for key in (place, place.upper())):
         return False
     if report.gpus and report.kind != "dataloader" and _apart(a, b, "gpu_uuids"):
         return False
@@ -266,8 +274,11 @@ def _may_have_had_cores(report: Report, a: Run, b: Run) -> bool:
 def _apart(a: Run, b: Run, key: str) -> bool:
     """Whether both runs say what they ran on under this key of `extra`, and have none of it in common."""
     places = [value if isinstance(value, list) else [value] for value in (a.extra.get(key), b.extra.get(key))]
-    named = [[place for place in places_of if isinstance(place, str) and place] for places_of in places]
-    return all(named) and not any(place in named[1] for place in named[0])
+    one, other = (
+        {str(place) for place in places_of if isinstance(place, str | int) and place != ""}
+        for places_of in places
+    )
+    return bool(one and other) and not one & other
 
 
 RULES: tuple[Rule, ...] = (
@@ -281,8 +292,8 @@ RULES: tuple[Rule, ...] = (
         f"steps, warm-up included, with a sum <= wall_s + {STEPS_SLACK:.0%} + a tick each, both times the processes, GPUs "
         f"or loader workers; below {PART:.0%} of it in all runs of a "
         f"configuration, in proportion to wall_s, and above {WHOLE:.0%} in another: unusual; overlaps up to {CLOCK_SLACK_S} s, any of runs whose extra names other "
-        "hosts, or other GPUs by their UUIDs; of two configurations that two calls may have measured on a CPU: unusual; "
-        f"created_utc and the deadline with {FILE_SLACK_S:g} s, unusual where the last run keeps to it and others by a day; before 2015, and a day "
+        "hosts (hostname, node, machine, slurm_job_id and the like), or other GPUs by their UUIDs; of two configurations that two calls may have measured on a CPU: unusual; "
+        f"created_utc with {CREATED_SLACK_S:g} s and the deadline with {DEADLINE_SLACK_S:g} s, unusual where the last run keeps to it and others by a day; before 2015, and a day "
         "after the grading: unusual",
         why="wall_s comes from a monotonic clock, t_start and t_end from the system clock, which time servers correct. wall_s is "
         "that of the slowest rank, which may begin before rank 0 has saved a checkpoint.",

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, pairwise
 
+from lockstep.reports.clocks import CREATED_SLACK_S
 from lockstep.reports.curves import METRICS, Curve, Curves, Point, finite, read_curves
 from lockstep.reports.document import Claim, Log, Number, Report, Run, same_setting
 from lockstep.reports.finding import Finding, advice, inconsistent, not_verified, unusual
@@ -208,7 +209,7 @@ def _time(report: Report, log: Log, run: Run, curves: Curves) -> Iterator[Findin
     first, last = min(times), max(times)
     elsewhere = last < run.t_start - TIME_SLACK_S or first > run.t_end + TIME_SLACK_S
     too_short = last - first < SPAN * run.seconds - TIME_SLACK_S
-    between = run.t_start - TIME_SLACK_S <= first and last <= report.created + TIME_SLACK_S
+    between = run.t_start - TIME_SLACK_S <= first and last <= report.created + CREATED_SLACK_S
     if last - first < TIME_SLACK_S and between and (elsewhere or too_short):
         # A history that was kept in a list and logged in one go: odd, and nothing that contradicts the run.
         yield advice(
