@@ -389,6 +389,27 @@ def test_what_is_beyond_is_told(rule: str, name: str, judgement: Judgement, raw:
         json.dumps(dict(finding.numbers), allow_nan=False)
 
 
+@pytest.mark.parametrize(
+    ("method", "words", "unsaid"),
+    [
+        ({}, "Then say so in method.cache_state", "cache_state says"),
+        ({"cache_state": "unknown"}, "Then say so in method.cache_state", "cache_state says"),
+        ({"cache_state": "warm"}, "method.cache_state says warm", "say so"),
+    ],
+)
+def test_a_loader_that_gains_much_is_asked_for_what_it_has_not_said(
+    method: Raw, words: str, unsaid: str
+) -> None:
+    raw = loaded(100, {4: 270}, cores=2)
+    raw["method"] |= method
+    (finding,) = of("P07", raw)
+    assert "2.7 times as fast as 0 workers" in finding.message
+    assert "Up to 2.6 is expected, 1.3 x min(workers, cores)" in finding.message
+    assert "torch.set_num_threads(1)" in finding.message
+    assert words in finding.message
+    assert unsaid not in finding.message
+
+
 @pytest.mark.parametrize(("rule", "name", "raw"), WITHIN, ids=[f"{r} {n}" for r, n, _ in WITHIN])
 def test_what_is_within_is_left_alone(rule: str, name: str, raw: Raw) -> None:
     assert of(rule, raw) == []

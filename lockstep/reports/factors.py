@@ -249,12 +249,31 @@ def _workers(report: Report, facts: Facts) -> Iterator[Finding]:
         most = WORKERS * max(1, min(workers, cores))
         if _at_least(group, base, rate / one) > most:
             yield unusual(
-                f"{group.name}: {rate / one:.3g} times as fast as {fewest} workers, with {cores} cores. Work on the CPU gains "
-                f"{most:.3g} times at most: {WORKERS} x min(workers, cores). Did the first passes read from a cold disk or "
-                "over a network? Say so in method.cache_state.",
+                f"{group.name}: {rate / one:.3g} times as fast as {fewest} workers, with {cores} cores. Up to {most:.3g} is expected, "
+                f"{WORKERS} x min(workers, cores), where each worker is as fast as what it is compared with and has a core of its "
+                f"own. {_WITHOUT_WORKERS if fewest == 0 else ''}{_cache(report)}",
                 ratio=rate / one,
                 most=most,
             )
+
+
+_WITHOUT_WORKERS = (
+    "Without workers torch spreads each operation over many threads, which slows small ones down, and a worker uses one: "
+    "how fast are 0 workers after torch.set_num_threads(1)? "
+)
+
+
+def _cache(report: Report) -> str:
+    """The other innocent reason: what was read first came from a slower place."""
+    stated = report.method.get("cache_state", "unknown")
+    if stated == "unknown":
+        return (
+            "Did the first passes read from a cold disk or over a network? Then say so in method.cache_state."
+        )
+    return (
+        f"Did the first passes read from a cold disk or over a network? method.cache_state says {stated}: was that so "
+        "for each of them?"
+    )
 
 
 def _decoding(report: Report, facts: Facts) -> Iterator[Finding]:
@@ -343,7 +362,8 @@ RULES: tuple[Rule, ...] = (
         demands="Loader workers gain no more than there are cores.",
         threshold=f"ratio to the fewest workers <= {WORKERS} x min(workers, cores), at the lower end of its 95 % interval",
         why="Decoding is work for the CPU.",
-        honest="Reading from a cold disk or over a network, which waits rather than works.",
+        honest="Reading from a cold disk or over a network, which waits rather than works; torch's threads, of which there are many "
+        "without workers and one in each worker.",
         examine=_workers,
         kinds=frozenset({"dataloader"}),
     ),
