@@ -282,7 +282,8 @@ def test_what_the_readings_can_mean_is_accepted(report: Raw) -> None:
 @pytest.mark.parametrize(
     ("report", "judgement", "words"),
     [
-        (of_loader("std_s", f"{DDOF_1:.3f}"), Judgement.CONSISTENT, "ddof 1, and the claim says ddof 0"),
+        (of_loader("std_s", f"{DDOF_1:.3f}"), Judgement.CONSISTENT, "ddof 1, and the claim does not say so: ddof 0 is"),
+        (of_loader("std_s", f"{DDOF_1:.3f}", ddof=0), Judgement.CONSISTENT, "ddof 1, and the claim says ddof 0"),
         (of_loader("std_s", f"{DDOF_0:.3f}", ddof=1), Judgement.CONSISTENT, "1.1180"),
         (of_loader("peak_alloc_mib", "12"), Judgement.NOT_VERIFIED, "no peak_alloc_bytes"),
         (of_loader("efficiency", "1.0", base={"num_workers": 0}), Judgement.NOT_VERIFIED, "no number of devices"),

@@ -238,9 +238,12 @@ def _wrong_deviations(report: Report) -> Iterator[Finding]:
                 claimed=number.value,
                 recomputed=[way.value for way in ways],
             )
-        elif claim.ddof not in fitting:
+        elif (claim.ddof or 0) not in fitting:
+            said = (
+                "does not say so: ddof 0 is assumed then" if claim.ddof is None else f"says ddof {claim.ddof}"
+            )
             yield advice(
-                f"{claim.name} is the standard deviation with ddof {fitting[0]}, and the claim says ddof {claim.ddof}. They "
+                f"{claim.name} is the standard deviation with ddof {fitting[0]}, and the claim {said}. They "
                 f"differ by a factor sqrt(n / (n - 1)) = {math.sqrt(n / max(n - 1, 1)):.4f}; numpy.std divides by n, "
                 "torch.std and statistics.stdev by n - 1.",
                 ddof=fitting[0],

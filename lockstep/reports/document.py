@@ -164,7 +164,8 @@ class Claim:
     base: Config | None = None
     unit: str | None = None
     stat: str = "mean"
-    ddof: int = 0
+    ddof: int | None = None
+    """0 where a claim does not say."""
     correct: int | None = None
     total: int | None = None
     aggregation: str = "micro"
@@ -389,7 +390,7 @@ def _claim(index: int, claim: Any) -> Claim:
         base=claim.get("base"),
         unit=claim.get("unit"),
         stat=claim.get("stat", "mean"),
-        ddof=claim.get("ddof", 0),
+        ddof=claim.get("ddof"),
         correct=claim.get("correct"),
         total=claim.get("total"),
         aggregation=claim.get("aggregation", "micro"),
