@@ -194,8 +194,8 @@ def test_consistent(check: Check) -> None:
         check,
         found,
         share,
-        "Let the script work every number out from its readings, and run it again after a change: a report that was "
-        "written in one go agrees with itself.",
+        "Let the script work every number out from its readings, and run it again after a change. Where the runs of two reports "
+        "were put into one, every claim has to be worked out anew, from all of them.",
     )
 
 
