@@ -21,7 +21,7 @@ from graders.answers.measured import FILES, Kind, Reports, headlines, read_repor
 from graders.answers.quotes import CHARACTERS, quotes
 from graders.answers.rubric import questions
 from graders.answers.sections import MAX_BYTES, Section, decode, parse
-from graders.answers.substance import own_text, same_text, why_nothing
+from graders.answers.substance import FEWEST_WORDS, own_text, same_text, why_nothing
 from lockstep.check import Check, Setting
 from lockstep.cli import exit_status
 from lockstep.exercise import load_exercise
@@ -563,6 +563,18 @@ def test_one_number_among_others_or_a_lone_time_contradicts_nothing(
     assert (compared.contradicts, len(compared.odd)) == (contradicts, odd)
 
 
+def test_steps_that_do_not_add_up_to_their_run_may_be_quoted() -> None:
+    report = _measured("ddp_scaling")
+    run = report["runs"][0]
+    step = 0.4 * float(run["wall_s"]) / run["steps"]
+    run["step_s"] = [repr(step * (1 + 0.001 * place)) for place in range(min(run["steps"], 9))]
+    reports = read_reports(_submission({"ddp_scaling": report}))
+    told = Section(told=f"A step took {step * 1.004:.6f} s, the steps together {step * 9.036:.6f} s.")
+    assert judge.compare(questions()[5], told, reports).odd == []
+    told = Section(told=f"A step took {step * 2:.6f} s.")
+    assert len(judge.compare(questions()[5], told, reports).odd) == 1
+
+
 def _ddp(one: float, two: float) -> Reports:
     """The figures of a report whose runs took so long on one process and on two; 32 images a batch."""
     report = _measured("ddp_scaling")
@@ -686,6 +698,13 @@ def test_a_report_of_the_largest_size_takes_seconds_at_most() -> None:
     check = _check(_submission({"ddp_scaling": report}, text), "grounded")
     with costs_at_most(400), pytest.raises(CheckEnded):
         judge.test_grounded(check)
+
+
+def test_the_template_says_how_short_an_answer_may_be() -> None:
+    words = {8: "eight different words"}[FEWEST_WORDS]
+    for file in ("answers.md", "README.md"):
+        text = (build.ROOT / "student_template" / file).read_text()
+        assert words in " ".join(text.split())
 
 
 def test_a_file_that_is_too_large_is_told_once() -> None:

@@ -137,6 +137,9 @@ def _of_group(group: Group) -> Iterator[Figure]:
     runs = group.runs[:MAX_RUNS]
     yield Figure(Kind.SECONDS, group.mean, f"{group.mean:.4g} s for {group.name} (mean of {len(group.runs)})")
     seconds = [*(run.seconds for run in runs), *_statistics(group), sum(group.seconds)]
+    # Steps need not add up to wall_s: what lies between them, such as loading the data, may be in one of the two only.
+    for each in filter(None, [[step.value for step in run.step_seconds] for run in runs]):
+        seconds += [statistics.fmean(each), statistics.median(each), min(each), max(each), sum(each)]
     seconds += [spread for spread in (group.deviation(0), group.deviation(1)) if spread is not None]
     for parts in (
         [run.steps for run in runs],
