@@ -76,7 +76,8 @@ def readings_are_long_enough(check: Check, call: str, seen: RankOutcome, report:
         check.fail(
             f"{call} wrote a reading of {shortest:.2g} s, but each call of a model took {DELAY:g} s or longer. What "
             "time_inference returns is long enough.",
-            f"{HINT} They are seconds per call: not per image, and of no other day.",
+            f"{HINT} A reading is the seconds of one call of the model in this very run: not divided by the images of "
+            "the batch, and not kept from an earlier measurement.",
             points=check.points / 2,
         )
 

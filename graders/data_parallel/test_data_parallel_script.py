@@ -69,11 +69,12 @@ def test_report(check: Check) -> None:
         )
     runs = [run for run in entries(report["runs"]) if isinstance(run, dict)]
     _measured(check, call, runs, sizes, n_reps)
-    times = [number(run.get(name)) for run in runs for name in ("t_start", "t_end")]
+    elsewhen = _taken_elsewhen(runs, begun, ended)
     check.expect(
-        all(at is not None and begun - 1 <= at <= ended + 1 for at in times),
-        f"{call} wrote readings that were not taken in that run, going by their t_start and t_end.",
-        "t_start and t_end are time.time() right before and after what is timed; measure anew in each run.",
+        elsewhen is None,
+        f"{call} wrote readings that were not taken in that run: {elsewhen}.",
+        "t_start and t_end are time.time(), seconds since 1970, right before and after what is timed. Measure anew in each "
+        "run, and write no times that an earlier run kept.",
     )
     _calls_were_made(check, call, seen, runs, sizes, n_reps)
     too_long = next(longer_than_its_span(document(report)), None)
@@ -202,6 +203,17 @@ def _on_two_gpus(check: Check, devices: str) -> tuple[str, RankOutcome]:
 def _called(seen: RankOutcome) -> bool:
     """Whether a model was called, or may have been where it is not seen."""
     return bool(entries(seen.values.get("calls"))) or seen.values.get("by_children") is True
+
+
+def _taken_elsewhen(runs: list[dict[str, Json]], begun: float, ended: float) -> str | None:
+    """The first moment of the readings that is not one of the script's run, and when that was."""
+    for place, run in enumerate(runs):
+        for name in ("t_start", "t_end"):
+            at = number(run.get(name))
+            if at is None or not begun - 1 <= at <= ended + 1:
+                said = shown(run.get(name)) if at is None else f"{at:.13g}"
+                return f"runs[{place}].{name} is {said}, and the script ran from {begun:.3f} to {ended:.3f}"
+    return None
 
 
 def _calls_were_made(
