@@ -7,20 +7,19 @@ from them and from the labels. How the student's code is built plays no part.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
 from fixtures import fashion_mnist
-from graders.lightning_train import expected
+from graders.lightning_train import expected, smoothing
 from graders.lightning_train.expected import Data
 from graders.lightning_train.returned import LOSS_HINT, is_one_number
 from graders.lightning_train.runs import train
 from graders.lightning_train.wording import few_names
 from lockstep.check import Check
-from lockstep.compare import difference, number
+from lockstep.compare import number
 from lockstep.devicefault import is_device_fault
-from lockstep.sandbox.outcome import RankOutcome
 from lockstep.text import safe
 from lockstep.verdict import CheckEnded, Crashed
 from lockstep.wire import Json
@@ -58,7 +57,8 @@ def test_training_step_loss(check: Check) -> None:
     check.expect(loss is not None, f"{call} returned a loss that is no finite number.", LOSS_HINT)
     assert loss is not None
     match = expected.find(tensors, labels, loss)
-    used = _with_gradient(seen, tensors, match.matching, labels)
+    # It could be that of a tensor by chance, through which it was not computed.
+    used = smoothing.of_first_step(seen, tensors, labels, loss)
     check.expect(
         not any(expected.is_probabilities(tensors[index]) for index in used),
         f"{call}: the loss was computed from probabilities, as if they were logits. Cross-entropy does a softmax "
@@ -67,12 +67,18 @@ def test_training_step_loss(check: Check) -> None:
         "log_softmax with nll_loss is right, too.",
     )
     check.expect(
-        not match.summed or bool(match.matching),
+        not match.summed or bool(match.matching or used),
         f"{call}: the loss is the sum over the batch, not the mean.",
         "Leave out reduction='sum': with the mean, the learning rate does not depend on the batch size.",
     )
+    smoothed = min(used.values(), default=0.0)
     check.expect(
-        bool(match.matching),
+        smoothing.is_usual(smoothed),
+        f"{call}: the loss is the cross-entropy with label_smoothing={smoothed:.2g}, expected at most {smoothing.MOST}.",
+        "Leave label_smoothing out, or say 0.1, which is usual.",
+    )
+    check.expect(
+        bool(match.matching or used),
         f"{call} returned {loss:.4g}, which is not the mean cross-entropy between any output of the network, of shape "
         f"({size}, 10), and the labels of the batch."
         + ("" if tensors else " No tensor of that shape was computed."),
@@ -84,12 +90,14 @@ def test_training_step_loss(check: Check) -> None:
         "Something cuts the graph between the network and the loss: detach(), .data, torch.tensor(loss) or "
         "torch.no_grad(). Or is the network not an attribute of the module?",
     )
-    check.expect(
-        bool(used),
-        "The loss that training_step returns is right, but its gradient with respect to the network's output is not "
-        "that of the cross-entropy.",
-        "Return the loss as cross_entropy gives it: no factor, no detached part.",
-    )
+    if not used:
+        index = match.matching[0]
+        differs = smoothing.how_it_differs(seen.arrays.get(f"train0/gradient{index}"), tensors[index], labels)
+        check.fail(
+            f"{call} returned {loss:.4g}, as the mean cross-entropy of the batch is, but with another gradient by the network's "
+            f"output: {differs}. Expected softmax(logits) - one_hot(labels), divided by {size}.",
+            "Return the loss as cross_entropy gives it: no factor, no detached part. Of label smoothing there may be some.",
+        )
 
 
 def _first(check: Check, steps: Json) -> Mapping[str, Json]:
@@ -100,19 +108,6 @@ def _first(check: Check, steps: Json) -> Mapping[str, Json]:
             "LitFashion needs a method training_step(self, batch, batch_idx).",
         )
     return step
-
-
-def _with_gradient(
-    seen: RankOutcome, tensors: Mapping[int, np.ndarray], matching: Sequence[int], labels: np.ndarray
-) -> list[int]:
-    """Those of the tensors through which the loss was really computed: it could be that of others by chance."""
-    found = []
-    for index in matching:
-        slope = expected.gradient(tensors[index], labels).astype(np.float32)
-        own = seen.arrays.get(f"train0/gradient{index}")
-        if difference(own, slope, rtol=1e-2, atol=1e-4, what="the gradient") is None:
-            found.append(index)
-    return found
 
 
 def test_configure_optimizers(check: Check) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from graders.lightning_train import expected
+from graders.lightning_train import expected, smoothing
 from graders.lightning_train.expected import Data
 from graders.lightning_train.figures import ACCURACY
 from graders.lightning_train.modes import validates_in_training_mode
@@ -103,12 +103,13 @@ def _validated(check: Check) -> _Validated:
         "Log the value for the whole epoch: on_epoch=True, which is the default in validation_step.",
     )
     statistics = _statistics(outcome, data, split, batch_size, batches)
-    losses = [each.loss for each in statistics]
+    if not _fits(metrics[0], statistics):
+        share = smoothing.of_training(check, data, split)
+        if share and smoothing.is_usual(share):
+            statistics += _statistics(outcome, data, split, batch_size, batches, share)
     is_clear = _not_of_probabilities(check, outcome, metrics[0], statistics, call)
-    either = losses + [share for each in statistics for share in each.shares]
-    right = {name: _is_one_of(value, losses) for name, value in metrics[0].items() if "loss" in name.lower()}
     check.expect(
-        all(right.values()) and (bool(right) or any(_is_one_of(v, either) for v in metrics[0].values())),
+        _fits(metrics[0], statistics),
         f"{call}: what was logged ({_values(metrics[0])}) is neither the mean loss nor the accuracy over them.",
         "Log the mean loss of the batch, or the share of right answers in it, in every validation_step; Lightning takes "
         "the mean over the batches.",
@@ -145,6 +146,16 @@ def _validated(check: Check) -> _Validated:
         odd={name: value for name, value in called.items() if not _is_accuracy(value, statistics, 1e-4)},
         far=frozenset(name for name, value in called.items() if not _is_accuracy(value, statistics, ROUNDED)),
     )
+
+
+def _fits(metrics: Mapping[str, float], statistics: Sequence[_Statistics]) -> bool:
+    """Whether all that is called a loss is the mean loss, by some tensor; without such, whether anything is that or a share."""
+    losses = [each.loss for each in statistics]
+    named = [value for name, value in metrics.items() if "loss" in name.lower()]
+    if named:
+        return all(_is_one_of(value, losses) for value in named)
+    either = losses + [share for each in statistics for share in each.shares]
+    return any(_is_one_of(value, either) for value in metrics.values())
 
 
 def _not_of_probabilities(
@@ -253,8 +264,10 @@ class _Statistics:
     are_probabilities: bool
 
 
-def _statistics(outcome: Outcome, data: Data, split: int, batch_size: int, batches: int) -> list[_Statistics]:
-    """Loss and accuracy over all validation items, by each tensor that could be the logits."""
+def _statistics(
+    outcome: Outcome, data: Data, split: int, batch_size: int, batches: int, label_smoothing: float = 0.0
+) -> list[_Statistics]:
+    """Loss, with so much label smoothing, and accuracy over all validation items, by each tensor that could be the logits."""
     ranks = len(outcome.ranks)
     found: list[_Statistics] = []
     for index in range(expected.MAX_SEEN):
@@ -265,7 +278,7 @@ def _statistics(outcome: Outcome, data: Data, split: int, batch_size: int, batch
                 labels = own[batch * batch_size : (batch + 1) * batch_size]
                 logits = expected.seen_in(seen, f"val{batch}", batch_size).get(index)
                 if logits is not None:
-                    losses.append(expected.losses(logits, labels))
+                    losses.append(expected.losses(logits, labels, label_smoothing))
                     outputs.append(logits)
                     answers.append(logits.argmax(axis=1))
                     wanted.append(labels)
