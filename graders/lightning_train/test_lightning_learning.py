@@ -140,7 +140,7 @@ def _learns_otherwise(check: Check, data: Data, short: Training) -> None:
         _fails(
             check,
             last,
-            f" In {small.course.batches} batches of {small.course.batch_size} it did not, either.",
+            f" Nor did it in batches of {small.course.batch_size}.",
         )
 
 
