@@ -231,6 +231,26 @@ def test_batches_of_the_usual_size_that_end_otherwise_excuse_nothing() -> None:
     assert "trainer.fit over 2 epochs of 20 batches of 8 pictures: in step 10 of 40" in ended.feedback.message
 
 
+@pytest.mark.parametrize("usual", [learns, stands, None])
+def test_a_longer_training_that_breaks_excuses_nothing_by_itself(usual: Heights | None) -> None:
+    def answer(spec: RunSpec) -> Outcome:
+        if course(spec) == LONGER or (course(spec) == USUAL and usual is None):
+            raise Crashed(f"training {course(spec)} broke")
+        return trained(spec, stands if course(spec) == SHORT else usual)
+
+    ended = end_of(EXERCISE, "learns", answer)
+    if usual is learns:
+        assert ended is None
+    else:
+        assert ended is not None
+        told = (
+            "training (8, 8) broke"
+            if usual is None
+            else "that of the last 2.303. The pictures are easy: it should fall."
+        )
+        assert told in ended.feedback.message
+
+
 def test_who_stops_a_training_that_has_blown_up_is_not_told_of_that() -> None:
     def answer(spec: RunSpec) -> Outcome:
         if course(spec) == USUAL:

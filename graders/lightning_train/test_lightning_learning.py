@@ -121,19 +121,22 @@ def test_learns(check: Check) -> None:
 
 def _learns_otherwise(check: Check, data: Data, short: Training) -> None:
     """End the check unless the loss comes down in a longer course, or in batches of the usual size."""
-    small = short
+    small, broken = short, None
     if not short.blew_up:
         try:
             longer = _fit(check, data, LONGER)
-        except CheckEnded:
-            return  # two epochs were fine, so that this says nothing
-        small = _training(check, data, LONGER, longer)
-        if small.learned:
-            return
+        except CheckEnded as ended:
+            broken = ended
+        else:
+            small = _training(check, data, LONGER, longer)
+            if small.learned:
+                return
     data = _drawn(check, USUAL)
     try:
         usual = _fit(check, data, USUAL)
     except CheckEnded:
+        if broken is not None:
+            raise broken from None
         _fails(check, small)  # which nothing has excused
     last = _training(check, data, USUAL, usual)
     if not last.learned:

@@ -18,7 +18,6 @@ FLOAT32_SLACK = 4 * 2.0**-23
 SECONDS = ("mean_s", "median_s", "min_s")
 SEVERAL = frozenset({"max_batch", "accuracy_pct", "acc5_pct", "crossover_batch"})
 """Claims whose configuration may select several."""
-"""The setting that counts devices, by kind of report."""
 FOLLOWING = frozenset({"device_ids", "backend", "grad_scaler", "precision_requested", "strategy", "plugin"})
 """Settings that follow from others, so that a base differs in them, too."""
 
