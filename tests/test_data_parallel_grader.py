@@ -142,7 +142,7 @@ HOOKS = """
     "new",
     [
         pytest.param(OWN_LOOP, id="a right loop of its own"),
-        pytest.param(HOOKS, id="hooks of the wrapper"),
+        pytest.param(HOOKS, id="hooks of the wrapper", marks=pytest.mark.slow),
         pytest.param(HOOKS.replace("timed = model", "timed = model.module"), id="hooks of the model in it"),
         pytest.param(f"        model.train()(batch).sum().backward()\n{TIMED}", id="a look at training besides"),
         pytest.param(f"        model.requires_grad_(False)\n{TIMED}", id="frozen weights"),
