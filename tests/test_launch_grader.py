@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -125,6 +126,8 @@ LSF_TOP = """#!/bin/bash
 #BSUB -W 30
 first=$(sort -u "$LSB_DJOB_HOSTFILE" | grep -v batch | head -n 1)
 """
+TASKS = "export MASTER_ADDR=$first MASTER_PORT=29500\n"
+PBS_TASKS = PBS_TOP.replace("system=polaris", "ncpus=64:mpiprocs=2:ngpus=2") + TASKS
 # Odd jobs that train all the same.
 JOBS = {
     "slow to start the second": SLURM_TOP + LOOP.replace("BETWEEN", "python3 -c 'import time; time.sleep(1)'") + "wait",
@@ -154,6 +157,18 @@ JOBS = {
     "resource sets by letters": LSF_TOP + f"jsrun -n2 -r1 -a1 -g2 -c42 -b none -E OMP_NUM_THREADS=4 {MEETS}",
     "resource sets by words": LSF_TOP + f"jsrun --nrs 2 --rs_per_host 1 --tasks_per_rs=1 --gpu_per_rs ALL_GPUS --cpu_per_rs ALL_CPUS --smpiargs=off {MEETS}",
     "resource sets that fill a host": LSF_TOP + f"jsrun -n 2 -a 1 -g 2 -c 20 -E HOST=$first -E OMP_NUM_THREADS=4 bash -c '{EACH}'",
+    "in a container of Shifter": SLURM_TOP + "#SBATCH --image=nersc/pytorch:24.06 --module=gpu,nccl-plugin\n" + HEAD + f"srun shifter --env HOST=$host bash -c 'HOST='$host'; {EACH}'",
+    "in a container of pyxis": SLURM_TOP + "#SBATCH --container-image=docker://pytorch\n#SBATCH --container-writable\n" + HEAD + f"export HOST=$host\nsrun --container-mount-home bash -c '{EACH}'",
+    "in a container of Docker": SLURM_TOP + HEAD + "srun docker run --rm --gpus all --network host -v $PWD:$PWD -w $PWD pytorch/pytorch:2.4.0 " + MEETS.replace("$first", "$host"),
+    "in a container of podman-hpc": SLURM_TOP + HEAD + "srun podman-hpc run --rm --gpu -e HOST=$host pytorch bash -c 'HOST='$host'; " + EACH + "'",
+    "in an environment of pixi": SLURM_TOP + HEAD + "srun pixi run " + MEETS.replace("$first", "$host"),
+    "by a file of programs": SLURM_TOP + HEAD + "conf=$(mktemp -p .)\necho \"0-1 " + MEETS.replace("--rdzv-backend c10d", "--rdzv-backend static --node-rank %t").replace("$first", "$host") + '" > $conf\nsrun --multi-prog $conf',
+    "asks with quotes what nobody says": PBS_TOP + f"args=$(printf ' %q' \"$@\")\npbsdsh -- bash -c \"cd '$PBS_O_WORKDIR' && {MEETS}$args\"",
+    "a PALS task for each GPU": PBS_TASKS + "mpiexec -n $(wc -l < $PBS_NODEFILE) --ppn 2 --cpu-bind depth bash -c 'RANK=$PMI_RANK LOCAL_RANK=$PMI_LOCAL_RANK WORLD_SIZE=$PMI_SIZE exec python ddp_train.py'",
+    "a jsrun task that sees one GPU": LSF_TOP + TASKS + "jsrun -n4 -r2 -a1 -g1 bash -c 'RANK=$PMIX_RANK LOCAL_RANK=0 WORLD_SIZE=$OMPI_COMM_WORLD_SIZE exec python ddp_train.py'",
+    "an srun task that sees one GPU": SLURM_TOP.replace("--ntasks-per-node=1", "--ntasks-per-node=2") + HEAD + TASKS.replace("$first", "$host") + "srun --gpus-per-task=1 bash -c 'RANK=$SLURM_PROCID LOCAL_RANK=0 WORLD_SIZE=$SLURM_NTASKS exec python ddp_train.py'",
+    "an ibrun task for each GPU": SLURM_TOP.replace("--ntasks-per-node=1", "-n 4") + HEAD + TASKS.replace("$first", "$host") + "ibrun bash -c 'RANK=$PMI_RANK LOCAL_RANK=$MPI_LOCALRANKID WORLD_SIZE=$SLURM_NTASKS exec python ddp_train.py'",
+    "GPUs for each of LSF's tasks": LSF_TOP.replace("-nnodes 2", '-n 4 -R "span[ptile=2]" -gpu "num=1/task:mode=shared"') + f"for host in $(uniq $LSB_DJOB_HOSTFILE); do ssh $host \"cd $LS_SUBCWD && {MEETS}\" & done\nwait",
     "the last one in front": SLURM_TOP + LOOP.replace("&\n    BETWEEN", "$([ $i = 1 ] || echo '&')").replace("srun", "eval srun"),
 }  # fmt: skip
 
@@ -161,6 +176,7 @@ JOBS = {
 @pytest.mark.parametrize("name", JOBS)
 def test_an_odd_job_that_trains_passes(name: str, tmp_path: Path, box: Box) -> None:
     (tmp_path / "launch").mkdir()
+    shutil.copy(build.ROOT / "reference" / "ddp_train.py", tmp_path)
     suffix = {"#SBATCH": "slurm", "#PBS": "pbs", "#BSUB": "lsf"}[JOBS[name].splitlines()[1].split()[0]]
     (tmp_path / "launch" / f"train.{suffix}").write_text(JOBS[name])
     (check,) = by_id(tmp_path, box, "cluster_header").values()
@@ -174,11 +190,14 @@ def test_an_odd_job_that_trains_passes(name: str, tmp_path: Path, box: Box) -> N
         (LSF_TOP + f"jsrun -n 1 -r 1 -g 2 {MEETS}", "starts torchrun on 1 of 2 nodes"),
         (PBS_TOP + f"mpiexec -n 2 -ppn 2 --depth 8 {MEETS}", "starts torchrun 2 times on node 0"),
         (PBS_TOP + f"mpiexec -n 2 -ppn 1 torchrunn {MEETS}", "torchrunn is what srun, mpiexec or the like was to start"),
+        (PBS_TASKS + "mpiexec -n 4 -ppn 2 bash -c 'RANK=$PMI_RANK LOCAL_RANK=0 WORLD_SIZE=4 exec python ddp_train.py'", "LOCAL_RANK is 0 in all of them"),
+        (PBS_TOP + f"mpiexec -n 2 -ppn 1 {MEETS} \"$MORE\"", "which it refuses"),
         (PBS_TOP + f"aprun -n 2 {MEETS}", "There is no program aprun where this is graded."),
     ],
 )  # fmt: skip
 def test_a_job_that_starts_too_much_or_nothing_is_told(job: str, told: str, tmp_path: Path, box: Box) -> None:
     (tmp_path / "launch").mkdir()
+    shutil.copy(build.ROOT / "reference" / "ddp_train.py", tmp_path)
     (tmp_path / "launch" / ("train.pbs" if "#PBS" in job else "train.lsf")).write_text(job)
     (check,) = by_id(tmp_path, box, "cluster_header").values()
     assert check.verdict is Verdict.FAILED

@@ -31,6 +31,7 @@ from graders.launch.starts import Endpoint, NodeRun, Start, by_node
 from lockstep.check import Check
 from lockstep.wire import Json
 
+MOST_TASKS = 16  # of a node, that are emulated
 # `train.slurm` and so on; the suffixes that people use besides.
 SUFFIXES = (".slurm", ".sbatch", ".pbs", ".qsub", ".lsf", ".bsub", ".sh")
 # `#SBATCH --export=ALL,NAME=value`, `#PBS -v NAME=value`, `#BSUB -env "all, NAME=value"`.
@@ -154,7 +155,7 @@ def run_job(check: Check, path: str, header: Header) -> Chosen:
             "Two nodes with two GPUs each are enough.",
         )
         return Chosen([], [], too_many)
-    lab = Lab.draw(check.rng, header.nodes)
+    lab = replace(Lab.draw(check.rng, header.nodes), slots=min(header.tasks_per_node or 1, MOST_TASKS))
     environment = batch(lab, header)
     own = path.rpartition("/")[0]
     exported = header.options.get(EXPORTS[header.scheduler.name], "")
@@ -336,7 +337,7 @@ def _without_torchrun(path: str, header: Header, starts: Sequence[Start]) -> Fau
         ("LOCAL_RANK", {str(rank) for rank in range(gpus)}),
     ):
         seen = {start.places.get(name, "") for start in starts}
-        if seen != wanted:
+        if seen != wanted and not (name == "LOCAL_RANK" and seen == {"0"} and _see_one_gpu_each(starts)):
             return Fault(
                 Stage.NUMBERS,
                 f"{path} starts {world} processes: {name} is {_listed(seen)}{' in all of them' * (len(seen) == 1)}, "
@@ -349,6 +350,14 @@ def _without_torchrun(path: str, header: Header, starts: Sequence[Start]) -> Fau
         return Fault(Stage.MEETING, f"{path} gives its processes different places to meet.", hint)
     place = Start("torchrun", 0, "", endpoint=Endpoint(min(addresses).lower(), min(ports)), backend="static")
     return (place_fault(path, place) if nodes > 1 else None) or _login_fault(path, place)
+
+
+def _see_one_gpu_each(starts: Sequence[Start]) -> bool:
+    """Whether each process of a node sees one GPU, another than the others do; it is the first one for each of them."""
+    seen = [(start.node, start.places.get("CUDA_VISIBLE_DEVICES", "")) for start in starts]
+    return len(set(seen)) == len(seen) and all(
+        re.fullmatch(r"\d+|GPU-[\w-]+", devices) for _, devices in seen
+    )
 
 
 def _listed(values: set[str]) -> str:

@@ -18,7 +18,7 @@ LSF_TIME = re.compile(r"(\d+:)?\d+(/\S+)?")
 def read_lsf(header: Header, words: Sequence[str]) -> Header:
     """What the words of all `#BSUB` lines ask for."""
     slots = nodes = per_host = gpus = None
-    are_whole = False
+    are_whole = are_of_tasks = False
     walltime: str | None = None
     options: dict[str, str] = {}
     problems: list[str] = []
@@ -34,8 +34,9 @@ def read_lsf(header: Header, words: Sequence[str]) -> Header:
         elif option == "-nnodes":
             nodes, are_whole = integer(value), True
         elif option == "-gpu":
-            match = re.search(r"\bnum=(\d{1,3})", value)
+            match = re.search(r"\bnum=(\d{1,3})(/task)?", value)
             gpus = int(match[1]) if match else 1
+            are_of_tasks = bool(match and match[2])
         elif option == "-W":
             walltime = value
         elif option == "-env":
@@ -64,6 +65,7 @@ def read_lsf(header: Header, words: Sequence[str]) -> Header:
         problems.append(f"`-W {walltime}` is no time that bsub reads; it takes minutes or hours:minutes")
     if nodes is None and per_host and slots:
         nodes = -(-slots // per_host)
+    tasks = per_host or (-(-slots // nodes) if slots and nodes else None)
     if nodes is None and (slots or 1) > 1:
         remarks.append(
             f'`-n {slots}` without `-R "span[hosts=1]"` or `-R "span[ptile=...]"`: '
@@ -76,8 +78,8 @@ def read_lsf(header: Header, words: Sequence[str]) -> Header:
     return replace(
         header,
         nodes=nodes or 1,
-        tasks_per_node=per_host or (-(-slots // nodes) if slots and nodes else None),
-        gpus_per_node=gpus,
+        tasks_per_node=tasks,
+        gpus_per_node=gpus * (tasks or 1) if gpus and are_of_tasks else gpus,
         whole_nodes=are_whole and gpus is None,
         walltime=walltime,
         problems=tuple(problems),

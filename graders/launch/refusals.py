@@ -54,7 +54,8 @@ def refusal(
     """
     name = file_name(script)
     # Variables that only a cluster fills in: a number is a path as well. One that is nobody's value may be options.
-    words = filled_in(arguments)
+    # Bash's printf with %q makes an empty word of no words, and here nobody hands any on.
+    words = [word for word in filled_in(arguments) if word or "%q" not in source]
     doubts = doubtful(words, check.submission.files, name)
     if "1" in doubts and any("$" in word for word in arguments):
         return None

@@ -37,11 +37,12 @@ Judge = Callable[[Sequence[NodeRun]], Fault | None]
 
 @dataclass(frozen=True)
 class Lab:
-    """The machines that exist for one check: their names, a port and the number of a job."""
+    """The machines that exist for one check: their names, a port, the number of a job and its tasks on each machine."""
 
     hosts: tuple[str, ...]
     port: int
     job: int
+    slots: int = 1
 
     @staticmethod
     def draw(rng: Generator, nodes: int = 2) -> Lab:
@@ -52,7 +53,7 @@ class Lab:
 
     def values(self, ways: Sequence[Way]) -> dict[str, Json]:
         """What the probe is told."""
-        cluster: Json = {"hosts": list(self.hosts), "gpus": GPUS, "slots": 1}
+        cluster: Json = {"hosts": list(self.hosts), "gpus": GPUS, "slots": self.slots}
         return {"ways": cast(Json, list(ways)), "cluster": cluster, "seconds": SCRIPT_SECONDS}
 
     def node(self, node: int) -> dict[str, str]:
@@ -60,8 +61,9 @@ class Lab:
         return {"NODE_RANK": str(node), "MASTER_ADDR": self.hosts[0], "MASTER_PORT": str(self.port)}
 
     def data(self) -> dict[str, dict[str, bytes]]:
-        """The file of hosts that PBS and LSF write."""
-        return {"job": {"hosts": "".join(f"{host}\n" for host in self.hosts).encode()}}
+        """The file of hosts that PBS and LSF write, with a line for each task."""
+        lines = (f"{host}\n" * self.slots for host in self.hosts)
+        return {"job": {"hosts": "".join(lines).encode()}}
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,17 @@ SLURM_OPTIONS = (
     "tasks-per-node test-only thread-spec threads-per-core time time-min tmp tres-bind tres-per-task uid "
     "usage use-min-nodes verbose version wait wait-all-nodes wckey wrap"
 ).split()
+# Of plugins that clusters add: pyxis, Shifter, CSCS's containers, Jülich's and EAR's.
+PLUGIN_OPTIONS = (
+    "clearenv container-entrypoint container-env container-image container-mount-home container-mounts container-name "
+    "container-readonly container-remap-root container-save container-workdir container-writable cuda-mps "
+    "disable-perfparanoid ear ear-cpufreq ear-policy edf entrypoint environment image module no-container-entrypoint "
+    "no-container-mount-home no-container-remap-root repo uenv view volume"
+).split()
+PLUGIN_FLAGS = (
+    "clearenv container-entrypoint container-mount-home container-readonly container-remap-root container-writable "
+    "cuda-mps disable-perfparanoid entrypoint no-container-entrypoint no-container-mount-home no-container-remap-root"
+).split()
 SLURM_OTHER_NAMES = {"tasks-per-node": "ntasks-per-node", "cluster": "clusters"}
 SLURM_FLAGS = (
     "contiguous help hold ignore-pbs no-requeue overcommit oversubscribe parsable quiet reboot requeue spread-job "
@@ -187,7 +198,7 @@ def _slurm_options(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
         else:
             problems.append(f"`{word}` stands alone: sbatch takes it for no option")
             continue
-        if not equals and not value and name not in SLURM_FLAGS and name not in SLURM_WITH_OR_WITHOUT:
+        if not equals and not value and name not in (*SLURM_FLAGS, *PLUGIN_FLAGS, *SLURM_WITH_OR_WITHOUT):
             if at == len(words):
                 problems.append(f"`{word}` is without its value")
                 break
@@ -203,6 +214,8 @@ def _slurm_options(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 
 def slurm_name(given: str) -> str | None:
     """The option of this name, or the only one that begins like that, as getopt takes it."""
+    if given in PLUGIN_OPTIONS:
+        return given
     if given not in SLURM_OPTIONS:
         begun = [name for name in SLURM_OPTIONS if name.startswith(given)] if given else []
         if len(begun) != 1:

@@ -67,6 +67,11 @@ def _wrapper(bench: Bench, request: Request) -> Order:
     return {}
 
 
+# What starts a program in a container, an environment or under a profiler.
+ENVIRONMENTS = (
+    "conda mamba micromamba pixi uv poetry pdm hatch pipenv apptainer singularity docker podman podman-hpc shifter "
+    "sarus enroot ch-run charliecloud udocker numactl nsys ncu"
+).split()
 # With the endings of Intel's MPI, and of those that Debian keeps side by side.
 MPI_LAUNCHERS = [
     f"mpi{name}{kind}" for name in ("run", "exec") for kind in ("", ".hydra", ".mpich", ".openmpi")
@@ -89,9 +94,7 @@ HANDLERS: dict[str, Handler] = {
     "hostname": _hostname,
     "getent": _getent,
     "nvidia-smi": _nvidia_smi,
-    **dict.fromkeys(
-        ("conda", "mamba", "uv", "poetry", "apptainer", "singularity", "numactl", "nsys"), _wrapper
-    ),
+    **dict.fromkeys(ENVIRONMENTS, _wrapper),
     # A node that waits until another can be reached need not wait here.
     "sleep": _sleep,
     **dict.fromkeys(("module", "ml", "nc", "ncat", "ping"), _nothing),

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from .bench import MAX_TASKS, Bench, Order, Request
+
+MAX_FILE = 1 << 16
 
 
 def _tasks(
@@ -28,13 +32,15 @@ SRUN_FLAGS = (
     "label exclusive unbuffered no-kill overlap overcommit pty quiet verbose oversubscribe exact immediate "
     "kill-on-bad-exit no-allocate preserve-env disable-status spread-job use-min-nodes hold contiguous "
     "multi-prog propagate compress send-libs resv-ports x11 test-only help version nice interactive bell "
-    "quit-on-interrupt usage reboot debugger-test stepmgr external-launcher"
+    "quit-on-interrupt usage reboot debugger-test stepmgr external-launcher container-mount-home container-writable "
+    "container-readonly container-remap-root cuda-mps"
 ).split()
 
 
 def srun(bench: Bench, request: Request) -> Order:
     """What srun is to do."""
-    options, command = _options(request.words[1:], SRUN_WITH_WORD, SRUN_FLAGS)
+    words = [word for word in request.words[1:] if word != "--multi-prog"]
+    options, command = _options(words, SRUN_WITH_WORD, SRUN_FLAGS)
     environment = request.environment
     hosts = options.get("w") or options.get("nodelist")
     among = [bench.host_number(name, request.node) for name in hosts.split(",")] if hosts else None
@@ -61,7 +67,7 @@ def srun(bench: Bench, request: Request) -> Order:
                 among[index],
                 {
                     **changes,
-                    **_step_gpus(options, share),
+                    **_step_gpus(options, environment, share, task % share),
                     "SLURM_PROCID": str(task),
                     "SLURM_LOCALID": str(task % share),
                     "SLURM_NODEID": str(index),
@@ -74,18 +80,62 @@ def srun(bench: Bench, request: Request) -> Order:
                 },
             )
         )
+    order = _tasks(bench, request, command, places)
+    if len(words) < len(request.words) - 1:
+        order = {"start": list(_programs(request, command, order.get("start", [])))}
     return {
-        **_tasks(bench, request, command, places),
+        **order,
         **_srun_input(options.get("input", options.get("i", "all")), request, count),
     }
 
 
-def _step_gpus(options: Mapping[str, str], tasks_per_node: int) -> dict[str, str]:
-    """The GPUs that srun leaves to a step which asks for fewer than its job has; all of them where it does not ask."""
-    each_task = _number(options.get("gpus-per-task")) if tasks_per_node == 1 else None
+def _step_gpus(
+    options: Mapping[str, str], environment: Mapping[str, str], tasks_per_node: int, task: int
+) -> dict[str, str]:
+    """The GPUs that srun leaves to a step which asks for fewer than its job has; all of them where it does not ask.
+
+    Of several tasks on a node each has its own, if it says how many each has.
+    """
+    each = options.get("gpus-per-task")
+    if tasks_per_node > 1:
+        own = _number(each or environment.get("SLURM_GPUS_PER_TASK")) or 0
+        return _visible(range(task * own, (task + 1) * own))
     resource = re.fullmatch(r"gpu(?::[A-Za-z][\w-]*)?:(\d{1,2})", options.get("gres", ""))
-    count = _number(options.get("gpus-per-node")) or each_task or (int(resource[1]) if resource else 0)
-    return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(min(count, 16))))} if count else {}
+    count = _number(options.get("gpus-per-node")) or _number(each) or (int(resource[1]) if resource else 0)
+    return _visible(range(count))
+
+
+def _visible(devices: Sequence[int]) -> dict[str, str]:
+    """What tells a process its GPUs, if it has any."""
+    return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, devices[:16]))} if devices else {}
+
+
+def _programs(request: Request, command: Sequence[str], tasks: Sequence[Order]) -> Iterator[Order]:
+    """What each task starts by the file of `srun --multi-prog`: lines such as `0-3,5 program --rank %t`."""
+    try:
+        with open(os.path.join(request.folder, *command[:1]), encoding="utf-8", errors="replace") as file:
+            lines = [line.split(maxsplit=1) for line in file.read(MAX_FILE).splitlines()]
+    except OSError:
+        lines = []
+    told = [line for line in lines if len(line) == 2 and not line[0].startswith("#")]
+    for number, task in enumerate(tasks):
+        program = next((text for numbers, text in told if _is_among(number, numbers)), "")
+        with contextlib.suppress(ValueError):
+            if words := shlex.split(
+                program.replace("%t", str(number)).replace("%o", str(number)), comments=True
+            ):
+                yield {**task, "words": words}
+
+
+def _is_among(number: int, numbers: str) -> bool:
+    """Whether a task is one of these, such as 0-3,5; a star is all."""
+    for part in numbers.split(","):
+        first, dash, last = part.partition("-")
+        if part == "*" or (
+            first.isdigit() and int(first) <= number <= (_number(last) or 0 if dash else int(first))
+        ):
+            return True
+    return False
 
 
 def _srun_input(mode: str, request: Request, count: int) -> Order:
@@ -190,7 +240,10 @@ def mpirun(bench: Bench, request: Request) -> Order:
         names = {
             "OMPI_COMM_WORLD_RANK": task, "OMPI_COMM_WORLD_LOCAL_RANK": local, "OMPI_COMM_WORLD_SIZE": count,
             "OMPI_COMM_WORLD_LOCAL_SIZE": min(share, count), "OMPI_COMM_WORLD_NODE_RANK": local, "PMI_RANK": task,
-            "PMI_SIZE": count, "PMIX_RANK": task, "MPI_LOCALRANKID": local,
+            "PMI_SIZE": count, "PMIX_RANK": task, "MPI_LOCALRANKID": local, "MPI_LOCALNRANKS": min(share, count),
+            "PMI_LOCAL_RANK": local, "PMI_LOCAL_SIZE": min(share, count), "PALS_RANKID": task, "PALS_NODEID": node,
+            "PALS_LOCAL_RANKID": local, "PALS_LOCAL_SIZE": min(share, count), "MV2_COMM_WORLD_RANK": task,
+            "MV2_COMM_WORLD_SIZE": count, "MV2_COMM_WORLD_LOCAL_RANK": local,
         }  # fmt: skip
         places.append((node, {**changes, **{name: str(value) for name, value in names.items()}}))
     return _tasks(bench, request, words[at:], places)
@@ -223,17 +276,16 @@ def jsrun(bench: Bench, request: Request) -> Order:
         on_host = max(1, bench.cluster.gpus // gpus) if gpus else -(-(sets or hosts) // hosts)
     sets = min(sets or hosts * on_host, hosts * on_host)
     changes = exported(",".join(re.findall(r"(?:^|\0)(?:-E|--env)[\0=]?([^\0]+)", "\0".join(words))))
-    visible = (
-        {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(min(gpus, 16))))} if gpus and on_host == 1 else {}
-    )
     places = []
     for task in range(min(sets * tasks, MAX_TASKS)):
         node, local = divmod(task, on_host * tasks)
+        own = local // tasks * (gpus or 0)
         names = {
             "OMPI_COMM_WORLD_RANK": task, "OMPI_COMM_WORLD_LOCAL_RANK": local, "OMPI_COMM_WORLD_SIZE": sets * tasks,
             "OMPI_COMM_WORLD_LOCAL_SIZE": on_host * tasks, "PMIX_RANK": task, "JSM_NAMESPACE_RANK": task,
             "JSM_NAMESPACE_SIZE": sets * tasks, "JSM_NAMESPACE_LOCAL_RANK": local,
         }  # fmt: skip
+        visible = _visible(range(own, own + (gpus or 0)))
         places.append((node, {**visible, **changes, **{name: str(value) for name, value in names.items()}}))
     return _tasks(bench, request, command, places)
 
