@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -103,6 +104,20 @@ def test_a_script_that_cheats_or_misbehaves_gets_a_verdict(name: str, tmp_path: 
     (check,) = by_id(tmp_path, box, "single_node").values()
     assert check.verdict in expect.CAUGHT, check
     assert check.points == 0
+
+
+def test_manifests_that_give_the_script_no_arguments(tmp_path: Path, box: Box) -> None:
+    """Where the script that was handed in can be asked, too."""
+    reference = build.ROOT / "reference"
+    shutil.copy(reference / "ddp_train.py", tmp_path)
+    (tmp_path / "launch").mkdir()
+    for name in ("pytorchjob.yaml", "azure_job.yml"):
+        text = (reference / "launch" / name).read_text()
+        bare = re.sub(r"^ *args: .*\n|(?<=python ddp_train.py) .*$", "", text, flags=re.MULTILINE)
+        assert "--epochs" not in bare
+        (tmp_path / "launch" / name).write_text(bare)
+    checks = by_id(tmp_path, box, "pytorchjob", "azure")
+    assert [(each.id, each.message) for each in checks.values() if each.verdict is not Verdict.PASSED] == []
 
 
 SLURM_TOP = "#!/bin/bash\n#SBATCH --nodes=2 --ntasks-per-node=1 --gres=gpu:2 --time=60\n"

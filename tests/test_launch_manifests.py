@@ -1076,6 +1076,21 @@ def test_commands_are_read(text: str, by: str | None, script: str | None) -> Non
     assert (start.by if start else None, start.script if start else None) == (by, script)
 
 
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        ("torchrun x.py", ()),
+        ("python x.py", ()),
+        ("python x.py --lr '' b", ("--lr", "", "b")),
+        ("torchrun --nnodes 2 x.py --data ${{inputs.a b}} 2>&1", ("--data", "$input")),
+    ],
+)
+def test_what_a_command_gives_its_script(text: str, arguments: tuple[str, ...]) -> None:
+    start = commands.start_in(text)
+    assert start is not None
+    assert start.arguments == arguments
+
+
 @given(st.text(st.sampled_from("torchun python-m= \\'\"$;&|\n()#<>"), max_size=60))
 def test_any_command_is_read(text: str) -> None:
     commands.start_in(text)

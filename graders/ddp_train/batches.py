@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from itertools import chain, pairwise
 
 from graders.ddp_train import expected
-from graders.ddp_train.expected import Batch, Data
-from graders.ddp_train.runs import BATCH_SIZE
+from graders.ddp_train.expected import BATCH_SIZE, Batch, Data
 from lockstep.check import Check
 from lockstep.compare import integer
 from lockstep.sandbox.outcome import Outcome, RankOutcome

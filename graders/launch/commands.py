@@ -95,6 +95,8 @@ class Start:
         if self.by == "other" or self.script not in self.words:
             return ()
         behind = self.words[self.words.index(self.script) + 1 :]
+        if not behind:
+            return ()
         # Azure's variables may have blanks in them: they are no word of a shell's.
         text = re.sub(r"\$\{\{[^{}]*\}\}", "$input", "\0".join(behind))
         return tuple(itertools.takewhile(lambda word: not re.match(r"\d*[<>]", word), text.split("\0")))
