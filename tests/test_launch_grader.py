@@ -184,6 +184,12 @@ JOBS = {
     "an srun task that sees one GPU": SLURM_TOP.replace("--ntasks-per-node=1", "--ntasks-per-node=2") + HEAD + TASKS.replace("$first", "$host") + "srun --gpus-per-task=1 bash -c 'RANK=$SLURM_PROCID LOCAL_RANK=0 WORLD_SIZE=$SLURM_NTASKS exec python ddp_train.py'",
     "an ibrun task for each GPU": SLURM_TOP.replace("--ntasks-per-node=1", "-n 4") + HEAD + TASKS.replace("$first", "$host") + "ibrun bash -c 'RANK=$PMI_RANK LOCAL_RANK=$MPI_LOCALRANKID WORLD_SIZE=$SLURM_NTASKS exec python ddp_train.py'",
     "GPUs for each of LSF's tasks": LSF_TOP.replace("-nnodes 2", '-n 4 -R "span[ptile=2]" -gpu "num=1/task:mode=shared"') + f"for host in $(uniq $LSB_DJOB_HOSTFILE); do ssh $host \"cd $LS_SUBCWD && {MEETS}\" & done\nwait",
+    "all of Torque's cores": PBS_TASKS.replace("select=2:ncpus=64:mpiprocs=2:ngpus=2", "nodes=2:ppn=2:gpus=2") + "mpirun -np $(wc -l < $PBS_NODEFILE) -machinefile $PBS_NODEFILE bash -c 'RANK=$OMPI_COMM_WORLD_RANK LOCAL_RANK=$OMPI_COMM_WORLD_LOCAL_RANK WORLD_SIZE=$OMPI_COMM_WORLD_SIZE exec python ddp_train.py'",
+    "tasks that meet in a file": SLURM_TOP.replace("--ntasks-per-node=1", "--ntasks-per-node=2") + "srun bash -c 'RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS exec python ddp_train.py --init-method file://$PWD/.meet'",
+    "by the path of an environment": SLURM_TOP + HEAD + 'mamba activate ddp\nsrun "$CONDA_PREFIX/bin/torchrun" ' + MEETS.replace("$first", "$host").removeprefix("torchrun "),
+    "by a path of the cluster": SLURM_TOP + HEAD + "srun /opt/conda/envs/ddp/bin/" + MEETS.replace("$first", "$host"),
+    "asks for its first node": SLURM_TOP + """first=$(scontrol show job "$SLURM_JOB_ID" | sed -n 's/.*BatchHost=\\([^ ]*\\).*/\\1/p')\n""" + f"srun {MEETS}",
+    "asks ClusterShell": SLURM_TOP + f'first=$(nodeset -e "$SLURM_JOB_NODELIST" | cut -d" " -f1)\nsrun {MEETS}',
     "the last one in front": SLURM_TOP + LOOP.replace("&\n    BETWEEN", "$([ $i = 1 ] || echo '&')").replace("srun", "eval srun"),
 }  # fmt: skip
 

@@ -68,6 +68,10 @@ _PYTHON = re.compile(r"python[0-9.]*")
 _PYTHON_OPTION = re.compile(r"-[bBdEiIOPqsSuvx]*([cm])(.*)", re.DOTALL)
 # How a shell's text reads what stands behind it.
 _READS_WORDS = re.compile(r"\$\{?[!#]?[@*#0-9]|\b(?:shift|getopts|BASH_ARGV)\b|\bfor\s+\w+\s*(?:;|do\b)")
+# What fills in a number or a name, and starts nothing that trains.
+_LOOKED_UP = re.compile(
+    r"\$\((?:awk|cat|cut|echo|getent|head|hostname|ip|nproc|nvidia-smi|printf|sort|tr|wc)\b[^()]*\)"
+)
 _WHICH = re.compile(r"\$\((?:which|command -v)\s+([\w./-]+)\)|`(?:which|command -v)\s+([\w./-]+)`")
 
 
@@ -193,6 +197,7 @@ def lost_words(words: Sequence[str]) -> list[str]:
 def simple_commands(text: str) -> Iterator[list[str]]:
     """The commands of a shell script, each as its words. What a shell would expand stays as it is."""
     joined = _WHICH.sub(lambda found: found[1] or found[2], re.sub(r"\\\r?\n", " ", text))
+    joined = _LOOKED_UP.sub("$output", joined)
     for line in joined.splitlines():
         lexer = shlex.shlex(line, posix=True, punctuation_chars="();&|")
         lexer.whitespace_split = True

@@ -50,8 +50,8 @@ _SHELL_HINTS: Sequence[tuple[re.Pattern[str], str]] = (
     ),
     (
         re.compile(r"^(\S+): No such file or directory$", re.MULTILINE),
-        "{0} is what srun, mpiexec or the like was to start, and no such program is there. Is it misspelt, or the "
-        "value of an option that takes none?",
+        "{0} is what srun, mpiexec or the like was to start, and nothing of that name is known where this is graded. "
+        "Is it misspelt, or the value of an option?",
     ),
 )
 

@@ -31,6 +31,12 @@ from graders.launch.starts import Endpoint, NodeRun, Start, by_node
 from lockstep.check import Check
 from lockstep.wire import Json
 
+# What tells a task its place in a job without torchrun.
+_PLACES = {
+    SLURM.name: "SLURM_PROCID, SLURM_LOCALID and SLURM_NTASKS",
+    PBS.name: "PMI_RANK, PMI_LOCAL_RANK and PMI_SIZE, or Open MPI's OMPI_COMM_WORLD_RANK and the like",
+    LSF.name: "OMPI_COMM_WORLD_RANK, OMPI_COMM_WORLD_LOCAL_RANK and OMPI_COMM_WORLD_SIZE",
+}
 MOST_TASKS = 16  # of a node, that are emulated
 # `train.slurm` and so on; the suffixes that people use besides.
 SUFFIXES = (".slurm", ".sbatch", ".pbs", ".qsub", ".lsf", ".bsub", ".sh")
@@ -155,7 +161,10 @@ def run_job(check: Check, path: str, header: Header) -> Chosen:
             "Two nodes with two GPUs each are enough.",
         )
         return Chosen([], [], too_many)
-    lab = replace(Lab.draw(check.rng, header.nodes), slots=min(header.tasks_per_node or 1, MOST_TASKS))
+    # Torque lists a host for each of the cores that were asked for on it.
+    cores = re.search(r":ppn=(\d{1,3})\b", " ".join(line.text for line in header.directives))
+    slots = int(cores[1]) if cores else header.tasks_per_node
+    lab = replace(Lab.draw(check.rng, header.nodes), slots=min(slots or 1, MOST_TASKS))
     environment = batch(lab, header)
     own = path.rpartition("/")[0]
     exported = header.options.get(EXPORTS[header.scheduler.name], "")
@@ -322,7 +331,7 @@ def _without_torchrun(path: str, header: Header, starts: Sequence[Start]) -> Fau
     world = gpus * nodes
     hint = (
         "Without torchrun every process needs RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, for example "
-        "from SLURM_PROCID, SLURM_LOCALID and SLURM_NTASKS: in the environment of each task, not of the job's file."
+        f"from {_PLACES[header.scheduler.name]}: in the environment of each task, not of the job's file."
     )
     if len(starts) != world:
         return Fault(
@@ -344,6 +353,8 @@ def _without_torchrun(path: str, header: Header, starts: Sequence[Start]) -> Fau
                 f"expected {_listed(wanted)}.",
                 hint,
             )
+    if all(any("file://" in word for word in start.words) for start in starts):
+        return None  # they meet in a file, by --init-method
     addresses = {start.places.get("MASTER_ADDR", "") for start in starts}
     ports = {start.places.get("MASTER_PORT", "") for start in starts}
     if len(addresses) > 1 or len(ports) > 1:

@@ -75,10 +75,11 @@ def refusal(
     named = next((doubt for doubt in doubts if re.search(rf"(?<![\w-]){_spelt(doubt)}(?![\w-])", said)), None)
     if named is None:
         return None
+    shown = " ".join(word or "''" for word in words)
     return Fault(
         Stage.SCRIPT,
-        f"{where} gives {name} {named}, which it refuses, so that nothing trains: `python {paths[0]} "
-        f"{safe_line(' '.join(words), 120)}` ended with status {USAGE_ERROR} and said: {last_lines(said)}",
+        f"{where} gives {name} {named or 'an empty argument'}, which it refuses, so that nothing trains: `python "
+        f"{paths[0]} {safe_line(shown, 120)}` ended with status {USAGE_ERROR} and said: {last_lines(said)}",
         f"{_meant(named, words)} Compare with `python {paths[0]} --help`.".strip(),
     )
 
@@ -112,6 +113,10 @@ def _resumes_nothing(check: Check, where: str, paths: Sequence[str], words: Sequ
 
 def _meant(named: str, words: Sequence[str]) -> str:
     """What whoever wrote a word that was refused may have meant; nothing where nobody can tell."""
+    if not named:
+        return (
+            'A variable in quotes that is empty, or not set, is an argument: ${NAME:+"$NAME"} is none then.'
+        )
     if not named.startswith("-"):
         before = (
             words[words.index(named) - 1].removeprefix("--").replace("_", "-") if named in words[1:] else ""

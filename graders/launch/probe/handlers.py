@@ -10,12 +10,25 @@ from .bench import MAX_RECORDS, Bench, Order, Request
 
 
 def _scontrol(bench: Bench, request: Request) -> Order:
+    hosts = bench.cluster.hosts
+    if request.words[1:3] == ["show", "job"]:
+        nodes = f"NodeList={','.join(hosts)} BatchHost={hosts[0]} NumNodes={len(hosts)}"
+        return {"say": f"JobId={request.environment.get('SLURM_JOB_ID', '1')} JobState=RUNNING\n   {nodes}\n"}
     if len(request.words) <= 2 or not request.words[2].startswith("hostname"):
         return {}
     listed = request.words[3] if len(request.words) > 3 else ""
     # The job's own list is written with brackets; names that a script gives otherwise come back as they are.
-    hosts = bench.cluster.hosts if not listed or "[" in listed else listed.split(",")
-    return {"say": "".join(f"{host}\n" for host in hosts)}
+    named = hosts if not listed or "[" in listed else listed.split(",")
+    return {"say": "".join(f"{host}\n" for host in named)}
+
+
+def _nodeset(bench: Bench, request: Request) -> Order:
+    """ClusterShell's, and python-hostlist's hostlist, which has a line for each host."""
+    hosts = bench.cluster.hosts
+    if {"-c", "--count"} & {*request.words}:
+        return {"say": f"{len(hosts)}\n"}
+    between = "\n" if os.path.basename(request.words[0]) == "hostlist" else " "
+    return {"say": (between if {"-e", "--expand"} & {*request.words} else ",").join(hosts) + "\n"}
 
 
 def _hostname(bench: Bench, request: Request) -> Order:
@@ -91,6 +104,7 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("sbatch", "salloc", "qsub", "bsub"), _submits),
     **dict.fromkeys(torchrun.OTHER_LAUNCHERS, _other),
     "scontrol": _scontrol,
+    **dict.fromkeys(("nodeset", "hostlist"), _nodeset),
     "hostname": _hostname,
     "getent": _getent,
     "nvidia-smi": _nvidia_smi,

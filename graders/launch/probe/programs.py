@@ -13,6 +13,10 @@ def environment(changes):
     kept = {{name: value for name, value in os.environ.items() if changes.get(name, "") is not None}}
     return {{**kept, **{{name: value for name, value in changes.items() if value is not None}}}}
 def started(words, changes, stdin):
+    # A path of the cluster's own leads to what has a stand-in here.
+    here = os.path.join(os.path.dirname(sys.argv[0]), os.path.basename(words[0]))
+    if "/" in words[0] and not os.path.exists(words[0]) and os.path.exists(here):
+        words = [here, *words[1:]]
     if isinstance(stdin, str):
         actions = [(os.POSIX_SPAWN_OPEN, 0, stdin, os.O_RDONLY, 0)]
     else:

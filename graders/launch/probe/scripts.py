@@ -128,6 +128,8 @@ def _begin(bench: Bench, run: Mapping[str, Any], student: Student) -> Script:
         **{name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"},
         **exported(cast(str, run.get("export", ""))),
         "PATH": f"{bench.tools}/bin:{os.environ['PATH']}",
+        # As if an environment were active.
+        **dict.fromkeys(("CONDA_PREFIX", "VIRTUAL_ENV"), bench.tools),
         "BASH_ENV": os.path.join(bench.tools, "shell"),
         **{
             name: _placed(value, student.work)
