@@ -23,6 +23,7 @@ from graders.amp.test_amp_search import answers_printed, problem_at_the_ends, wa
 from lockstep.reports.document import Number
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.outcome import Outcome, RankOutcome
+from lockstep.verdict import Verdict
 from lockstep.wire import Json
 from tests.forging import forgery, taken_in
 from tests.samples import graded
@@ -43,6 +44,23 @@ def test_forged_answers_earn_nothing_and_break_nothing(tmp_path: Path, box: Box)
     source.write_text(source.read_text().replace("import argparse\n", f"import argparse\n{forged}", 1))
     (exercise,) = graded(tmp_path, EXERCISE, box).exercises
     assert taken_in(exercise.checks) == []
+
+
+def test_a_frozen_copy_that_asks_for_no_gradients_is_as_good_as_no_grad(tmp_path: Path, box: Box) -> None:
+    for name in ("amp_train.py", "perf_report.py"):
+        shutil.copy(REFERENCE / name, tmp_path / name)
+    source = (REFERENCE / "amp_train.py").read_text()
+    for old, new in (
+        ("    model.eval()\n    sums", "    model = __import__('copy').deepcopy(model).eval().requires_grad_(False)\n    sums"),
+        ("    with torch.no_grad():\n        for images, labels in loader:", "    with torch.enable_grad():\n        for images, labels in loader:"),
+    ):  # fmt: skip
+        assert source.count(old) == 1
+        source = source.replace(old, new)
+    (tmp_path / "amp_train.py").write_text(source)
+    (exercise,) = graded(tmp_path, EXERCISE, box, checks=["eval_no_grad"]).exercises
+    assert [
+        c.message for c in exercise.checks if c.id == "eval_no_grad" and c.verdict is not Verdict.PASSED
+    ] == []
 
 
 # What the judge holds against the student's work

@@ -572,6 +572,21 @@ def test_one_step_for_each_batch(steps: Json, passes: bool) -> None:
     assert passes or "the model was called 4 times, but optimizer.step()" in told
 
 
+def test_the_device_of_a_cpu_may_have_a_number(tmp_path: Path, box: Box) -> None:
+    """As in torch.device("cuda" if torch.cuda.is_available() else "cpu", local_rank): all of them are the CPU."""
+    for name in ("ddp_train.sh", "perf_report.py"):
+        shutil.copy(REFERENCE / name, tmp_path)
+    source, plain = (REFERENCE / "ddp_train.py").read_text(), 'torch.device("cpu")'
+    assert source.count(plain) == 1
+    numbered = source.replace(plain, 'torch.device("cpu", int(os.environ.get("LOCAL_RANK", 0)))')
+    (tmp_path / "ddp_train.py").write_text(numbered)
+    checks = ("joins_group", "weights_in_sync", "global_metrics", "checkpoint", "script")
+    (exercise,) = graded(tmp_path, EXERCISE, box, checks=checks).exercises
+    assert [
+        (c.id, c.message) for c in exercise.checks if c.id in checks and c.verdict is not Verdict.PASSED
+    ] == []
+
+
 def test_sending_everything_again_and_again_is_told_and_costs_nothing(tmp_path: Path, box: Box) -> None:
     source = (REFERENCE / "ddp_train.py").read_text()
     step = "        optimizer.step()\n"

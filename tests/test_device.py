@@ -719,6 +719,10 @@ QUERIES: dict[str, tuple[Callable[[], Any], Any]] = {
     "nvtx": (lambda: torch.cuda.nvtx.range_push("x") or torch.cuda.nvtx.range_pop(), 0),
     "default generators": (lambda: len(torch.cuda.default_generators), 3),
     "is_pinned": (lambda: torch.zeros(2).pin_memory().is_pinned(), True),
+    "pinned like another": (
+        lambda: torch.empty_like(torch.zeros(2).cuda(), device="cpu", pin_memory=True).is_pinned(),
+        True,
+    ),
     "not pinned": (lambda: torch.zeros(2).is_pinned(), False),
     "compile": (lambda: torch.compile(nn.Linear(2, 2).cuda())(torch.ones(1, 2, device="cuda")).is_cuda, True),
 }

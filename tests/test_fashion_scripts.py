@@ -104,6 +104,13 @@ RIGHT: dict[str, tuple[str, Edits]] = {
         (TRAIN, "    try:\n        model(torch.zeros(1, 1, 5, 5))\n    except Exception as error:\n"
                 f"        print(error)\n{TRAIN}"),
     ]),
+    "a frozen copy that asks for no gradients": ("eval_mode", [
+        ("    model.eval()\n", "    model = __import__('copy').deepcopy(model).eval().requires_grad_(False)\n"),
+        ("with torch.no_grad():", "with torch.enable_grad():"),
+    ]),
+    "a device with a number": ("no_cuda_needed", [
+        ('torch.cuda.is_available() else "cpu")', 'torch.cuda.is_available() else "cpu", 0)'),
+    ]),
     "dropout besides": ("eval_mode", [
         (EVALUATE, f"{EVALUATE}    model.train()\n    print([model(images).std() for images, _ in test_loader])\n"),
     ]),

@@ -104,8 +104,8 @@ def test_fails_fast(check: Check) -> None:
         hung = [r for r, rank in enumerate(outcome.ranks) if not rank.complete]
         check.fail(
             f"{call}: {_named(hung)} still waited after {outcome.elapsed:.0f} s.",
-            "Do not catch the exception and go on: the other ranks wait for this one in their next collective. Let it "
-            "end the process; torchrun then ends the others.",
+            "Do not catch the exception and go on, nor lose it in a thread of your own: the other ranks wait for this one in "
+            "their next collective. Let it end the process; torchrun then ends the others.",
         )
     if not raised:
         if elsewhere := explain.problem(outcome, Limits(), check.submission):

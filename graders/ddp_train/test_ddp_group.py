@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from graders.ddp_train.runs import on_nodes
@@ -39,7 +41,7 @@ def _joined(check: Check, world: int) -> None:
         _in_group(check, seen, rank, world, int(numbers.sum()), call)
         device, backend = seen.values.get("device"), seen.values.get("backend")
         check.expect(
-            isinstance(device, str) and device == "cpu",
+            isinstance(device, str) and re.fullmatch(r"cpu(:\d+)?", device) is not None,
             f"setup() on a machine without a GPU returned {shown(device)}, expected torch.device('cpu').",
             DEVICE_HINT,
         )

@@ -68,8 +68,10 @@ def test_script(check: Check) -> None:
     names = [key for key in keys if isinstance(key, str)] if isinstance(keys, list) else []
     check.expect(
         any(map(RESNET.search, names)),
-        "ddp_train.sh ran, but left no checkpoint of a ResNet-18 (looked for a new .pt, .pth or .ckpt file).",
-        "Pass --checkpoint FILE in ddp_train.sh and call save_checkpoint after each epoch.",
+        "ddp_train.sh ran, but left no checkpoint with the weights of a ResNet-18 by their names (looked for a new .pt, .pth or "
+        ".ckpt file).",
+        "Pass --checkpoint FILE in ddp_train.sh, call save_checkpoint after each epoch, and keep state_dict() of the network in "
+        "the file, under any key.",
     )
     check.expect(
         _world_of(values.get("report")) == 2,

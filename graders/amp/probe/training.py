@@ -154,7 +154,9 @@ class Training(Recorder):
 
     def forward(self, module: nn.Module, images: torch.Tensor) -> None:
         """A model is about to be called with a batch of images."""
-        self.note("forward", len(images), torch.is_grad_enabled(), module.training)
+        # Of weights that ask for no gradient, as those of a frozen copy, nothing is recorded.
+        learns = torch.is_grad_enabled() and any(value.requires_grad for value in module.parameters())
+        self.note("forward", len(images), learns, module.training)
         known = any(module is model for model, _ in self._models)
         if torch.is_grad_enabled() and not known and len(self._models) < MAX_MODELS:
             self._models.append((module, [value.detach().clone() for value in module.parameters()]))

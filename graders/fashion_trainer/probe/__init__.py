@@ -142,13 +142,15 @@ class Recorder:
         if images.size != len(images) * PIXELS or len(self.calls) >= MAX_CALLS:
             self._count_other(module)
             return
+        # There it comes without a backward pass.
+        in_a_gradient = functorch.is_gradtrackingtensor(cast(torch.Tensor, output))
         call: dict[str, Json] = {
             "size": len(images),
             "device": str(cast(torch.Tensor, args[0]).device),
             "training": _is_training(module),
-            "grad": torch.is_grad_enabled(),
-            # There it comes without a backward pass.
-            "trained": functorch.is_gradtrackingtensor(cast(torch.Tensor, output)),
+            # Of weights that ask for none, as those of a frozen copy, nothing is recorded.
+            "grad": torch.is_grad_enabled() and (in_a_gradient or cast(torch.Tensor, output).requires_grad),
+            "trained": in_a_gradient,
         }
         if self._compares:
             call["likeness"] = self._likeness(module)

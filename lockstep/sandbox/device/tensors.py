@@ -320,10 +320,13 @@ def _maker_like(machine: Machine, real: Callable[..., Any]) -> Callable[..., Any
         source: Any = args[0] if args else kwargs.get("input", kwargs.get("self"))
         if device is not None and torch.device(device).type not in ("cpu", "cuda"):
             return real(*args, **kwargs, device=device)
+        pinned = kwargs.pop("pin_memory", False)
         made = real(*args, **kwargs)
         index = max(index_of(source), CPU) if device is None else machine.index(device)
         if index_of(made) != index:
             machine.put(made, index)
+        if pinned and index == CPU:
+            setattr(made.untyped_storage(), _PINNED, True)
         return made
 
     return maker
