@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -452,6 +453,65 @@ def validated(spec: RunSpec, name: str, figure: Figure) -> Outcome:
         for rank in (0, 1)
     ]
     return Outcome(tuple(ranks), elapsed=1.0)
+
+
+LOSS = """        self.log("train_loss", loss, prog_bar=True)
+        return loss
+"""
+BY_HAND = (
+    "        self.save_hyperparameters()\n",
+    "        self.save_hyperparameters()\n        self.automatic_optimization = False\n",
+)
+FIT = "    trainer.fit(model, datamodule=data)\n"
+
+
+@pytest.mark.parametrize(
+    ("checks", "edits"),
+    [
+        pytest.param(["training_step_loss", "learns"], [BY_HAND, (LOSS, """        self.manual_backward(loss)
+        self.optimizers().step()
+        self.optimizers().zero_grad()
+        return loss.detach()
+""")], id="cleared behind the step"),
+        pytest.param(["training_step_loss", "learns"], [BY_HAND, (LOSS, """        self.manual_backward(loss / 2)
+        if batch_idx % 2 == 1:
+            self.optimizers().step()
+            self.optimizers().zero_grad()
+        return loss
+""")], id="two batches for a step"),
+        pytest.param(["data", "script"], [(FIT, f"""    from pytorch_lightning.tuner import Tuner
+    if args.strategy == "auto":
+        Tuner(trainer).lr_find(model, datamodule=data, num_training=9)
+{FIT}""")], id="a search for the learning rate"),
+        pytest.param(["data", "script"], [(FIT, f"""{FIT}    if args.strategy == "auto":
+        trainer.validate(model, dataloaders=data.train_dataloader(), verbose=False)
+""")], id="a look at the accuracy of training"),
+    ],
+)  # fmt: skip
+def test_who_trains_by_hand_or_looks_around_loses_nothing(
+    checks: list[str], edits: list[tuple[str, str]], tmp_path: Path, box: Box
+) -> None:
+    source = (build.ROOT / "reference" / "lightning_train.py").read_text()
+    for old, new in edits:
+        assert source.count(old) == 1
+        source = source.replace(old, new)
+    (tmp_path / "lightning_train.py").write_text(source)
+    shutil.copy(build.ROOT / "reference" / "perf_report.py", tmp_path)
+    (exercise,) = graded(tmp_path, EXERCISE, box, checks=checks).exercises
+    assert [
+        (c.id, c.message) for c in exercise.checks if c.id in checks and c.verdict is not Verdict.PASSED
+    ] == []
+
+
+@pytest.mark.parametrize("factor", ["2", "0.75"])
+def test_a_factor_that_is_no_part_costs_points_by_hand_as_well(factor: str, tmp_path: Path, box: Box) -> None:
+    source = (build.ROOT / "reference" / "lightning_train.py").read_text().replace(*BY_HAND)
+    loop = f"        self.manual_backward(loss * {factor})\n        self.optimizers().step()\n        self.optimizers().zero_grad()\n"
+    (tmp_path / "lightning_train.py").write_text(source.replace(LOSS, loop + LOSS))
+    (exercise,) = graded(tmp_path, EXERCISE, box, checks=["training_step_loss"]).exercises
+    (check,) = (each for each in exercise.checks if each.id == "training_step_loss")
+    assert (check.verdict, check.points) == (Verdict.FAILED, 0)
+    assert "but with another gradient" in check.message
 
 
 def validation(name: str, figure: Figure) -> CheckEnded | None:

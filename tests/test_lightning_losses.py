@@ -181,6 +181,11 @@ def taught(courses: dict[Course, Heights], share: float = 0.0) -> tuple[CheckEnd
     return end_of(EXERCISE, "learns", answer), asked
 
 
+def learns_and_blows_up(step: int) -> float | None:
+    """It learns all that there is in ten steps, and is far from it again in all that follow."""
+    return 2.0 * step if step < 10 else -200.0
+
+
 SHORT, LONGER, USUAL = (8, 2), (8, 8), (64, 4)
 
 
@@ -192,6 +197,7 @@ SHORT, LONGER, USUAL = (8, 2), (8, 8), (64, 4)
         {SHORT: blows_up, USUAL: learns},
         {SHORT: stands, LONGER: blows_up, USUAL: learns},
         {SHORT: stands, LONGER: stands, USUAL: learns},
+        {SHORT: blows_up, USUAL: learns_and_blows_up},
     ],
 )
 @pytest.mark.parametrize("share", [0.0, 0.1])

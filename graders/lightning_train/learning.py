@@ -15,6 +15,7 @@ FEW = 5  # steps, which say nothing yet
 # Of the first epoch's loss, in each epoch after it. A learning rate of 1e-9 brings it down by half as much at the most;
 # plain SGD with one of 1e-3 that takes a thousand steps to warm up, by nearly twice as much.
 LEAST_FALL = 2e-5
+AT_ONCE = 0.6
 MOST = 1.5  # times the first loss: more has blown up
 
 
@@ -30,6 +31,15 @@ def comes_down(losses: Sequence[float], epochs: int) -> bool:
         mean < means[0] * (1 - LEAST_FALL * after) and mean < MOST * losses[0]
         for after, mean in enumerate(means[1:], 1)
     )
+
+
+def falls_at_once(losses: Sequence[float], batches: int) -> bool:
+    """Whether the first epoch, of so many batches, is on average far below its first loss.
+
+    What has learned that much and blows up later has a large learning rate. What learns nothing stays near its first
+    loss in every batch of usual size.
+    """
+    return len(losses) >= batches and bool(np.mean(losses[:batches]) < AT_ONCE * losses[0])
 
 
 def piles_up(seen: RankOutcome) -> bool:

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from lockstep.sandbox.probing import kind, plain, plain_tensor
 from lockstep.wire import Array, Json
 
+from .besides import is_besides
 from .logged import Constants
 from .piling import Piling
 
@@ -99,6 +100,7 @@ class Recorder:
         self.modes: dict[str, list[Json]] = {"train": [], "val": []}
         self.manual: list[str] = []
         self.piling = Piling()
+        self.reached: set[str] = set()
         self.constants = Constants()
         self.logged: list[Json] = []
         self.epochs: list[int] = []
@@ -120,6 +122,8 @@ class Recorder:
         def step(strategy: Any, *args: Any, **kwargs: Any) -> Any:
             module = strategy.lightning_module
             recorder.model, recorder.trainer = module, module.trainer
+            if is_besides(module.trainer, stage, len(recorder.counts["val"])):
+                return original(strategy, *args, **kwargs)
             size = recorder._arrived(stage, args)
             if stage == "train":
                 recorder._before(module)
@@ -190,12 +194,17 @@ class Recorder:
             for index, gradient in seen.gradients.items():
                 self.arrays[f"train{number}/gradient{index}"] = gradient
             if self.model is not None:
-                self.facts["reached"] = [
-                    name
-                    for name, value in self.model.named_parameters()
-                    if value.grad is not None and bool(value.grad.abs().sum() > 0)
-                ]
+                self._reach(self.model)
+                self.facts["reached"] = cast(Json, sorted(self.reached))
             raise SeenEnough
+
+    def _reach(self, model: pl.LightningModule) -> None:
+        """Note the parameters that have a gradient now; a loop written by hand may clear it before its step returns."""
+        self.reached |= {
+            name
+            for name, value in model.named_parameters()
+            if value.grad is not None and bool(value.grad.abs().sum() > 0)
+        }
 
     def _validating(self, output: object, seen: Logits) -> None:
         if self.trainer is not None and not self.trainer.sanity_checking:
@@ -238,8 +247,10 @@ class Recorder:
         def before_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
             if self._note("optimizer.step()"):
                 optimizer.zero_grad()
-            elif self._loops_by_hand():
+            elif self._loops_by_hand() and self.model is not None:
                 self.piling.step(optimizer)
+                if self.stop_after is not None:
+                    self._reach(self.model)
 
         register_optimizer_step_pre_hook(before_step)
 

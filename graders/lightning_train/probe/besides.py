@@ -1,0 +1,16 @@
+"""What a Trainer does beside its training, which no check is about."""
+
+from __future__ import annotations
+
+import pytorch_lightning as pl
+from pytorch_lightning.trainer.states import TrainerFn
+from pytorch_lightning.tuner.lr_finder import _LRCallback
+
+
+def is_besides(trainer: pl.Trainer, stage: str, seen: int) -> bool:
+    """Whether this is a search for a learning rate, or a look at the accuracy after a fit that has validated.
+
+    `seen` counts what was validated before.
+    """
+    looks = stage == "val" and trainer.state.fn is not TrainerFn.FITTING and seen > 0
+    return looks or any(isinstance(each, _LRCallback) for each in trainer.callbacks)  # type: ignore[attr-defined]
