@@ -194,7 +194,17 @@ JOBS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", JOBS)
+# Much like others.
+SELDOM = {
+    "in a container of podman-hpc", "in a container of pyxis", "in an environment of pixi", "by a path of the cluster",
+    "PALS by short options", "Hydra with variables", "resource sets by words", "resource sets that fill a host",
+    "an ibrun task for each GPU", "an srun task that sees one GPU", "asks ClusterShell",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in SELDOM else ()) for name in JOBS]
+)
 def test_an_odd_job_that_trains_passes(name: str, tmp_path: Path, box: Box) -> None:
     (tmp_path / "launch").mkdir()
     shutil.copy(build.ROOT / "reference" / "ddp_train.py", tmp_path)

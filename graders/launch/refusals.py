@@ -79,7 +79,8 @@ def refusal(
     return Fault(
         Stage.SCRIPT,
         f"{where} gives {name} {named or 'an empty argument'}, which it refuses, so that nothing trains: `python "
-        f"{paths[0]} {safe_line(shown, 120)}` ended with status {USAGE_ERROR} and said: {last_lines(said)}",
+        f"{paths[0]} {safe_line(shown, 120)}` ended with status {USAGE_ERROR} and "
+        f"said: {last_lines(said).rstrip('.')}.",
         f"{_meant(named, words)} Compare with `python {paths[0]} --help`.".strip(),
     )
 
@@ -106,7 +107,8 @@ def _resumes_nothing(check: Check, where: str, paths: Sequence[str], words: Sequ
     return Fault(
         Stage.SCRIPT,
         f"{where} gives {name} --resume and no --checkpoint, which it refuses, so that nothing trains: `python "
-        f"{paths[0]} {safe_line(' '.join(words), 120)}` ended with status {USAGE_ERROR} and said: {last_lines(said)}",
+        f"{paths[0]} {safe_line(' '.join(words), 120)}` ended with status {USAGE_ERROR} and "
+        f"said: {last_lines(said).rstrip('.')}.",
         "Say from which file it is to go on, `--resume --checkpoint FILE`, or leave --resume out.",
     )
 

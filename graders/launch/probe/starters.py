@@ -112,28 +112,25 @@ def _visible(devices: Sequence[int]) -> dict[str, str]:
 
 def _programs(request: Request, command: Sequence[str], tasks: Sequence[Order]) -> Iterator[Order]:
     """What each task starts by the file of `srun --multi-prog`: lines such as `0-3,5 program --rank %t`."""
-    try:
-        with open(os.path.join(request.folder, *command[:1]), encoding="utf-8", errors="replace") as file:
-            lines = [line.split(maxsplit=1) for line in file.read(MAX_FILE).splitlines()]
-    except OSError:
-        lines = []
+    path = os.path.join(request.folder, *command[:1])
+    if not os.path.isfile(path):
+        return
+    with open(path, encoding="utf-8", errors="replace") as file:
+        lines = [line.split(maxsplit=1) for line in file.read(MAX_FILE).splitlines()]
     told = [line for line in lines if len(line) == 2 and not line[0].startswith("#")]
     for number, task in enumerate(tasks):
         program = next((text for numbers, text in told if _is_among(number, numbers)), "")
         with contextlib.suppress(ValueError):
-            if words := shlex.split(
-                program.replace("%t", str(number)).replace("%o", str(number)), comments=True
-            ):
-                yield {**task, "words": words}
+            words = shlex.split(re.sub("%[to]", str(number), program), comments=True)
+            yield from [{**task, "words": words}] * bool(words)
 
 
 def _is_among(number: int, numbers: str) -> bool:
     """Whether a task is one of these, such as 0-3,5; a star is all."""
     for part in numbers.split(","):
-        first, dash, last = part.partition("-")
-        if part == "*" or (
-            first.isdigit() and int(first) <= number <= (_number(last) or 0 if dash else int(first))
-        ):
+        first, _, last = part.partition("-")
+        begin = _number(first)
+        if part == "*" or (begin is not None and begin <= number <= (_number(last or first) or 0)):
             return True
     return False
 
