@@ -42,7 +42,7 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 # What the exercise's own script says of --resume alone, in any order and with more around it.
-_NEEDS_CHECKPOINT = re.compile(r"error: (?=.*--resume\b)(?=.*--checkpoint\b)", re.IGNORECASE)
+_NEEDS_CHECKPOINT = re.compile(r"^(?=.*error: )(?=.*--resume\b)(?=.*--checkpoint\b)", re.IGNORECASE)
 
 
 def refusal(
