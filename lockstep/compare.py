@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import numpy as np
 
@@ -53,6 +54,11 @@ def number(value: Json) -> float | None:
 def integer(value: Json) -> int | None:
     """A JSON value as an int; None for anything else, a bool among it."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def is_cpu(device: Json) -> bool:
+    """Whether a device, by its name, is the CPU: it may have a number, which says nothing."""
+    return isinstance(device, str) and re.fullmatch(r"cpu(:\d+)?", device) is not None
 
 
 def shown(value: Json) -> str:

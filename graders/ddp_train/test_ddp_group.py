@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from graders.ddp_train.runs import on_nodes
 from lockstep.check import Check, Inputs
-from lockstep.compare import difference, integer, shown
+from lockstep.compare import difference, integer, is_cpu, shown
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.verdict import CheckEnded, Crashed
 from lockstep.wire import Array
@@ -41,7 +39,7 @@ def _joined(check: Check, world: int) -> None:
         _in_group(check, seen, rank, world, int(numbers.sum()), call)
         device, backend = seen.values.get("device"), seen.values.get("backend")
         check.expect(
-            isinstance(device, str) and re.fullmatch(r"cpu(:\d+)?", device) is not None,
+            is_cpu(device),
             f"setup() on a machine without a GPU returned {shown(device)}, expected torch.device('cpu').",
             DEVICE_HINT,
         )

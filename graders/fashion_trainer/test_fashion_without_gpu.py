@@ -17,7 +17,7 @@ from graders.fashion_trainer.expected import Calls
 from graders.fashion_trainer.runs import REPORT
 from graders.fashion_trainer.wording import told_device, within
 from lockstep.check import Check
-from lockstep.compare import integer, number, shown
+from lockstep.compare import integer, is_cpu, number, shown
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.text import last_lines
 from lockstep.verdict import CheckEnded, Crashed
@@ -47,7 +47,7 @@ def test_no_cuda_needed(check: Check) -> None:
         seen = check.run("ask_device", values={"gpus": 0}).ranks[0]
         device, kind = seen.values.get("device"), seen.values.get("kind")
         check.expect(
-            isinstance(device, str) and re.fullmatch(r"cpu(:\d+)?", device) is not None,
+            is_cpu(device),
             f"get_device() on a machine without a GPU returned {told_device(device, kind)}, expected torch.device('cpu').",
             DEVICE_LINE,
         )

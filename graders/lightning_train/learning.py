@@ -15,7 +15,7 @@ FEW = 5  # steps, which say nothing yet
 # Of the first epoch's loss, in each epoch after it. A learning rate of 1e-9 brings it down by half as much at the most;
 # plain SGD with one of 1e-3 that takes a thousand steps to warm up, by nearly twice as much.
 LEAST_FALL = 2e-5
-AT_ONCE = 0.6
+AT_ONCE = 0.6  # of the first loss: the mean of an epoch that has learned much
 MOST = 1.5  # times the first loss: more has blown up
 
 

@@ -248,10 +248,7 @@ class Report:
     @cached_property
     def groups(self) -> tuple[Group, ...]:
         """The runs by configuration, in the order in which the configurations first occur."""
-        found: dict[str, list[Run]] = {}
-        for run in self.runs:
-            found.setdefault(self._settings(run.config), []).append(run)
-        return tuple(Group(runs[0].config, tuple(runs)) for runs in found.values())
+        return tuple(self._by_settings.values())
 
     def selected(self, config: Config) -> tuple[Group, ...]:
         """The groups that a claim's partial configuration fits; settings left out have their defaults."""
@@ -277,7 +274,10 @@ class Report:
 
     @cached_property
     def _by_settings(self) -> dict[str, Group]:
-        return {self._settings(group.config): group for group in self.groups}
+        found: dict[str, list[Run]] = {}
+        for run in self.runs:
+            found.setdefault(self._settings(run.config), []).append(run)
+        return {settings: Group(runs[0].config, tuple(runs)) for settings, runs in found.items()}
 
     def _settings(self, config: Config) -> str:
         # `prefetch_factor: null` says no more than leaving it out.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from lockstep.jsontext import Json
 from lockstep.reports.counts import device_count
@@ -185,8 +185,8 @@ _SECONDS_OF_OTHER_WORK = (
 
 
 def _efficiencies(report: Report, facts: Facts) -> Iterator[Finding]:
-    yield from few(_wrong_efficiencies(report))
-    yield from few(_wrong_fractions(report))
+    yield from few(_wrong_by_devices(report, "efficiency", _wrong_efficiency))
+    yield from few(_wrong_by_devices(report, "serial_fraction", _wrong_fraction))
 
 
 def _devices(report: Report, pair: Pair) -> tuple[int, int] | None:
@@ -195,11 +195,16 @@ def _devices(report: Report, pair: Pair) -> tuple[int, int] | None:
     return None if n is None or base is None else (n, base)
 
 
-def _wrong_efficiencies(report: Report) -> Iterator[Finding]:
+def _wrong_by_devices(
+    report: Report,
+    what: str,
+    wrong: Callable[[Claim, Number, Pair, tuple[int, int] | None, float], Finding | None],
+) -> Iterator[Finding]:
+    """What is wrong with each claim that divides by devices."""
     printed = Printed(report, *SECONDS, "throughput_ips", "speedup")
-    for claim, number in stated(report, "efficiency"):
+    for claim, number in stated(report, what):
         yield from _unless_one_fits(
-            _wrong_efficiency(claim, number, pair, _devices(report, pair), printed.slack(*pair))
+            wrong(claim, number, pair, _devices(report, pair), printed.slack(*pair))
             for pair in compared(report, claim)
         )
 
@@ -232,15 +237,6 @@ def _wrong_efficiency(
 
 def _scales(claim: Claim) -> tuple[float, ...]:
     return {"%": (100.0,), None: (1.0, 100.0)}.get(claim.unit, (1.0,))
-
-
-def _wrong_fractions(report: Report) -> Iterator[Finding]:
-    printed = Printed(report, *SECONDS, "throughput_ips", "speedup")
-    for claim, number in stated(report, "serial_fraction"):
-        yield from _unless_one_fits(
-            _wrong_fraction(claim, number, pair, _devices(report, pair), printed.slack(*pair))
-            for pair in compared(report, claim)
-        )
 
 
 def _wrong_fraction(

@@ -209,11 +209,10 @@ def mpirun(bench: Bench, request: Request) -> Order:
         if name in MPI_WITH_TWO:
             at += 2
             continue
-        has_value = name in MPI_WITH_WORD or not any(
-            _is_program(request, word) for word in words[at : at + 1]
-        )
-        if has_value and not value and at < len(words) - 1 and not words[at].startswith("-"):
-            value, at = words[at], at + 1
+        # The last word is the command's.
+        following = words[at] if at < len(words) - 1 and not value else "-"
+        if not following.startswith("-") and (name in MPI_WITH_WORD or not _is_program(request, following)):
+            value, at = following, at + 1
         if name in ("env", "genv") and "=" not in value:
             # Hydra's have the variable and its value in two words.
             value, at = f"{value}={words[at]}" if at < len(words) else value, at + 1

@@ -194,15 +194,15 @@ class Recorder:
             for index, gradient in seen.gradients.items():
                 self.arrays[f"train{number}/gradient{index}"] = gradient
             if self.model is not None:
-                self._reach(self.model)
+                self._reach()
                 self.facts["reached"] = cast(Json, sorted(self.reached))
             raise SeenEnough
 
-    def _reach(self, model: pl.LightningModule) -> None:
+    def _reach(self) -> None:
         """Note the parameters that have a gradient now; a loop written by hand may clear it before its step returns."""
         self.reached |= {
             name
-            for name, value in model.named_parameters()
+            for name, value in (self.model.named_parameters() if self.model is not None else ())
             if value.grad is not None and bool(value.grad.abs().sum() > 0)
         }
 
@@ -247,10 +247,10 @@ class Recorder:
         def before_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
             if self._note("optimizer.step()"):
                 optimizer.zero_grad()
-            elif self._loops_by_hand() and self.model is not None:
+            elif self._loops_by_hand():
                 self.piling.step(optimizer)
                 if self.stop_after is not None:
-                    self._reach(self.model)
+                    self._reach()
 
         register_optimizer_step_pre_hook(before_step)
 
