@@ -587,6 +587,19 @@ def test_the_device_of_a_cpu_may_have_a_number(tmp_path: Path, box: Box) -> None
     ] == []
 
 
+@pytest.mark.parametrize("seed", [0, 2])
+def test_batches_of_one_item_are_exchanged_as_well(seed: int, tmp_path: Path, box: Box) -> None:
+    """In these draws the part of one rank in the first gradients is small, and rounding has grown by the last step."""
+    (sample,) = (each for each in build.all_submissions(EXERCISE) if each.name == "batch_split_in_loader")
+    folder = build.build(sample, tmp_path / sample.name)
+    (exercise,) = graded(
+        folder, EXERCISE, box, seed=seed, checks=["really_communicates"], world_sizes=(2,)
+    ).exercises
+    assert [
+        c.message for c in exercise.checks if c.id == "really_communicates" and c.points < c.max_points
+    ] == []
+
+
 def test_sending_everything_again_and_again_is_told_and_costs_nothing(tmp_path: Path, box: Box) -> None:
     source = (REFERENCE / "ddp_train.py").read_text()
     step = "        optimizer.step()\n"

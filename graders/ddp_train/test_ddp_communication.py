@@ -97,14 +97,18 @@ def _as_one(
 
 
 def _in_gradients(outcome: Outcome, training: Training, data: Sequence[Data], ranks: Sequence[Batch]) -> bool:
-    """Whether every rank's first gradient holds a part of the others', in whatever proportion they were put together."""
+    """Whether every rank's first gradient is the mean, or holds a part of the others', in whatever proportion.
+
+    Of batches of one item a rank's part may be too small to be told from none; the mean can still not be had without it.
+    """
     if not all(ranks):
         return False
     local = [training.local_gradients(own, batch) for own, batch in zip(data, ranks, strict=True)]
-    return all(
+    mean = {name: np.mean([one[name].numpy() for one in local], axis=0) for name in local[0]}
+    return differing(outcome.ranks, "grad0", mean, "") is None or all(
         any(
             expected.is_mixed(seen.arrays.get(f"grad0/{name}"), [one[name].numpy() for one in local], number)
-            for name in local[0]
+            for name in mean
         )
         for number, seen in enumerate(outcome.ranks)
     )
