@@ -188,6 +188,13 @@ JOBS = {
     "tasks that meet in a file": SLURM_TOP.replace("--ntasks-per-node=1", "--ntasks-per-node=2") + "srun bash -c 'RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS exec python ddp_train.py --init-method file://$PWD/.meet'",
     "by the path of an environment": SLURM_TOP + HEAD + 'mamba activate ddp\nsrun "$CONDA_PREFIX/bin/torchrun" ' + MEETS.replace("$first", "$host").removeprefix("torchrun "),
     "by a path of the cluster": SLURM_TOP + HEAD + "srun /opt/conda/envs/ddp/bin/" + MEETS.replace("$first", "$host"),
+    "by paths of the cluster in bash": SLURM_TOP
+    + "ENV=~/miniconda3/envs/ddp\n"
+    + HEAD.replace("scontrol", "/usr/bin/scontrol")
+    + "export HOST=$host PYTHON=$ENV'/bin'/python\n"
+    + "/opt/slurm/bin/srun bash -c '"
+    + EACH.replace("exec torchrun", '"$PYTHON" -m torch.distributed.run')
+    + "'",
     "asks for its first node": SLURM_TOP + """first=$(scontrol show job "$SLURM_JOB_ID" | sed -n 's/.*BatchHost=\\([^ ]*\\).*/\\1/p')\n""" + f"srun {MEETS}",
     "asks ClusterShell": SLURM_TOP + f'first=$(nodeset -e "$SLURM_JOB_NODELIST" | cut -d" " -f1)\nsrun {MEETS}',
     "the last one in front": SLURM_TOP + LOOP.replace("&\n    BETWEEN", "$([ $i = 1 ] || echo '&')").replace("srun", "eval srun"),

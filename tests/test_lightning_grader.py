@@ -483,6 +483,10 @@ FIT = "    trainer.fit(model, datamodule=data)\n"
     if args.strategy == "auto":
         Tuner(trainer).lr_find(model, datamodule=data, num_training=9)
 {FIT}""")], id="a search for the learning rate"),
+        pytest.param(["data", "two_ranks", "script"], [(FIT, f"""    pl.Trainer(
+        fast_dev_run=True, accelerator=args.accelerator, devices=args.devices, strategy=args.strategy
+    ).fit(LitFashion(), datamodule=data)
+{FIT}""")], id="a try before the training"),
         pytest.param(["data", "script"], [(FIT, f"""{FIT}    if args.strategy == "auto":
         trainer.validate(model, dataloaders=data.train_dataloader(), verbose=False)
 """)], id="a look at the accuracy of training"),

@@ -217,7 +217,7 @@ def _keeps_defaults(check: Check, untold: RankOutcome) -> None:
     """End the check where the script without its flags trains for longer, or on more, than build_trainer() would."""
     told, limit = untold.values.get("max_epochs"), untold.values.get("limit")
     epochs = integer(told)
-    # A whole number of batches may be that of a fast_dev_run before the training.
+    # A whole number of batches may be a share of what there is, counted out.
     is_share = integer(limit) is None
     check.expect(
         epochs is not None and 1 <= epochs <= 10 and (not is_share or close(limit, 0.2, rtol=1e-6)),

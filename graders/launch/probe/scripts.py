@@ -21,6 +21,7 @@ from lockstep.wire import Json
 
 from .bench import MAX_OUTPUT, MAX_RECORDS, NODE, Bench, Held, Request, Script
 from .handlers import HANDLERS, order
+from .paths import functions
 from .programs import LAUNCHERS, SHELL, STAND_IN, TRAINER
 from .starters import exported
 
@@ -44,7 +45,7 @@ def _listening(bench: Bench, seconds: float) -> Iterator[socket.socket]:
         os.chmod(target, 0o755)
     for name, content in (
         ("bin/activate", ""),
-        ("shell", SHELL.format(work=bench.work)),
+        ("shell", SHELL.format(work=bench.work) + functions(bench.work, HANDLERS)),
         ("launchers.py", LAUNCHERS),
         ("trainer.py", TRAINER.format(socket=path, names=REPORTED, seconds=seconds)),
     ):

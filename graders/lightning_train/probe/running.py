@@ -74,19 +74,30 @@ def script(student: Student, inputs: Inputs) -> Observation:
 
 @dataclass(frozen=True)
 class Fits:
-    """The Trainers whose fit was called, and those of them that only rehearsed: on loaders of made-up pictures."""
+    """The Trainers whose fit was called.
+
+    `rehearsed` are those of them that trained on loaders of made-up pictures, `tried` those that ran their code through
+    once, by fast_dev_run.
+    """
 
     trainers: list[pl.Trainer]
     rehearsed: list[pl.Trainer]
+    tried: list[pl.Trainer]
 
 
 def _note_fits(files: Files, *, stop: bool, recorder: Recorder | None = None) -> Fits:
-    """Note them from now on. What was rehearsed is forgotten once the real pictures are opened."""
-    fits = Fits([], [])
+    """Note them from now on.
+
+    What was rehearsed is forgotten once the real pictures are opened, what was tried once a Trainer does more.
+    """
+    fits = Fits([], [], [])
     original = pl.Trainer.fit
 
     @functools.wraps(original)
     def fit(self: pl.Trainer, *args: Any, **kwargs: Any) -> None:
+        tries = recorder is not None and bool(self.fast_dev_run)
+        if not tries:
+            forget(fits.tried)
         fits.trainers.append(self)
         files.trainer = self
         # In today's spelling and in the old one, which the original knows.
@@ -95,22 +106,24 @@ def _note_fits(files: Files, *, stop: bool, recorder: Recorder | None = None) ->
         # Loaders are made of pictures that are there already; a data module may open them only now.
         has_module = isinstance(loaders, pl.LightningDataModule)
         rehearses = recorder is not None and not files.is_open and loaders is not None and not has_module
-        if stop and not rehearses:
+        if stop and not rehearses and not tries:
             raise SeenEnough
         if rehearses:
             fits.rehearsed.append(self)
+        if tries:
+            fits.tried.append(self)
         if recorder is not None:
-            recorder.is_rehearsal = rehearses
+            recorder.is_rehearsal = rehearses or tries
         original(self, *args, **kwargs)
 
-    def forget() -> None:
-        if recorder is not None and fits.rehearsed:
+    def forget(those: list[pl.Trainer]) -> None:
+        if recorder is not None and those:
             recorder.start()
             files.items = {"train": [], "val": []}
-            fits.trainers[:] = [trainer for trainer in fits.trainers if trainer not in fits.rehearsed]
-            fits.rehearsed.clear()
+            fits.trainers[:] = [trainer for trainer in fits.trainers if trainer not in those]
+            those.clear()
 
-    files.when_opened = forget
+    files.when_opened = functools.partial(forget, fits.rehearsed)
     pl.Trainer.fit = fit  # type: ignore[method-assign]
     return fits
 
