@@ -37,7 +37,8 @@ def _scripts(folder: str) -> Iterator[str]:
 
 
 def _paths(text: str, known: Collection[str]) -> Iterator[str]:
-    variables = {"HOME": os.environ.get("HOME", "/"), **dict(match.groups() for match in _ASSIGNED.finditer(text))}
+    assigned = {match[1]: match[2] for match in _ASSIGNED.finditer(text)}
+    variables = {"HOME": os.environ.get("HOME", "/"), **assigned}
     for match in _PATH.finditer(text):
         path = _expanded(match[0], variables)
         if re.fullmatch(r"/[\w./+-]+", path, re.ASCII) and os.path.basename(path) in known:

@@ -95,7 +95,7 @@ def _note_fits(files: Files, *, stop: bool, recorder: Recorder | None = None) ->
 
     @functools.wraps(original)
     def fit(self: pl.Trainer, *args: Any, **kwargs: Any) -> None:
-        tries = recorder is not None and bool(self.fast_dev_run)
+        tries = recorder is not None and bool(self.fast_dev_run)  # type: ignore[attr-defined]
         if not tries:
             forget(fits.tried)
         fits.trainers.append(self)
