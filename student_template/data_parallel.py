@@ -73,7 +73,7 @@ def measure(n_devices: int, batch_size: int, n_reps: int) -> list[dict]:
     runs = []
     for rep in range(TIMINGS):
         t_start = time.time()
-        seconds = time_inference(model, batch, n_reps)
+        seconds = [float(second) for second in time_inference(model, batch, n_reps)]
         runs.append(
             {
                 "config": {"batch_size": batch_size, "n_devices": n_devices}
