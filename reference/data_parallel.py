@@ -95,7 +95,7 @@ def measure(n_devices: int, batch_size: int, n_reps: int) -> list[dict]:
     runs = []
     for rep in range(TIMINGS):
         t_start = time.time()
-        seconds = [float(second) for second in time_inference(model, batch, n_reps)]
+        seconds = time_inference(model, batch, n_reps)
         runs.append(
             {
                 "config": {"batch_size": batch_size, "n_devices": n_devices}
@@ -103,8 +103,8 @@ def measure(n_devices: int, batch_size: int, n_reps: int) -> list[dict]:
                 "rep": rep,
                 "t_start": t_start,
                 "t_end": time.time(),
-                "wall_s": repr(sum(seconds)),
-                "step_s": [repr(second) for second in seconds],
+                "wall_s": repr(float(sum(seconds))),
+                "step_s": [repr(float(second)) for second in seconds],
                 "samples": batch_size * n_reps,
                 "steps": n_reps,
             }
