@@ -160,6 +160,17 @@ def test_a_script_may_take_its_times_otherwise(new: str, tmp_path: Path, box: Bo
     assert [c.message for c in exercise.checks if c.id == "report" and "time_inference" in c.message] == []
 
 
+def test_readings_may_be_numpys(tmp_path: Path, box: Box) -> None:
+    shutil.copy(REFERENCE / "perf_report.py", tmp_path)
+    source = (REFERENCE / "data_parallel.py").read_text()
+    assert source.count("    return seconds\n") == 1
+    (tmp_path / "data_parallel.py").write_text(
+        source.replace("    return seconds\n", "    import numpy as np\n\n    return list(np.array(seconds))\n")
+    )
+    (exercise,) = graded(tmp_path, EXERCISE, box).exercises
+    assert [(c.id, c.message) for c in exercise.checks if c.points < c.max_points] == []
+
+
 @pytest.mark.parametrize(
     ("odd", "odd_array"),
     [
