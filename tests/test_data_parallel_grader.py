@@ -165,7 +165,9 @@ def test_readings_may_be_numpys(tmp_path: Path, box: Box) -> None:
     source = (REFERENCE / "data_parallel.py").read_text()
     assert source.count("    return seconds\n") == 1
     (tmp_path / "data_parallel.py").write_text(
-        source.replace("    return seconds\n", "    import numpy as np\n\n    return list(np.array(seconds))\n")
+        source.replace(
+            "    return seconds\n", "    import numpy as np\n\n    return list(np.array(seconds))\n"
+        )
     )
     (exercise,) = graded(tmp_path, EXERCISE, box).exercises
     assert [(c.id, c.message) for c in exercise.checks if c.points < c.max_points] == []
