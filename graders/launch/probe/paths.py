@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 _MAX_TEXT, _MAX_PATHS, _MAX_PATH = 1 << 16, 100, 1000
 _ASSIGNED = re.compile(r"^[ \t]*(?:(?:export|readonly)[ \t]+)?(\w+)=([^\s;&|()`]{1,200})", re.MULTILINE)
@@ -12,7 +14,8 @@ _PATH = re.compile(r"(?<![\w~${}./+-])[~$\w{}./+-]{0,500}/[\w.+-]+")
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
-def functions(folder: str, known: Collection[str]) -> str:
+@functools.cache  # of one run: there may be thousands of files
+def functions(folder: str, known: frozenset[str]) -> str:
     """Functions of bash, one for each such path in the shell scripts below `folder` whose program is among `known`.
 
     Bash looks among its functions first, for names with a slash as well: each calls the program by its name alone,
@@ -28,15 +31,17 @@ def _scripts(folder: str) -> Iterator[str]:
     for place, _, names in os.walk(folder):
         for name in names:
             path = os.path.join(place, name)
-            if os.path.isfile(path) and os.path.getsize(path) <= _MAX_TEXT:
-                with open(path, "rb") as file:
-                    text = file.read()
-                if text.startswith(b"#!") or name.endswith(".sh"):
-                    # A path may be quoted, whole or in part.
-                    yield text.decode("utf-8", "replace").replace('"', "").replace("'", "")
+            text = b""
+            with contextlib.suppress(OSError):
+                if os.path.isfile(path) and os.path.getsize(path) <= _MAX_TEXT:
+                    with open(path, "rb") as file:
+                        text = file.read(_MAX_TEXT)
+            if text.startswith(b"#!") or name.endswith(".sh"):
+                # A path may be quoted, whole or in part.
+                yield text.decode("utf-8", "replace").replace('"', "").replace("'", "")
 
 
-def _paths(text: str, known: Collection[str]) -> Iterator[str]:
+def _paths(text: str, known: frozenset[str]) -> Iterator[str]:
     assigned = {match[1]: match[2] for match in _ASSIGNED.finditer(text)}
     variables = {"HOME": os.environ.get("HOME", "/"), **assigned}
     for match in _PATH.finditer(text):

@@ -45,7 +45,7 @@ def _listening(bench: Bench, seconds: float) -> Iterator[socket.socket]:
         os.chmod(target, 0o755)
     for name, content in (
         ("bin/activate", ""),
-        ("shell", SHELL.format(work=bench.work) + functions(bench.work, HANDLERS)),
+        ("shell", SHELL.format(work=bench.work) + functions(bench.work, frozenset(HANDLERS))),
         ("launchers.py", LAUNCHERS),
         ("trainer.py", TRAINER.format(socket=path, names=REPORTED, seconds=seconds)),
     ):
