@@ -57,7 +57,7 @@ def leaves_out_what_overflows(check: Check, seen: RankOutcome) -> None:
     if len(groups) < ENOUGH or not all(_steps_itself(group) for group in groups):
         return
     told: dict[str, Json] = {"gpu": True, "losses": LOSSES, "overflow": OVERFLOW}
-    after = run_script(check, "until_the_loss", train=20, epochs=2, values=told, expect=False).ranks[0]
+    after = run_script(check, "until_the_loss", train=24, epochs=2, values=told, expect=False).ranks[0]
     check.expect(
         seen.values.get("finite") is not True or after.values.get("finite") is not False,
         f"amp_train.py --amp on an emulated GPU: when the gradient of batch {OVERFLOW} was infinite, the optimizer "

@@ -169,7 +169,7 @@ def _script_clips(check: Check) -> None:
     """End the check where the script takes --grad-clip and trains as if it had not been given."""
     told: dict[str, Json] = {"clip": SCRIPT_CLIP, "losses": 4}
     try:
-        seen = run_script(check, "until_the_loss", values=told, train=20).ranks[0]
+        seen = run_script(check, "until_the_loss", values=told, train=24).ranks[0]
     except CheckEnded:
         # That the script does not run is for the checks that run it to its end.
         return
@@ -184,7 +184,7 @@ def _script_clips(check: Check) -> None:
     own_step.clips_what_is_unscaled(check, seen, SCRIPT_CLIP)
     if own_step.clips_before_unscale(seen):
         # A scaler may be for GPUs alone.
-        on_gpu = run_script(check, "until_the_loss", values={**told, "gpu": True}, train=20, expect=False)
+        on_gpu = run_script(check, "until_the_loss", values={**told, "gpu": True}, train=24, expect=False)
         own_step.clips_what_is_unscaled(check, on_gpu.ranks[0], SCRIPT_CLIP)
 
 

@@ -29,7 +29,7 @@ IMAGES, BATCH_SIZE, EPOCHS = 367, 7, 2
 
 def test_accumulation(check: Check) -> None:
     """Where gradients are accumulated, each batch counts once and by its share, and the scale holds until the step."""
-    outcome = run_script(check, "train", train=20, values={"accumulation": 2})
+    outcome = run_script(check, "train", train=28, values={"accumulation": 2})
     call = "amp_train.py" + (
         " with an accumulation of 2" if outcome.ranks[0].values.get("accumulates") is True else ""
     )

@@ -6,10 +6,10 @@ import contextlib
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import numpy as np
 import torch
@@ -91,11 +91,12 @@ class CommandResult:
 class Student:
     """The student's folder, the one beside it that holds `data`, and what is being done right now (`phase`)."""
 
-    def __init__(self, work: str, watch: Watch) -> None:
+    def __init__(self, work: str, watch: Watch, answer: Callable[[Observation], NoReturn]) -> None:
         self.work = work
         self.data = os.path.join(os.path.dirname(work), "data")
         self.watch = watch
         self.phase = ""
+        self._answer = answer
         self._left_out: dict[str, loading.Loaded] = {}
 
     @contextlib.contextmanager
@@ -106,6 +107,13 @@ class Student:
         yield
         # Kept on an exception, so that the report can say where it came from.
         self.phase = before
+
+    def answer(self, observation: Observation) -> NoReturn:
+        """End the run here with what was seen, from wherever in student code this is called.
+
+        An exception would leave it to their `except` and `finally` what becomes of the run.
+        """
+        self._answer(observation)
 
     def load(self, name: str) -> ModuleType:
         """Import `NAME.py`, or only its definitions where importing would run the script, or fails for want of data."""

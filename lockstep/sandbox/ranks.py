@@ -81,29 +81,13 @@ def run_rank(job: RankJob, pipes: RankPipes) -> NoReturn:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR1})
         frame = wire.unpack(memoryfile.read(pipes.input))
         probe = probefiles.load(job.probe)
-        # Held here because student code may replace what these modules export.
-        write, end, pack, pause = os.write, os._exit, wire.pack, signal.pause
+        send = _sender(job.work, pipes.result)
         watch = Watch(pipes.events, pipes.began, job.work)
         shims.install(watch.note)
         missing.install(job.work, watch.note)
         elsewhere.install(job.work, watch.note)
         job.confinement.apply()
-        values, arrays = _observe(job, frame, probe, watch)
-        try:
-            data = pack(values, arrays)
-        except Exception as error:
-            values = {"error": _described(error, job.work, "sending what was observed")}
-            data = pack(values)
-        flush_output()
-        view = memoryview(data)
-        while view:
-            view = view[write(pipes.result, view) :]
-        # A rank that is through stays until all are: a peer that still waits for it then hangs in its
-        # collective, and can be named, instead of dying of a closed connection. A rank that failed goes
-        # at once, as it would under torchrun.
-        while "error" not in values:
-            pause()
-        end(0)
+        _observe(job, frame, probe, watch, send)
     finally:
         os._exit(wire.BROKEN)
 
@@ -156,12 +140,50 @@ def flush_output() -> None:
             stream.flush()
 
 
-def _observe(
-    job: RankJob, frame: wire.Frame, probe: ModuleType, watch: Watch
-) -> tuple[dict[str, Json], dict[str, wire.Array]]:
+Send = Callable[[dict[str, Json], Mapping[str, wire.Array]], NoReturn]
+
+
+def _sender(work: str, result: int) -> Send:
+    """What sends an answer and does not come back; student code may be what called it."""
+    # Held here because student code may replace what these modules export.
+    write, end, pack, pause = os.write, os._exit, wire.pack, signal.pause
+
+    def send(values: dict[str, Json], arrays: Mapping[str, wire.Array]) -> NoReturn:
+        try:
+            data = pack(values, arrays)
+        except Exception as error:
+            values = {"error": _described(error, work, "sending what was observed")}
+            data = pack(values)
+        flush_output()
+        view = memoryview(data)
+        while view:
+            view = view[write(result, view) :]
+        # A rank that is through stays until all are: a peer that still waits for it then hangs in its
+        # collective, and can be named, instead of dying of a closed connection. A rank that failed goes
+        # at once, as it would under torchrun.
+        while "error" not in values:
+            try:
+                pause()
+            except BaseException:  # of a handler of the student's
+                continue
+        end(0)
+
+    return send
+
+
+def _observe(job: RankJob, frame: wire.Frame, probe: ModuleType, watch: Watch, send: Send) -> NoReturn:
+    as_arrays = probing.as_arrays
+
+    def answer(observation: probing.Observation) -> NoReturn:
+        try:
+            arrays = as_arrays(observation.arrays)
+        except BaseException as error:
+            send({"error": _described(error, job.work, student.phase)}, {})
+        send({"values": cast(Json, observation.values)}, arrays)
+
     call = cast(Callable[[probing.Student, probing.Inputs], probing.Observation], getattr(probe, job.call))
     environment = job.environment
-    student = probing.Student(job.work, watch)
+    student = probing.Student(job.work, watch, answer)
     inputs = probing.Inputs(
         values={name: _placed(value, student.data) for name, value in frame.values.items()},
         arrays=dict(frame.arrays),
@@ -170,9 +192,9 @@ def _observe(
     )
     try:
         observation = call(student, inputs)
-        return {"values": cast(Json, observation.values)}, probing.as_arrays(observation.arrays)
     except BaseException as error:
-        return {"error": _described(error, job.work, student.phase)}, {}
+        send({"error": _described(error, job.work, student.phase)}, {})
+    answer(observation)
 
 
 def _placed(value: Json, data: str) -> Json:

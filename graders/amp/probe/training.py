@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import glob
 import math
 import os
@@ -18,7 +19,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from lockstep.sandbox.probing import Inputs, Observation, Student, plain, plain_tensor
 from lockstep.wire import Array, Json
 
-from .recorder import MAX_EVENTS, Recorder, SeenEnough, at_home, scalar
+from .recorder import MAX_EVENTS, Recorder, at_home, scalar
 from .script import MODULE, can_choose_gpu, can_clip, run_script
 from .stepping import chosen_device, filters_of
 
@@ -281,7 +282,7 @@ def until_the_loss(student: Student, inputs: Inputs) -> Observation:
         # A model may move its images itself, as nn.DataParallel does.
         places.update(value.device.type for value in (images, *module.parameters()))
         if training.has_begun and inputs.values.get("stop") == "forward":
-            raise SeenEnough
+            student.answer(seen(0))
 
     training.forward = forward  # type: ignore[method-assign]
     note = training.note
@@ -292,7 +293,7 @@ def until_the_loss(student: Student, inputs: Inputs) -> Observation:
         if not training.has_begun or event[0] != "loss":
             return
         if len(training.batches) >= number:
-            raise SeenEnough
+            student.answer(seen(0))
         while hooks:
             hooks.pop().remove()
         if len(training.batches) == inputs.values.get("overflow"):
@@ -300,27 +301,27 @@ def until_the_loss(student: Student, inputs: Inputs) -> Observation:
             hooks.extend(weight.register_hook(lambda gradient: gradient * math.inf) for weight in weights)
 
     training.note = stop_at_loss  # type: ignore[method-assign]
-    status = 0
-    try:
-        with chosen_device(inputs):
-            status = run_script(student, inputs)[0]
-    except SeenEnough:
-        student.phase = ""
-    # What opens no file that is seen, as torchvision.io.read_image, has the script run to its end.
-    parameters = cast(Json, sorted(set(types))[:10])
-    answers = cast(Json, [batch["answers"] for batch in training.batches])
-    return training.observation(
-        status,
-        parameters=parameters,
-        answers=answers,
-        filters=filters[0] if filters else None,
-        scalers=len(scalers),
-        gradients=cast(Json, gradients),
-        left_over=cast(Json, left_over),
-        finite=all(_is_finite(weight) for model in models for weight in model.parameters()),
-        places=cast(Json, sorted(places) if can_choose_gpu(student, inputs) else []),
-        notebook=student.is_notebook(MODULE),
-    )
+    chosen = contextlib.ExitStack()
+
+    def seen(status: int) -> Observation:
+        chosen.close()
+        return training.observation(
+            status,
+            parameters=cast(Json, sorted(set(types))[:10]),
+            answers=cast(Json, [batch["answers"] for batch in training.batches]),
+            filters=filters[0] if filters else None,
+            scalers=len(scalers),
+            gradients=cast(Json, gradients),
+            left_over=cast(Json, left_over),
+            finite=all(_is_finite(weight) for model in models for weight in model.parameters()),
+            places=cast(Json, sorted(places) if can_choose_gpu(student, inputs) else []),
+            notebook=student.is_notebook(MODULE),
+        )
+
+    with chosen:
+        chosen.enter_context(chosen_device(inputs))
+        # What opens no file that is seen, as torchvision.io.read_image, has the script run to its end.
+        return seen(run_script(student, inputs)[0])
 
 
 def _watch_scalers() -> list[torch.amp.GradScaler]:

@@ -9,7 +9,7 @@ import torch
 from lockstep.sandbox.probing import Inputs, Observation, Student
 from lockstep.wire import Array
 
-from .script import SeenEnough, run_script
+from .script import run_script
 
 STEPS = 4
 
@@ -23,13 +23,10 @@ def into_the_loss(student: Student, inputs: Inputs) -> Observation:
     def noted(outputs: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         if torch.is_grad_enabled() and outputs.requires_grad and outputs.ndim == 2:
             if len(arrays) == STEPS:
-                raise SeenEnough
+                student.answer(Observation({}, arrays))
             arrays[f"outputs{len(arrays)}"] = outputs.detach().float().clone()
         return original(outputs, *args, **kwargs)
 
     torch._C._nn.cross_entropy_loss = noted  # type: ignore[assignment]
-    try:
-        run_script(student, inputs)
-    except SeenEnough:
-        student.phase = ""
+    run_script(student, inputs)
     return Observation({}, arrays)

@@ -85,10 +85,6 @@ def _smaller_resnet() -> None:
     models.resnet18 = resnet.resnet18 = smaller
 
 
-class SeenEnough(BaseException):
-    """Ends a script once the check has seen what it came for."""
-
-
 def first_lr(student: Student, inputs: Inputs) -> Observation:
     """Run the script for some optimizer steps; the learning rate of the first group of parameters in each of them."""
     seen: list[Json] = []
@@ -97,13 +93,10 @@ def first_lr(student: Student, inputs: Inputs) -> Observation:
     def before_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
         seen.append(plain(optimizer.param_groups[0]["lr"]))
         if len(seen) == steps:
-            raise SeenEnough
+            student.answer(Observation({"lr": cast(Json, seen)}))
 
     register_optimizer_step_pre_hook(cast(Callable[..., None], before_step))
-    try:
-        run_script(student, inputs)
-    except SeenEnough:
-        student.phase = ""
+    run_script(student, inputs)
     return Observation({"lr": cast(Json, seen)})
 
 
@@ -287,7 +280,10 @@ def goes_on(student: Student, inputs: Inputs) -> Observation:
             held.append(_holds_something(optimizer))
             trained.clear()
         if not is_first and len(held) == 2:
-            raise SeenEnough
+            student.answer(seen())
+
+    def seen() -> Observation:
+        return Observation({"opened": bool(opened), "held": cast(Json, held), "elsewhere": elsewhere})
 
     register_module_forward_pre_hook(before_forward)
     register_optimizer_step_pre_hook(cast(Callable[..., None], before_step))
@@ -295,14 +291,12 @@ def goes_on(student: Student, inputs: Inputs) -> Observation:
     try:
         if run_script(student, inputs) == 0 and is_first:
             elsewhere = checkpoint_elsewhere(written_since(versions_before))
-    except SeenEnough:
-        student.phase = ""
     finally:
         # However it ended: the other waits for this.
         if is_first:
             with open(_mark(0), "w"):
                 pass
-    return Observation({"opened": bool(opened), "held": cast(Json, held), "elsewhere": elsewhere})
+    return seen()
 
 
 def checkpoint_elsewhere(written: list[str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Mapping
-from typing import Any, TypeGuard, cast
+from typing import Any, NoReturn, TypeGuard, cast
 
 import numpy as np
 import pytorch_lightning as pl
@@ -31,6 +31,11 @@ MAX_WEIGHTS = 1 << 20
 
 class SeenEnough(BaseException):
     """Ends a training once the check has seen what it came for."""
+
+
+def see_enough() -> NoReturn:
+    """Raise it."""
+    raise SeenEnough
 
 
 class Logits(TorchFunctionMode):
@@ -79,9 +84,19 @@ class Logits(TorchFunctionMode):
 
 
 class Recorder:
-    """What reached the steps of the module and what they gave back, in order."""
+    """What reached the steps of the module and what they gave back, in order.
 
-    def __init__(self, *, stop_before: int | None = None, stop_after: int | None = None) -> None:
+    It calls `enough` before step number `stop_before`, counted from 0, and after so many as `stop_after` says.
+    """
+
+    def __init__(
+        self,
+        enough: Callable[[], NoReturn] = see_enough,
+        *,
+        stop_before: int | None = None,
+        stop_after: int | None = None,
+    ) -> None:
+        self.enough = enough
         self.stop_before, self.stop_after = stop_before, stop_after
         self.is_rehearsal = False
         self.in_step = False
@@ -161,7 +176,7 @@ class Recorder:
         if self.is_rehearsal or self.stop_before is None:
             return
         if len(self.counts["train"]) > self.stop_before:
-            raise SeenEnough
+            self.enough()
 
     def _after(self, stage: str, module: pl.LightningModule, seen: Logits) -> None:
         if self.trainer is not None and not self.trainer.sanity_checking:
@@ -196,7 +211,7 @@ class Recorder:
             if self.model is not None:
                 self._reach()
                 self.facts["reached"] = cast(Json, sorted(self.reached))
-            raise SeenEnough
+            self.enough()
 
     def _reach(self) -> None:
         """Note the parameters that have a gradient now; a loop written by hand may clear it before its step returns."""

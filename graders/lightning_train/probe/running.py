@@ -7,10 +7,10 @@ import functools
 import importlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import pytorch_lightning as pl
 import torch
@@ -22,7 +22,7 @@ from lockstep.sandbox.probing import Inputs, Observation, Student, plain
 from lockstep.wire import Array, Json
 
 from .files import Files, small_loaders
-from .recorder import MAX_WEIGHTS, Recorder, SeenEnough
+from .recorder import MAX_WEIGHTS, Recorder, SeenEnough, see_enough
 from .student import MODULE, plain_trainers, tolerate_gpu_calls
 
 
@@ -33,43 +33,49 @@ def script(student: Student, inputs: Inputs) -> Observation:
     """
     values = inputs.values
     calls = tolerate_gpu_calls(student)
-    recorder = Recorder(stop_before=cast("int | None", values.get("stop_before")))
+    files = Files(None)
+    there = cast("int | None", values.get("gpus"))
+    emulated = contextlib.ExitStack()
+
+    def seen(status: int | None = None) -> Observation:
+        emulated.close()
+        arrays: dict[str, Array | torch.Tensor] = {}
+        facts: dict[str, Json] = {"fits": len(fits.trainers), "rehearsed": len(fits.rehearsed)}
+        if fits.trainers:
+            trainer = recorder.trainer = fits.trainers[-1]
+            model = trainer.lightning_module if recorder.model is None else recorder.model
+            facts |= _facts(trainer)
+            if model is not None:
+                arrays["weights"] = torch.cat([p.detach().float().flatten() for p in model.parameters()])[
+                    :MAX_WEIGHTS
+                ]
+        return Observation(
+            {
+                **recorder.values(),
+                **facts,
+                "status": status,
+                "items": cast(Json, files.items),
+                "downloads": files.downloads,
+                "gpu_calls": cast(Json, calls[:10]),
+                "left": cast(Json, _left(before)),
+            },
+            arrays,
+        )
+
+    def enough() -> NoReturn:
+        student.answer(seen())
+
+    recorder = Recorder(enough, stop_before=cast("int | None", values.get("stop_before")))
     recorder.attach()
     recorder.watch_loop()
-    files = Files(None)
     small_loaders()
     plain_trainers()
     before = set(_files())
-    fits = _note_fits(files, stop=values.get("at_fit") is True, recorder=recorder)
-    status: int | None = None
-    there = cast("int | None", values.get("gpus"))
-    try:
-        with gpus(there) if there else contextlib.nullcontext():
-            status = student.run_script(f"{MODULE}.py", cast(list[str], values["arguments"]))
-    except SeenEnough:
-        student.phase = ""
-    arrays: dict[str, Array | torch.Tensor] = {}
-    facts: dict[str, Json] = {"fits": len(fits.trainers), "rehearsed": len(fits.rehearsed)}
-    if fits.trainers:
-        trainer = recorder.trainer = fits.trainers[-1]
-        model = trainer.lightning_module if recorder.model is None else recorder.model
-        facts |= _facts(trainer)
-        if model is not None:
-            arrays["weights"] = torch.cat([p.detach().float().flatten() for p in model.parameters()])[
-                :MAX_WEIGHTS
-            ]
-    return Observation(
-        {
-            **recorder.values(),
-            **facts,
-            "status": status,
-            "items": cast(Json, files.items),
-            "downloads": files.downloads,
-            "gpu_calls": cast(Json, calls[:10]),
-            "left": cast(Json, _left(before)),
-        },
-        arrays,
-    )
+    fits = _note_fits(files, enough if values.get("at_fit") is True else None, recorder)
+    with emulated:
+        if there:
+            emulated.enter_context(gpus(there))
+        return seen(student.run_script(f"{MODULE}.py", cast(list[str], values["arguments"])))
 
 
 @dataclass(frozen=True)
@@ -85,8 +91,8 @@ class Fits:
     tried: list[pl.Trainer]
 
 
-def _note_fits(files: Files, *, stop: bool, recorder: Recorder | None = None) -> Fits:
-    """Note them from now on.
+def _note_fits(files: Files, stop: Callable[[], NoReturn] | None, recorder: Recorder | None = None) -> Fits:
+    """Note them from now on, and call `stop` where one begins that is no rehearsal.
 
     What was rehearsed is forgotten once the real pictures are opened, what was tried once a Trainer does more.
     """
@@ -107,7 +113,7 @@ def _note_fits(files: Files, *, stop: bool, recorder: Recorder | None = None) ->
         has_module = isinstance(loaders, pl.LightningDataModule)
         rehearses = recorder is not None and not files.is_open and loaders is not None and not has_module
         if stop and not rehearses and not tries:
-            raise SeenEnough
+            stop()
         if rehearses:
             fits.rehearsed.append(self)
         if tries:
@@ -192,7 +198,7 @@ def imported(student: Student, inputs: Inputs) -> Observation:
     tolerate_gpu_calls(student)
     small_loaders()
     files = Files(os.path.join(student.data, "fashion"))
-    fits = _note_fits(files, stop=True)
+    fits = _note_fits(files, see_enough)
     if student.is_notebook(MODULE):
         return Observation({"fits": 0})  # a notebook is run, never imported
     sys.argv = [f"{MODULE}.py"]
