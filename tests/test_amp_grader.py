@@ -63,6 +63,26 @@ def test_a_frozen_copy_that_asks_for_no_gradients_is_as_good_as_no_grad(tmp_path
     ] == []
 
 
+PICTURE_AND_TABLE = """    run.log({"sample": wandb.Image(valid_loader.dataset[0][0])}, step=global_step + 1)
+    table = wandb.Table(columns=["name", "value"], data=[list(pair) for pair in metrics.items()])
+    run.log({"final": table}, step=global_step + 2)
+    writer.close()
+"""
+
+
+def test_pictures_and_tables_may_be_logged(tmp_path: Path, box: Box) -> None:
+    """wandb writes them into a folder that it has made when it was imported."""
+    shutil.copy(REFERENCE / "perf_report.py", tmp_path)
+    source = (REFERENCE / "amp_train.py").read_text()
+    assert source.count("    writer.close()\n") == 1
+    (tmp_path / "amp_train.py").write_text(source.replace("    writer.close()\n", PICTURE_AND_TABLE))
+    checks = ["tensorboard", "wandb"]
+    (exercise,) = graded(tmp_path, EXERCISE, box, checks=checks).exercises
+    assert [
+        (c.id, c.message) for c in exercise.checks if c.id in checks and c.verdict is not Verdict.PASSED
+    ] == []
+
+
 # What the judge holds against the student's work
 
 

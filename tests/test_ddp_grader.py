@@ -21,6 +21,7 @@ from graders.ddp_train.probe import compression
 from graders.ddp_train.probe.checkpoints import CHECKPOINT
 from graders.ddp_train.probe.script import checkpoint_elsewhere
 from graders.ddp_train.test_ddp_communication import is_divided
+from graders.ddp_train.test_ddp_script import RESNET
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.outcome import Outcome, RankOutcome, StudentError
 from lockstep.sandbox.spec import RunSpec
@@ -598,6 +599,21 @@ def test_batches_of_one_item_are_exchanged_as_well(seed: int, tmp_path: Path, bo
     assert [
         c.message for c in exercise.checks if c.id == "really_communicates" and c.points < c.max_points
     ] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "is_resnets"),
+    [
+        ("fc.weight", True),
+        ("model.layer4.0.conv1.weight", True),
+        ("model/layer4.0.conv1.weight", True),
+        ("net_fc.weight", True),
+        ("rfc.weight", False),
+        ("layer3.0.conv1.weight", False),
+    ],
+)
+def test_weights_in_a_checkpoint_are_known_by_how_their_names_end(name: str, is_resnets: bool) -> None:
+    assert (RESNET.search(name) is not None) == is_resnets
 
 
 def test_sending_everything_again_and_again_is_told_and_costs_nothing(tmp_path: Path, box: Box) -> None:

@@ -41,7 +41,10 @@ def sandboxed(job: Job) -> Place:
     limits = cast(dict[str, int], job.spec["limits"])
     # What is laid there takes nothing from the student's own room.
     confine.tmpfs("/work", limits["disk"] + os.fstat(job.files_fd).st_size)
+    kept = _folders("/tmp")
     confine.tmpfs("/tmp", limits["disk"])
+    for name in kept:
+        os.mkdir(os.path.join("/tmp", name), 0o700)
     confine.tmpfs("/run", 1 * MIB, inodes=64)
     confine.tmpfs("/dev/shm", limits["shared_memory"])
     confine.own_terminals()
@@ -65,6 +68,12 @@ def temporary(job: Job) -> Iterator[Place]:
     finally:
         processes.end_descendants()
         shutil.rmtree(root, ignore_errors=True)
+
+
+def _folders(place: str) -> list[str]:
+    """The folders that modules made for themselves when the server imported them, as wandb does for its pictures."""
+    with os.scandir(place) as entries:
+        return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
 
 
 def _fill(job: Job, place: Place) -> None:

@@ -91,7 +91,7 @@ class CommandResult:
 class Student:
     """The student's folder, the one beside it that holds `data`, and what is being done right now (`phase`)."""
 
-    def __init__(self, work: str, watch: Watch, answer: Callable[[Observation], NoReturn]) -> None:
+    def __init__(self, work: str, watch: Watch, answer: Callable[[Observation, bool], NoReturn]) -> None:
         self.work = work
         self.data = os.path.join(os.path.dirname(work), "data")
         self.watch = watch
@@ -108,12 +108,13 @@ class Student:
         # Kept on an exception, so that the report can say where it came from.
         self.phase = before
 
-    def answer(self, observation: Observation) -> NoReturn:
+    def answer(self, observation: Observation, *, stays: bool = True) -> NoReturn:
         """End the run here with what was seen, from wherever in student code this is called.
 
-        An exception would leave it to their `except` and `finally` what becomes of the run.
+        An exception would leave it to their `except` and `finally` what becomes of the run. A rank that does not stay
+        until the others are through closes its connections to them, as a process that ends does.
         """
-        self._answer(observation)
+        self._answer(observation, stays)
 
     def load(self, name: str) -> ModuleType:
         """Import `NAME.py`, or only its definitions where importing would run the script, or fails for want of data."""

@@ -140,20 +140,20 @@ def flush_output() -> None:
             stream.flush()
 
 
-Send = Callable[[dict[str, Json], Mapping[str, wire.Array]], NoReturn]
+Send = Callable[[dict[str, Json], Mapping[str, wire.Array], bool], NoReturn]
 
 
 def _sender(work: str, result: int) -> Send:
-    """What sends an answer and does not come back; student code may be what called it."""
+    """What sends an answer and then stays, or does not; it never comes back. Student code may be what called it."""
     # Held here because student code may replace what these modules export.
     write, end, pack, pause = os.write, os._exit, wire.pack, signal.pause
 
-    def send(values: dict[str, Json], arrays: Mapping[str, wire.Array]) -> NoReturn:
+    def send(values: dict[str, Json], arrays: Mapping[str, wire.Array], stays: bool) -> NoReturn:
         try:
             data = pack(values, arrays)
         except Exception as error:
-            values = {"error": _described(error, work, "sending what was observed")}
-            data = pack(values)
+            data = pack({"error": _described(error, work, "sending what was observed")})
+            stays = False
         flush_output()
         view = memoryview(data)
         while view:
@@ -161,7 +161,7 @@ def _sender(work: str, result: int) -> Send:
         # A rank that is through stays until all are: a peer that still waits for it then hangs in its
         # collective, and can be named, instead of dying of a closed connection. A rank that failed goes
         # at once, as it would under torchrun.
-        while "error" not in values:
+        while stays:
             try:
                 pause()
             except BaseException:  # of a handler of the student's
@@ -174,12 +174,12 @@ def _sender(work: str, result: int) -> Send:
 def _observe(job: RankJob, frame: wire.Frame, probe: ModuleType, watch: Watch, send: Send) -> NoReturn:
     as_arrays = probing.as_arrays
 
-    def answer(observation: probing.Observation) -> NoReturn:
+    def answer(observation: probing.Observation, stays: bool = True) -> NoReturn:
         try:
             arrays = as_arrays(observation.arrays)
         except BaseException as error:
-            send({"error": _described(error, job.work, student.phase)}, {})
-        send({"values": cast(Json, observation.values)}, arrays)
+            send({"error": _described(error, job.work, student.phase)}, {}, False)
+        send({"values": cast(Json, observation.values)}, arrays, stays)
 
     call = cast(Callable[[probing.Student, probing.Inputs], probing.Observation], getattr(probe, job.call))
     environment = job.environment
@@ -193,7 +193,7 @@ def _observe(job: RankJob, frame: wire.Frame, probe: ModuleType, watch: Watch, s
     try:
         observation = call(student, inputs)
     except BaseException as error:
-        send({"error": _described(error, job.work, student.phase)}, {})
+        send({"error": _described(error, job.work, student.phase)}, {}, False)
     answer(observation)
 
 
