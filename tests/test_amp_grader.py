@@ -16,7 +16,7 @@ from graders.amp.batches import Batch, accuracies, losses_without_forward, train
 from graders.amp.curves import Series
 from graders.amp.expected import Scenario
 from graders.amp.probe import build_net
-from graders.amp.probe.script import constants
+from graders.amp.probe.script import constants, with_parameters
 from graders.amp.test_amp_accuracy import evaluation_problem
 from graders.amp.test_amp_script import fewer_samples_than_steps, fit_into
 from graders.amp.test_amp_search import answers_printed, problem_at_the_ends, was_a_step
@@ -448,6 +448,21 @@ def test_constants_may_have_names_in_other_languages(names: str) -> None:
     )
     chosen = constants(source, {option: option for option in options})
     assert chosen == dict(zip(names.split(), options, strict=True))
+
+
+def test_of_two_cells_with_constants_that_with_more_has_the_parameters() -> None:
+    """Below the imports there may be the template's own, which stay what they are by default."""
+    cells = (
+        '# %% cell 1 (3 lines)\nARCH = "resnet152"\nBATCH_SIZE = 64\nEPOCHS = 3\n',
+        '# %% cell 2 (4 lines)\nTRAINING_DATA = "data"\nBATCH_SIZE = 64\nEPOCHS = 3\nLOGDIR = "runs"\n',
+    )
+    options: dict[str, Json] = {
+        "training_data": "/data", "epochs": 1, "batch_size": 4, "logdir": "x", "arch": "resnet18",
+    }  # fmt: skip
+    marked = cells[1].replace("(4 lines)", "(4 lines) [parameters]")
+    assert with_parameters("".join(cells), options) == cells[0] + marked
+    few = "# %% cell 1 (2 lines)\nEPOCHS = 3\nLOGDIR = 'runs'\n"
+    assert with_parameters(few, options) == few
 
 
 def test_constants_are_found_in_the_parameters_cell() -> None:

@@ -70,7 +70,7 @@ def run_script(student: Student, inputs: Inputs) -> tuple[int, dict[str, Json]]:
         with student.calling("reading the constants of amp_train.ipynb"):
             tagged = any(cell.is_parameters for cell in read_cells(text) or ())
             if not tagged:
-                text = _tagged(text, options)
+                text = with_parameters(text, options)
                 with open(path, "w", encoding="utf-8") as file:
                     file.write(text)
             chosen = constants(text, options)
@@ -134,15 +134,16 @@ def constants(source: str, options: dict[str, Json]) -> dict[str, Any]:
     return found
 
 
-def _tagged(source: str, options: dict[str, Json]) -> str:
-    """A notebook's source with the tag `parameters` at the first cell that looks like it."""
+def with_parameters(source: str, options: dict[str, Json]) -> str:
+    """A notebook's source with the tag `parameters` at the cell that looks most like it, of several at the first."""
+    candidates = [source]
     for cell in read_cells(source) or ():
         lines = source.split("\n")
         lines[cell.first_line - 2] = lines[cell.first_line - 2].replace(" lines)", " lines) [parameters]", 1)
-        candidate = "\n".join(lines)
-        if len(constants(candidate, options)) >= 3:
-            return candidate
-    return source
+        candidates.append("\n".join(lines))
+    found = {candidate: len(constants(candidate, options)) for candidate in candidates}
+    likely = max(found, key=lambda candidate: found[candidate])
+    return likely if found[likely] >= 3 else source
 
 
 def _option(name: str) -> str:
