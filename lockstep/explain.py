@@ -17,7 +17,7 @@ from lockstep.remarks import imports_placed, on_missing_name
 from lockstep.sandbox.limits import GIB, MIB, Limits
 from lockstep.sandbox.outcome import CodeFrame, Outcome, RankOutcome, Standing, StudentError
 from lockstep.submission import Submission, misnamed
-from lockstep.text import safe, safe_line
+from lockstep.text import last_lines, safe, safe_line
 from lockstep.verdict import CheckEnded, Crashed, Failed, GraderFault, Hung, LimitExceeded
 from lockstep.wire import BROKEN
 
@@ -242,7 +242,9 @@ def _ended(number: int, ranks: Sequence[RankOutcome]) -> Crashed:
         hint = "Look for os._exit or exit() in your code; a function should return, or raise an exception."
         if phase.startswith(IMPORTING):
             hint = ENDS_PROGRAM
-    ended = Crashed(f"The process of {_who(number, ranks)} {how}, {_while(phase)}.", hint)
+    output = ranks[number].output
+    printed = f" Its last lines: {last_lines(output)}" if status >= 0 and output.strip() else ""
+    ended = Crashed(f"The process of {_who(number, ranks)} {how}, {_while(phase)}.{printed}", hint)
     # Where the kernel ended it, it may go well another time.
     ended.spoils = status >= 0 and phase.startswith(IMPORTING)
     return ended

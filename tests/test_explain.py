@@ -66,6 +66,7 @@ def outcome(*ranks: RankOutcome, timed_out: bool = False, limit: str | None = No
         (outcome(RESET, error("ValueError", "no")), Crashed, "Rank 1 of 2 raised ValueError: no"),
         (outcome(RESET, RankOutcome(complete=False, status=-11, events=PHASE)), Crashed, "rank 1 of 2 was ended by a segmentation"),
         (outcome(RankOutcome(complete=False, status=0, events=PHASE)), Crashed, "ended by itself (exit status 0)"),
+        (outcome(RankOutcome(complete=False, status=1, events=PHASE, output="Traceback\nKeyError: 'x'\n")), Crashed, ". Its last lines: Traceback | KeyError: 'x'"),
         (outcome(error("MemoryError")), LimitExceeded, "more memory than the 4 GiB"),
         (outcome(error("RuntimeError", "DefaultCPUAllocator: can't allocate")), LimitExceeded, "more memory"),
         (outcome(error("OSError", "No space", errno=28)), LimitExceeded, "64 MiB of disk"),
