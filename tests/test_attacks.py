@@ -40,6 +40,18 @@ def named(name: str) -> Attack:
     return attack
 
 
+# What whoever comes next finds: their own file, and in /tmp the empty folders that imported modules made.
+FILES = """
+import os
+def main():
+    found = []
+    for place in (".", "/tmp"):
+        for at, folders, names in os.walk(place):
+            found += [f"{at}/{name}" for name in names] + [f"{at}/{name}/" for name in folders]
+    return sorted(found)
+"""
+
+
 def judged(
     attack: Attack, box: Box, folder: Path, canary: Path, *, seed: int = SEED
 ) -> dict[str, CheckResult]:
@@ -57,6 +69,9 @@ def test_an_attack_earns_learns_breaks_and_leaves_nothing(
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    files = seen(box, FILES)
+    assert isinstance(files, list)
+    assert [name for name in files if not str(name).endswith("/")] == ["./student.py"]
     box.settle()
     before, secret, server = traces(box), canary.read_text(), box.server_pid()
 
@@ -78,9 +93,7 @@ def test_an_attack_earns_learns_breaks_and_leaves_nothing(
     assert traces(box) == before
     assert list(scratch.iterdir()) == []
     assert canary.read_text() == secret
-    assert seen(box, "import os\ndef main(): return sorted(os.listdir('.')) + os.listdir('/tmp')") == [
-        "student.py"
-    ]
+    assert seen(box, FILES) == files
 
 
 def assert_no_secret_in(results: Mapping[str, CheckResult], secret: str, place: str) -> None:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from graders.scaling.expected import FUNCTIONS, Call, bad_calls, legal_calls, po
 from lockstep.check import Check, Setting
 from lockstep.exercise import load_exercise
 from lockstep.sandbox.box import Box
-from lockstep.sandbox.probing import Student
+from lockstep.sandbox.probing import Observation, Student
 from lockstep.verdict import CheckEnded, Failed, Verdict
 from lockstep.wire import Json
 from reference import scaling
@@ -41,12 +42,17 @@ class Silent:
         pass
 
 
+def never(observation: Observation, stays: bool) -> NoReturn:
+    """No probe of this exercise ends in the middle of a student's code."""
+    raise AssertionError(observation)
+
+
 def judged(name: str, function: Callable[..., object], seed: int) -> tuple[CheckEnded | None, Check]:
     """How the check ends for a function of this process, called the way the probe calls it."""
     exercise = load_exercise(build.ROOT / "graders" / EXERCISE)
     setting = Setting(None, None, seed, (2,), False)  # type: ignore[arg-type]
     check = Check(setting, exercise, exercise.check(name))
-    student = Student("", Silent())  # type: ignore[arg-type]
+    student = Student("", Silent(), never)  # type: ignore[arg-type]
 
     def answers(calls: Sequence[Call], caught: tuple[type[BaseException], ...]) -> list[dict[str, Json]]:
         # Through JSON, as it comes out of the sandbox.

@@ -29,6 +29,18 @@ class Place:
     tmp: str
 
 
+_kept: list[str] = []
+
+
+def keep_folders() -> None:
+    """In the sandbox's server: have its runs find the folders that modules have made in /tmp when it imported them.
+
+    wandb writes pictures and tables into one.
+    """
+    with os.scandir("/tmp") as entries:
+        _kept[:] = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+
+
 def put_data(job: Job) -> None:
     """In the sandbox: the run's data sets, which all its ranks may read and none may change."""
     confine.tmpfs("/data", 256 * MIB, inodes=65536)
@@ -41,10 +53,9 @@ def sandboxed(job: Job) -> Place:
     limits = cast(dict[str, int], job.spec["limits"])
     # What is laid there takes nothing from the student's own room.
     confine.tmpfs("/work", limits["disk"] + os.fstat(job.files_fd).st_size)
-    kept = _folders("/tmp")
     confine.tmpfs("/tmp", limits["disk"])
-    for name in kept:
-        os.mkdir(os.path.join("/tmp", name), 0o700)
+    for folder in _kept:
+        os.mkdir(folder, 0o700)
     confine.tmpfs("/run", 1 * MIB, inodes=64)
     confine.tmpfs("/dev/shm", limits["shared_memory"])
     confine.own_terminals()
@@ -68,12 +79,6 @@ def temporary(job: Job) -> Iterator[Place]:
     finally:
         processes.end_descendants()
         shutil.rmtree(root, ignore_errors=True)
-
-
-def _folders(place: str) -> list[str]:
-    """The folders that modules made for themselves when the server imported them, as wandb does for its pictures."""
-    with os.scandir(place) as entries:
-        return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
 
 
 def _fill(job: Job, place: Place) -> None:

@@ -18,7 +18,7 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import cast
 
-from lockstep.sandbox import channel, confine, probefiles
+from lockstep.sandbox import channel, confine, places, probefiles
 from lockstep.sandbox.supervisor import supervise
 from lockstep.wire import Json
 
@@ -63,6 +63,8 @@ def main(*fds: int) -> None:
     ]
     for import_more, control in zip(imports, controls, strict=False):
         import_more()
+        if isolated:
+            places.keep_folders()
         if control is controls[-1] or os.fork() != 0:
             break
         confine.die_with_parent(signal.SIGKILL)
