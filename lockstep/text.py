@@ -83,6 +83,12 @@ def listed(words: Sequence[str]) -> str:
     return " and ".join(part for part in (", ".join(words[:-1]), *words[-1:]) if part)
 
 
+def few_names(names: Sequence[str]) -> str:
+    """Some names of a student's, the first few of them."""
+    few = ", ".join(safe(name, 60) for name in names[:3])
+    return few + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
 def last_lines(output: str) -> str:
     """The last four lines of what something printed that are not empty, in one line for a message.
 

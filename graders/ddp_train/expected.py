@@ -156,6 +156,13 @@ def is_mixed(seen: Array | None, parts: Sequence[Array], own: int) -> bool:
     return bool(np.linalg.norm(columns @ weights - wanted) < 1e-2 * size and (others > 0.1 * size).all())
 
 
+def mean_over_ranks(local: Sequence[Mapping[str, Array]]) -> dict[str, Array]:
+    """The mean of the arrays that each rank has under one name."""
+    return {
+        name: np.asarray(np.mean([own[name] for own in local], axis=0, dtype=np.float32)) for name in local[0]
+    }
+
+
 class Training:
     """A training in one process on the batches of all ranks: what DDP promises to be equal to."""
 
@@ -174,13 +181,13 @@ class Training:
         self._criterion = nn.CrossEntropyLoss(label_smoothing=smoothing)
         self._velocity: dict[str, torch.Tensor] = {}
 
-    def local_gradients(self, data: Data, batch: Batch, *, softmax: bool = False) -> dict[str, torch.Tensor]:
+    def local_gradients(self, data: Data, batch: Batch, *, softmax: bool = False) -> dict[str, Array]:
         """The gradient of the mean loss of one batch at the present weights, by parameter."""
         self.model.zero_grad(set_to_none=True)
         logits = self.model(torch.from_numpy(data.images[list(batch)]))
         outputs = logits.softmax(1) if softmax else logits
         self._criterion(outputs, torch.from_numpy(data.labels[list(batch)])).backward()
-        return {n: v.grad.clone() for n, v in self.model.named_parameters() if v.grad is not None}
+        return {n: np.array(v.grad.numpy()) for n, v in self.model.named_parameters() if v.grad is not None}
 
     def step(self, data: Sequence[Data], ranks: Sequence[Batch], *, softmax: bool = False) -> None:
         """One step on one batch per rank; the gradient is the mean over the ranks."""
@@ -189,11 +196,11 @@ class Training:
             for own, batch in zip(data, ranks, strict=True)
             if batch
         ]
-        mean = {name: torch.stack([one[name] for one in local]).mean(0) for name in local[0]}
         # SGD with momentum by hand: making an optimizer of torch's imports its compiler, a second of nothing.
         parameters: dict[str, torch.Tensor] = dict(self.model.named_parameters())
         with torch.no_grad():
-            for name, gradient in mean.items():
+            for name, value in mean_over_ranks(local).items():
+                gradient = torch.from_numpy(value)
                 before = self._velocity.get(name)
                 velocity = gradient if before is None else self._momentum * before + gradient
                 self._velocity[name] = velocity

@@ -104,10 +104,10 @@ def _in_gradients(outcome: Outcome, training: Training, data: Sequence[Data], ra
     if not all(ranks):
         return False
     local = [training.local_gradients(own, batch) for own, batch in zip(data, ranks, strict=True)]
-    mean = {name: np.mean([one[name].numpy() for one in local], axis=0) for name in local[0]}
+    mean = expected.mean_over_ranks(local)
     return differing(outcome.ranks, "grad0", mean, "") is None or all(
         any(
-            expected.is_mixed(seen.arrays.get(f"grad0/{name}"), [one[name].numpy() for one in local], number)
+            expected.is_mixed(seen.arrays.get(f"grad0/{name}"), [one[name] for one in local], number)
             for name in mean
         )
         for number, seen in enumerate(outcome.ranks)

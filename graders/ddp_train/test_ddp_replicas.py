@@ -117,9 +117,7 @@ def test_gradients_averaged(check: Check) -> None:
     for step in (step for step in looked_at if step < len(steps)):
         ranks = steps[step]
         local = [training.local_gradients(own, batch) for own, batch in zip(data, ranks, strict=True)]
-        _averaged(
-            check, outcome, epoch, step, [{n: np.array(g.numpy()) for n, g in one.items()} for one in local]
-        )
+        _averaged(check, outcome, epoch, step, local)
     _whole_epoch(check, len(steps), n_steps, world)
 
 
@@ -138,9 +136,7 @@ def _averaged(
     check: Check, outcome: Outcome, epoch: int, step: int, local: Sequence[dict[str, Array]]
 ) -> None:
     world = len(local)
-    mean = {
-        name: np.asarray(np.mean([own[name] for own in local], axis=0, dtype=np.float32)) for name in local[0]
-    }
+    mean = expected.mean_over_ranks(local)
     wrong = differing(outcome.ranks, f"grad{step}", mean, "the gradient of")
     if wrong is None:
         return

@@ -15,13 +15,16 @@ from graders.ddp_train.script_runs import SCRIPT_LIMITS
 from lockstep.check import Check
 from lockstep.compare import close, integer, number, shown
 from lockstep.sandbox.limits import MIB
-from lockstep.text import last_lines, safe
+from lockstep.text import few_names, last_lines, safe
 from lockstep.wire import Json
 
 OTHER_NPROC = 1  # more than there are cores a script may refuse
 RESNET18_BYTES = 44_000_000
 # The last layer may be of any kind and name, as nn.Sequential(nn.Dropout(0.2), nn.Linear(512, 10)) is.
-RESNET = re.compile(r"(?:^|[^a-z0-9])(?:fc\.weight|layer4\.\d+\.conv\d\.weight)$")
+# What stands before is the author's: `model.`, `model/` or nothing.
+_BEGINS = r"(?:^|[^a-z0-9])"
+RESNET = re.compile(_BEGINS + r"(?:fc\.weight|layer4\.\d+\.conv\d\.weight)$")
+THIRD_BLOCK = re.compile(_BEGINS + r"layer[1-4]\.2\.")
 CLASSES = 10
 EPOCHS, IMAGES, BATCH_SIZE = 2, 16, 4
 BATCHES = EPOCHS * IMAGES // (2 * BATCH_SIZE)  # of each of two processes
@@ -69,7 +72,7 @@ def test_script(check: Check) -> None:
     check.expect(
         any(map(RESNET.search, names)),
         "ddp_train.sh ran, but left no checkpoint with the weights of a ResNet-18 by their names (looked for a new .pt, .pth or "
-        f".ckpt file{f'; the one that it left holds {_few(names)}' if names else ''}).",
+        f".ckpt file{f'; the one that it left holds {few_names(names)}' if names else ''}).",
         "Pass --checkpoint FILE in ddp_train.sh, call save_checkpoint after each epoch, and keep state_dict() of the network in "
         "the file, under any key.",
     )
@@ -129,11 +132,6 @@ def test_script(check: Check) -> None:
     )
 
 
-def _few(names: Sequence[str]) -> str:
-    """The first of a checkpoint's names, in words."""
-    return f"{', '.join(safe(name, 60) for name in names[:3])}{' and so on' if len(names) > 3 else ''}"
-
-
 def _trained_as_asked(
     check: Check,
     values: Mapping[str, Json],
@@ -160,7 +158,7 @@ def _trained_as_asked(
         "Give ResNet-18 a last layer of its own: model.fc = nn.Linear(model.fc.in_features, 10).",
         points=check.points / 2,
     )
-    third = next((name for name in names if re.search(r"(?:^|[^a-z0-9])layer[1-4]\.2\.", name)), "")
+    third = next((name for name in names if THIRD_BLOCK.search(name)), "")
     check.expect(
         not third,
         f"ddp_train.sh works, but the network in its checkpoint is larger than a ResNet-18, which has two blocks a stage: "

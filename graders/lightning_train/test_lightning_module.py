@@ -16,11 +16,10 @@ from graders.lightning_train import expected, smoothing
 from graders.lightning_train.expected import Data
 from graders.lightning_train.returned import LOSS_HINT, is_one_number
 from graders.lightning_train.runs import train
-from graders.lightning_train.wording import few_names
 from lockstep.check import Check
 from lockstep.compare import number
 from lockstep.devicefault import is_device_fault
-from lockstep.text import safe
+from lockstep.text import few_names, safe
 from lockstep.verdict import CheckEnded, Crashed
 from lockstep.wire import Array, Json
 

@@ -17,11 +17,10 @@ from graders.lightning_train import expected
 from graders.lightning_train.expected import Item
 from graders.lightning_train.figures import logs_no_constant, watches_the_right_way
 from graders.lightning_train.runs import FEW, LIMITS, drawn_size, fitted, run_script
-from graders.lightning_train.wording import few_names
 from lockstep.check import Check
 from lockstep.compare import close, integer, shown
 from lockstep.sandbox.outcome import RankOutcome
-from lockstep.text import safe
+from lockstep.text import few_names, safe
 from lockstep.verdict import CheckEnded
 from lockstep.wire import Json
 

@@ -16,11 +16,10 @@ from graders.lightning_train.expected import Data
 from graders.lightning_train.figures import ACCURACY
 from graders.lightning_train.modes import validates_in_training_mode
 from graders.lightning_train.runs import train
-from graders.lightning_train.wording import few_names
 from lockstep.check import Check
 from lockstep.compare import close, number, shown
 from lockstep.sandbox.outcome import Outcome, RankOutcome
-from lockstep.text import safe
+from lockstep.text import few_names, safe
 from lockstep.wire import Array, Json
 
 MAX_DRAWS = 5
