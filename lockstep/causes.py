@@ -167,6 +167,8 @@ def advice(error: StudentError, submission: Submission) -> str:
         and _TEXT_FOR_NUMBER.search(error.message)
     ):
         return "Is that an option? What argparse hands over is text, unless the option has type=int or type=float."
+    if not error.frames and not error.phase:
+        return "Does your code put something of its own in the place of a function or class of torch's or Python's?"
     if not error.frames:
         return "Run the same call by hand with small data: Python then shows all the lines that led there."
     return "Run the same call by hand with small data; the line above is where it stopped."

@@ -187,6 +187,10 @@ def _who(number: int, ranks: Sequence[RankOutcome]) -> str:
     return "your code" if len(ranks) == 1 else f"rank {number} of {len(ranks)}"
 
 
+def _on(number: int, ranks: Sequence[RankOutcome]) -> str:
+    return "" if len(ranks) == 1 else f", on {_who(number, ranks)}"
+
+
 def _limit(name: str, phase: str, limits: Limits) -> LimitExceeded:
     sentences = {
         "memory": (
@@ -253,7 +257,8 @@ def _ended(number: int, ranks: Sequence[RankOutcome]) -> Crashed:
 def _error(
     number: int, error: StudentError, ranks: Sequence[RankOutcome], limits: Limits, submission: Submission
 ) -> CheckEnded:
-    name, message = safe(error.type, 60), safe_line(error.message, LONGEST)
+    message = safe_line(error.message, LONGEST)
+    raised = f"{safe(error.type, 60)}{': ' + message if message else ''}"
     exceeded = _exceeded(error)
     if exceeded is not None:
         return _limit(exceeded, error.phase, limits)
@@ -273,12 +278,17 @@ def _error(
         )
         unread.spoils = True
         return unread
-    if not error.frames and not error.phase and not _student_ran(ranks[number]):
-        raise GraderFault(f"the probe failed: {error.type}: {error.message}")
+    if not error.frames and not error.phase:
+        if not _student_ran(ranks[number]):
+            raise GraderFault(f"the probe failed: {error.type}: {error.message}")
+        return Crashed(
+            f"What this check did after your functions had come back ended with {raised}{_on(number, ranks)}.",
+            advice(error, submission),
+        )
     if error.type == "SystemExit":
         text = f"{_capital(_who(number, ranks))} called sys.exit or exit ({message or 'no status'})"
     else:
-        text = f"{_capital(_who(number, ranks))} raised {name}{': ' + message if message else ''}"
+        text = f"{_capital(_who(number, ranks))} raised {raised}"
     place = error.frames[-1] if error.frames else None
     if error.line is not None and place is None and f"line {error.line}" not in message:
         text += f" (line {error.line})"

@@ -157,8 +157,8 @@ def _left_out(event: Mapping[str, Json], submission: Submission) -> str:
     if notebook is not None:
         name = f"{file.removesuffix('.py')}.ipynb"
         return (
-            f"Of {name} only the imports, definitions and constants were taken; what its cells run ({where}) "
-            "was left out."
+            f"This check takes the imports, definitions and constants of {name}, and does not run what its cells run "
+            f"({where}): nothing about that need be changed."
         )
     return (
         f"Importing {file} would run it as a script ({where}), so only its imports, definitions and constants "

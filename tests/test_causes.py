@@ -131,7 +131,7 @@ def test_a_script_that_reads_no_options_is_told_so(
         ("NameError", "name 'np' is not defined", "calling f()", "Nothing has defined np"),
         ("NameError", "name 'null' is not defined", "importing x.py", "ends in .ipynb"),
         ("TypeError", "f() got an unexpected keyword argument 'lr'", "calling f()", "has it called"),
-        ("TypeError", "f() got an unexpected keyword argument 'lr'", "", "by hand"),
+        ("TypeError", "f() got an unexpected keyword argument 'lr'", "", "in the place of"),
         ("AttributeError", "'NoneType' object has no attribute 'to'", "calling f()", "without `return`"),
     ],
 )

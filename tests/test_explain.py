@@ -154,7 +154,10 @@ def test_a_probe_that_breaks_after_their_code_ran_may_have_been_broken_by_it() -
     broken = replace(error("KeyError", "'steps'", "", frames=()), events=PHASE)
     found = problem(outcome(broken), LIMITS, SUBMISSION)
     assert type(found) is Crashed
-    assert "after your functions had come back" in found.feedback.message
+    assert found.feedback.message == (
+        "What this check did after your functions had come back ended with KeyError: 'steps'."
+    )
+    assert "in the place of a function" in found.feedback.hint
     found = problem(outcome(RankOutcome(complete=False, status=BROKEN, events=PHASE)), LIMITS, SUBMISSION)
     assert type(found) is Crashed
 

@@ -70,7 +70,7 @@ def test_old_spellings_are_told() -> None:
     [
         ("a.py", [3], "Importing a.py would run it as a script (line 3), so only its imports, definitions and constants"),
         ("a.py", [3, 9], "(from line 3 on)"),
-        ("b.py", [5], "Of b.ipynb only the imports, definitions and constants were taken; what its cells run (cell 2, line 2)"),
+        ("b.py", [5], "imports, definitions and constants of b.ipynb, and does not run what its cells run (cell 2, line 2): nothing"),
     ],
 )  # fmt: skip
 def test_what_was_left_out_is_told(file: str, lines: list[Json], words: str) -> None:
