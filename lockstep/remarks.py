@@ -33,6 +33,7 @@ _CUDA = (
     "There is no GPU here, so .cuda() did nothing; on a machine without one it raises. Write .to(device), and the same "
     "file runs on any machine."
 )
+_COMPILE = "What torch.compile makes was run as it was written, without compiling it: that takes long, and changes no result."
 
 
 def remarks(outcome: Outcome, submission: Submission) -> tuple[str, ...]:
@@ -134,6 +135,8 @@ def _stood_in(event: Mapping[str, Json]) -> str:
         return "" if event.get("gpu") is True else _NCCL
     if event.get("name") == "cuda":
         return _CUDA
+    if event.get("name") == "compile":
+        return _COMPILE
     spelling = event.get("spelling")
     return EXPLAINED.get(spelling, "") if isinstance(spelling, str) else ""
 

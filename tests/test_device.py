@@ -724,7 +724,6 @@ QUERIES: dict[str, tuple[Callable[[], Any], Any]] = {
         True,
     ),
     "not pinned": (lambda: torch.zeros(2).is_pinned(), False),
-    "compile": (lambda: torch.compile(nn.Linear(2, 2).cuda())(torch.ones(1, 2, device="cuda")).is_cuda, True),
 }
 
 

@@ -34,7 +34,7 @@ INSIDE_FILES = (
     "sandbox/lightning_names.py sandbox/lightning_spellings.py sandbox/device/__init__.py sandbox/device/amp.py "
     "sandbox/device/cuda.py sandbox/device/groups.py sandbox/device/machine.py sandbox/device/marks.py "
     "sandbox/device/mixing.py sandbox/device/parallel.py sandbox/device/streams.py sandbox/device/tensors.py "
-    "sandbox/device/compiler.py sandbox/gpus.py sandbox/nbconvert.py sandbox/starvation.py sandbox/stopwatch.py "
+    "sandbox/device/others.py sandbox/gpus.py sandbox/nbconvert.py sandbox/starvation.py sandbox/stopwatch.py "
     "sandbox/dataloaders.py sandbox/whereabouts.py sandbox/reading.py sandbox/scripts.py "
     "sandbox/exported.py sandbox/running.py sandbox/elsewhere.py sandbox/databricks.py magics.py"
 ).split()

@@ -26,6 +26,7 @@ def install(note: Note) -> None:
     _meet_at_once()
     _rendezvous_without_a_diary()
     _generated_data_sets()
+    _nothing_is_compiled(note)
     lightning_spellings.install(note)
 
 
@@ -75,6 +76,30 @@ def cuda_calls_stay(note: Note) -> None:
 
     for owner in (torch.Tensor, torch.nn.Module):
         owner.cuda = staying(owner.cuda)  # type: ignore[method-assign]
+
+
+def _nothing_is_compiled(note: Note) -> None:
+    """What `torch.compile` makes is what it would be, and runs as it was written: no result is another for that.
+
+    To compile a ResNet-18 on two cores takes longer than most runs may.
+    """
+    import torch
+
+    original = torch.compile
+    told: list[bool] = []
+
+    @functools.wraps(original)
+    def compile(model: Any = None, **options: Any) -> Any:
+        if model is None:
+            return lambda function: compile(function, **options)
+        if not told:
+            told.append(True)
+            note("shim", name="compile")
+        torch.compiler.set_stance("force_eager")
+        # The default backend takes a second of CPU to be imported.
+        return original(model, backend="eager", disable=options.get("disable", False))
+
+    torch.compile = compile
 
 
 def names_nccl(word: object) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from lockstep.sandbox.device.amp import Autocast
-from lockstep.sandbox.device.compiler import patch_torch
+from lockstep.sandbox.device.others import patch_torch
 from lockstep.sandbox.device.cuda import patch_cuda
 from lockstep.sandbox.device.groups import patch_groups
 from lockstep.sandbox.device.machine import DeviceMode, Machine

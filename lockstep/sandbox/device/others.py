@@ -1,4 +1,4 @@
-"""The rest of torch that looks at devices: compiling, choosing optimizer kernels, default tensor types."""
+"""The rest of torch that looks at devices: choosing optimizer kernels, default tensor types."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ _NAMES = "Float Double Half BFloat16 Byte Char Short Int Long Bool".split()
 
 def patch_torch(machine: Machine) -> None:
     """Replace the remaining functions that would look for a real GPU."""
-    machine.patches.set(torch, "compile", _not_compiled)
     # On a GPU the multi-tensor kernels are the default: their rounding differs from the CPU's default ones.
     machine.patches.set(optimizer, "_get_foreach_kernels_supported_devices", list)
     machine.patches.set(torch.backends.cudnn, "is_acceptable", lambda tensor: False)
@@ -67,11 +66,6 @@ def _with_lengths_of_cpu(machine: Machine, real: Callable[..., torch.Tensor]) ->
         return real(log_probs, targets, *lengths, *rest[2:], **named)
 
     return ctc_loss
-
-
-def _not_compiled(model: Callable[..., Any] | None = None, **_: Any) -> Any:
-    """`torch.compile`, which leaves everything as it is."""
-    return model if model is not None else lambda function: function
 
 
 def _legacy_type(machine: Machine, name: str) -> type:
