@@ -16,10 +16,10 @@ from typing import Any
 import torch
 
 from lockstep.sandbox.device.amp import Autocast
-from lockstep.sandbox.device.others import patch_torch
 from lockstep.sandbox.device.cuda import patch_cuda
 from lockstep.sandbox.device.groups import patch_groups
 from lockstep.sandbox.device.machine import DeviceMode, Machine
+from lockstep.sandbox.device.others import patch_torch
 from lockstep.sandbox.device.parallel import patch_parallel, slow_forwards
 from lockstep.sandbox.device.tensors import patch_tensors
 
