@@ -33,7 +33,10 @@ _CUDA = (
     "There is no GPU here, so .cuda() did nothing; on a machine without one it raises. Write .to(device), and the same "
     "file runs on any machine."
 )
-_COMPILE = "What torch.compile makes was run as it was written, without compiling it: that takes long, and changes no result."
+_COMPILE = (
+    "What torch.compile makes was run as it was written: to compile it would take long, and change no result. "
+    "Nothing about that need be changed."
+)
 
 
 def remarks(outcome: Outcome, submission: Submission) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from graders.amp.batches import Batch, accuracies, losses_without_forward, train
 from graders.amp.curves import Series
 from graders.amp.expected import Scenario
 from graders.amp.probe import build_net
-from graders.amp.probe.script import constants, with_parameters
+from graders.amp.probe.constants import constants, with_parameters
 from graders.amp.test_amp_accuracy import evaluation_problem
 from graders.amp.test_amp_script import fewer_samples_than_steps, fit_into
 from graders.amp.test_amp_search import answers_printed, problem_at_the_ends, was_a_step
@@ -444,7 +444,7 @@ AMP, (GPU, REPORT) = True, (0, None)
 def test_constants_may_have_names_in_other_languages(names: str) -> None:
     options = "training_data epochs batch_size arch logdir amp report find_batch_size wandb".split()
     source = (
-        "# %% cell 1 (1 lines) [parameters]\n" + "; ".join(f"{name} = 0" for name in names.split()) + "\n"
+        "# %% cell 1 (1 lines) [parameters]\n" + "; ".join(f"{name} = None" for name in names.split()) + "\n"
     )
     chosen = constants(source, {option: option for option in options})
     assert chosen == dict(zip(names.split(), options, strict=True))
@@ -463,6 +463,48 @@ def test_of_two_cells_with_constants_that_with_more_has_the_parameters() -> None
     assert with_parameters("".join(cells), options) == cells[0] + marked
     few = "# %% cell 1 (2 lines)\nEPOCHS = 3\nLOGDIR = 'runs'\n"
     assert with_parameters(few, options) == few
+
+
+def test_a_cell_that_looks_at_data_and_model_has_no_parameters() -> None:
+    parameters = (
+        '# %% cell 1 (4 lines)\nTRAINING_DATA = "data"\nBATCH_SIZE = 64\nEPOCHS = 3\nLOGDIR = "runs"\n'
+    )
+    look = """# %% cell 2 (7 lines)
+train_dataset, valid_dataset = make_dataset("train"), make_dataset("valid")
+data_iter = iter(make_loader(train_dataset))
+batch_images, batch_labels = next(data_iter)
+model = build_model()
+logits = model(batch_images)
+log_probabilities = logits.log_softmax(1)
+epoch_steps, batch = len(train_dataset) // 32, batch_images[:8]
+"""
+    options: dict[str, Json] = {
+        "training_data": "/data",
+        "epochs": 1,
+        "batch_size": 4,
+        "logdir": "x",
+        "arch": "x",
+    }
+    marked = parameters.replace("(4 lines)", "(4 lines) [parameters]")
+    assert with_parameters(parameters + look, options) == marked + look
+    look = look.replace("cell 2", "cell 1")
+    parameters, marked = (text.replace("cell 1", "cell 2") for text in (parameters, marked))
+    assert with_parameters(look + parameters, options) == look + marked
+
+
+def test_what_is_no_such_thing_keeps_its_value() -> None:
+    cell = """# %% cell 1 (4 lines) [parameters]
+logger = logging.getLogger(); data = Cinic("x")
+LOG_EVERY, LOGITS, DATA_MEAN = 10, "x", (0.5, 0.5, 0.5)
+BATCH_NORM = True; BATCH_SIZE = 2 ** 5; EPOCHS = int(os.environ.get("EPOCHS", 3))
+SEARCH_BATCH_FROM = 16; BATCH_SIZES = [32, 64]; LOGDIR: str = "runs"
+"""
+    assert constants(cell, {"training_data": "/data", "amp": True}) == {"data": "/data"}
+    cell = cell.replace("logger =", "DATA = 'cinic'; logger =")
+    options: dict[str, Json] = {
+        "training_data": "/data", "epochs": 1, "batch_size": 4, "logdir": "x", "find_batch_size": False,
+    }  # fmt: skip
+    assert constants(cell, options) == {"DATA": "/data", "BATCH_SIZE": 4, "EPOCHS": 1, "LOGDIR": "x"}
 
 
 def test_constants_are_found_in_the_parameters_cell() -> None:

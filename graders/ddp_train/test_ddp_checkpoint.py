@@ -175,10 +175,10 @@ def _written_once(check: Check, saved: Outcome) -> None:
         "save_checkpoint wrote a file without tensors by name in it.",
         "Write a dict with the model's state_dict, the optimizer's state_dict and the epoch, with torch.save.",
     )
-    prefixed = [name for name in names if name.startswith("module.")]
+    prefixed = [name for name in names if name.removeprefix("_orig_mod.").startswith("module.")]
     check.expect(
         not prefixed,
-        f"The checkpoint's keys begin with `module.` ({', '.join(prefixed[:2])} ...).",
+        f"The checkpoint's keys are those of the wrapper, with `module.` ({', '.join(prefixed[:2])} ...).",
         "Save model.module.state_dict(): a checkpoint should load into the plain model.",
     )
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
-import unicodedata
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, cast
 
 from torch import nn
@@ -18,10 +15,9 @@ from lockstep.sandbox.probing import Inputs, Student
 from lockstep.sandbox.shims import cuda_calls_stay
 from lockstep.wire import Json
 
+from .constants import constants, option_of, with_parameters
+
 MODULE = "amp_train"
-MODEL_WORDS = (
-    "model", "modelname", "network", "modell", "modellname", "netz", "netzwerk", "modelo", "red", "modele", "reseau",
-)  # fmt: skip
 
 
 def can_choose_gpu(student: Student, inputs: Inputs) -> bool:
@@ -79,7 +75,7 @@ def run_script(student: Student, inputs: Inputs) -> tuple[int, dict[str, Json]]:
         )
         if run.error is not None:
             raise run.error
-        can = any(_option(name) == "accumulation" for name in chosen)
+        can = any(option_of(name) == "accumulation" for name in chosen)
         return 0, {"notebook": True, "accumulates": can, "tagged": tagged}
     words = command_line(options)
     flag = None if accumulation is None else re.search(r"""["'](--[\w-]*accum[\w-]*)["']""", text)
@@ -96,7 +92,7 @@ def _left_to_flags(text: str, options: dict[str, Json], chosen: Mapping[str, Any
     """Options that no constant of a notebook stands for, but a flag or a field that flags are made of does."""
     if not re.search(r"\bparse_(known_)?args\(", text):
         return {}
-    left = options.keys() - {_option(name) for name in chosen}
+    left = options.keys() - {option_of(name) for name in chosen}
     flags = {name: rf"--{name.replace('_', '-')}\b|^ +{name} *[:=]" for name in left}
     return {name: options[name] for name in options if name in left and re.search(flags[name], text, re.M)}
 
@@ -113,78 +109,6 @@ def command_line(options: dict[str, Json]) -> list[str]:
         else:
             words += [flag, str(value)]
     return words
-
-
-def constants(source: str, options: dict[str, Json]) -> dict[str, Any]:
-    """The judge's values for the constants that a notebook's `parameters` cell defines, by their names there."""
-    found: dict[str, Any] = {}
-    lines = source.split("\n")
-    for cell in read_cells(source) or ():
-        if not cell.is_parameters:
-            continue
-        for statement in ast.parse("\n".join(cell.of(lines))).body:
-            targets = statement.targets if isinstance(statement, ast.Assign) else []
-            if isinstance(statement, ast.AnnAssign):
-                targets = [statement.target]
-            for target in (name for whole in targets for name in ast.walk(whole)):
-                if isinstance(target, ast.Name) and _option(target.id) in options:
-                    value = options[_option(target.id)]
-                    is_path = "Path(" in ast.unparse(statement)
-                    found[target.id] = Path(value) if is_path and isinstance(value, str) else value
-    return found
-
-
-def with_parameters(source: str, options: dict[str, Json]) -> str:
-    """A notebook's source with the tag `parameters` at the cell that looks most like it, of several at the first."""
-    candidates = [source]
-    for cell in read_cells(source) or ():
-        lines = source.split("\n")
-        lines[cell.first_line - 2] = lines[cell.first_line - 2].replace(" lines)", " lines) [parameters]", 1)
-        candidates.append("\n".join(lines))
-    found = {candidate: len(constants(candidate, options)) for candidate in candidates}
-    likely = max(found, key=lambda candidate: found[candidate])
-    return likely if found[likely] >= 3 else source
-
-
-def _option(name: str) -> str:
-    """The option that a constant of this name stands for, by the command line's name; "" for none.
-
-    Names may be German, Spanish or French: a clear name is clear in its language.
-    """
-    word = re.sub(r"[^a-z0-9]", "", unicodedata.normalize("NFKD", name.lower()))
-    if re.search("accum|akkum|acum", word):
-        return "accumulation"
-    if re.search("batch|stapel|(?<![ip])lote", word):
-        return "find_batch_size" if re.search("find|search|such|busca|cherche", word) else "batch_size"
-    if re.search("epo(ch|ca|que)", word):
-        return "epochs"
-    if "wandb" in word:
-        return "wandb" if word in ("wandb", "wandbmode", "wandbmodus", "usewandb") else ""
-    if re.search("report|bericht|informe|rapport", word):
-        return "report"
-    if re.search("(?<!se)arch(?!iv)", word) or word in MODEL_WORDS:
-        return "arch"
-    if word in (
-        "amp",
-        "useamp",
-        "withamp",
-        "mixedprecision",
-        "gemischt",
-        "gemischtegenauigkeit",
-        "precisionmixta",
-    ):
-        return "amp"
-    if (
-        "log" in word
-        or re.match("protokoll|registro|journal", word)
-        or word in ("runs", "runsdir", "tensorboarddir", "tbdir")
-    ):
-        return "logdir"
-    return (
-        "training_data"
-        if re.search("data|daten|datos|donnees", word) or word in ("root", "cinic", "cinic10")
-        else ""
-    )
 
 
 def _hold_events_back() -> None:

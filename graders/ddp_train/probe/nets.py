@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import cast
 
 import numpy as np
@@ -13,6 +14,8 @@ from lockstep.sandbox.probing import Inputs
 from lockstep.wire import Array, Json
 
 MAX_ROWS = 20_000
+# What the wrappers put before a name, each as often as it was used.
+_WRAPPERS = re.compile(r"^(?:module\.|_orig_mod\.)+|(?<=\.)_orig_mod\.")
 
 
 class Rows(Dataset[tuple[torch.Tensor, torch.Tensor]]):
@@ -88,12 +91,12 @@ def new_rows(inputs: Inputs) -> Rows:
 
 
 def named_tensors(model: nn.Module) -> list[tuple[str, torch.Tensor]]:
-    """A network's parameters and buffers by their names."""
-    return [(name.removeprefix("module."), value) for name, value in model.named_parameters()]
+    """A network's parameters by the names that they have without DistributedDataParallel and torch.compile."""
+    return [(_WRAPPERS.sub("", name), value) for name, value in model.named_parameters()]
 
 
 def state_of(model: nn.Module, prefix: str) -> dict[str, Array | torch.Tensor]:
     """What a network holds, to be sent."""
     values = {f"{prefix}/{name}": value for name, value in named_tensors(model)}
-    values |= {f"{prefix}/{name.removeprefix('module.')}": value for name, value in model.named_buffers()}
+    values |= {f"{prefix}/{_WRAPPERS.sub('', name)}": value for name, value in model.named_buffers()}
     return {name: value.detach().clone() for name, value in values.items()}
