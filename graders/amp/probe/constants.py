@@ -1,0 +1,158 @@
+"""The constants of a notebook that the judge sets, by names that students give them."""
+
+from __future__ import annotations
+
+import ast
+import re
+import unicodedata
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from lockstep.sandbox.cells import read_cells
+from lockstep.wire import Json
+
+MODEL_WORDS = (
+    "model", "modelname", "network", "modell", "modellname", "netz", "netzwerk", "modelo", "red", "modele", "reseau",
+)  # fmt: skip
+# What a constant is made of, where it is more than a literal.
+_MAKERS = (
+    "Path PurePath str int float bool dict Namespace SimpleNamespace join expanduser resolve get getenv is_available"
+).split()
+
+
+def constants(source: str, options: dict[str, Json]) -> dict[str, Any]:
+    """The judge's values for the constants that a notebook's `parameters` cell defines, by their names there.
+
+    What is made in some other way is one of them where the cell has no other for that option.
+    """
+    found: dict[str, Any] = {}
+    assigned = [(name, text, value, option_of(name)) for name, text, value in _assigned(source)]
+    is_set = _set(source, options)
+    for name, text, value, option in assigned:
+        if (
+            option in options
+            and _may_be(value, options[option])
+            and (_is_constant(value) or option not in is_set)
+        ):
+            chosen = options[option]
+            found[name] = Path(chosen) if "Path(" in text and isinstance(chosen, str) else chosen
+    return found
+
+
+def with_parameters(source: str, options: dict[str, Json]) -> str:
+    """A notebook's source with the tag `parameters` at the cell that looks most like it, of several at the first.
+
+    It sets the most options. One that looks at data and model has variables of such names as well: of them count
+    those that are made like a constant.
+    """
+    candidates = [source]
+    for cell in read_cells(source) or ():
+        lines = source.split("\n")
+        lines[cell.first_line - 2] = lines[cell.first_line - 2].replace(" lines)", " lines) [parameters]", 1)
+        candidates.append("\n".join(lines))
+    found = {candidate: len(_set(candidate, options)) for candidate in candidates}
+    likely = max(found, key=lambda candidate: found[candidate])
+    return likely if found[likely] >= 3 else source
+
+
+def _set(source: str, options: dict[str, Json]) -> set[str]:
+    return {
+        option_of(name)
+        for name, _, value in _assigned(source)
+        if option_of(name) in options and _is_constant(value) and _may_be(value, options[option_of(name)])
+    }
+
+
+def _assigned(source: str) -> Iterator[tuple[str, str, ast.expr | None]]:
+    """Names that the `parameters` cell sets, each with its statement's text and, where one can tell, its value."""
+    lines = source.split("\n")
+    for cell in read_cells(source) or ():
+        if not cell.is_parameters:
+            continue
+        for statement in ast.parse("\n".join(cell.of(lines))).body:
+            if isinstance(statement, ast.AnnAssign):
+                targets: list[ast.expr] = [statement.target]
+            elif isinstance(statement, ast.Assign):
+                targets = statement.targets
+            else:
+                continue
+            for target in targets:
+                for name, value in _pairs(target, statement.value):
+                    yield name, ast.unparse(statement), value
+
+
+def _pairs(target: ast.expr, value: ast.expr | None) -> Iterator[tuple[str, ast.expr | None]]:
+    if isinstance(target, ast.Name):
+        yield target.id, value
+    elif isinstance(target, ast.Tuple | ast.List):
+        alike = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
+        values = (
+            value.elts if alike and isinstance(value, ast.Tuple | ast.List) else [None] * len(target.elts)
+        )
+        for part, of_it in zip(target.elts, values, strict=True):
+            yield from _pairs(part, of_it)
+
+
+def _is_constant(value: ast.expr | None) -> bool:
+    calls = [node.func for node in ast.walk(value) if isinstance(node, ast.Call)] if value else []
+    return all(
+        (call.attr if isinstance(call, ast.Attribute) else getattr(call, "id", "")) in _MAKERS
+        for call in calls
+    )
+
+
+def _may_be(value: ast.expr | None, chosen: Json) -> bool:
+    """Whether what the judge chose can stand in the place of a value: LOG_EVERY = 10 is no folder for logs."""
+    try:
+        own: object = None if value is None else ast.literal_eval(value)
+    except ValueError:
+        return True
+    if own is None:
+        return True
+    if isinstance(chosen, bool):
+        return isinstance(own, bool | str) or own in (0, 1)
+    if isinstance(chosen, int):
+        return isinstance(own, int) and not isinstance(own, bool)
+    return isinstance(own, bool | str)
+
+
+def option_of(name: str) -> str:
+    """The option that a constant of this name stands for, by the command line's name; "" for none.
+
+    Names may be German, Spanish or French: a clear name is clear in its language.
+    """
+    word = re.sub(r"[^a-z0-9]", "", unicodedata.normalize("NFKD", name.lower()))
+    if re.search("accum|akkum|acum", word):
+        return "accumulation"
+    if re.search("batch|stapel|(?<![ip])lote", word):
+        return "find_batch_size" if re.search("find|search|such|busca|cherche", word) else "batch_size"
+    if re.search("epo(ch|ca|que)", word):
+        return "epochs"
+    if "wandb" in word:
+        return "wandb" if word in ("wandb", "wandbmode", "wandbmodus", "usewandb") else ""
+    if re.search("report|bericht|informe|rapport", word):
+        return "report"
+    if re.search("(?<!se)arch(?!iv)", word) or word in MODEL_WORDS:
+        return "arch"
+    if word in (
+        "amp",
+        "useamp",
+        "withamp",
+        "mixedprecision",
+        "gemischt",
+        "gemischtegenauigkeit",
+        "precisionmixta",
+    ):
+        return "amp"
+    if (
+        re.search("log(?!it|prob|soft|sum|ger|ging|level|every|freq|interval|step)", word)
+        or re.match("protokoll|registro|journal", word)
+        or word in ("runs", "runsdir", "tensorboarddir", "tbdir")
+    ):
+        return "logdir"
+    return (
+        "training_data"
+        if re.search("data|daten|datos|donnees", word) or word in ("root", "cinic", "cinic10")
+        else ""
+    )
