@@ -204,9 +204,19 @@ def test_a_scalar_in_a_tensor(tensor: bytes, value: float | None) -> None:
 
 
 def test_a_file_that_is_two_files_is_told() -> None:
-    assert read_scalars(VERSION + VERSION).problems == (
-        f"the record at byte {len(VERSION)} marks the beginning of another file",
+    first = VERSION + scalar_event(field(1, b"loss") + b"\x15\x00\x00\x80\x3f")
+    assert read_scalars(first + first).problems == (
+        f"the record at byte {len(first)} marks the beginning of another file",
     )
+
+
+def test_a_writer_that_is_told_where_to_go_on_marks_the_beginning_twice(tmp_path: Path) -> None:
+    with SummaryWriter(str(tmp_path), purge_step=0) as writer:
+        writer.add_scalar("loss", 1.0, 0)
+    (file,) = tmp_path.iterdir()
+    seen = read_scalars(file.read_bytes())
+    assert seen.problems == ()
+    assert [point.value for point in seen.series["loss"]] == [1.0]
 
 
 def test_a_file_without_its_first_record_is_told() -> None:
