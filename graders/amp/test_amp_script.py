@@ -190,7 +190,9 @@ def test_notebook(check: Check) -> None:
     )
     _is_shuffled(check, call, labels)
     if seen.values.get("tagged") is False:
-        check.note("No cell has the tag `parameters`, and none needs it: the one that holds the constants was set.")
+        check.note(
+            "No cell has the tag `parameters`, and none needs it: the one that holds the constants was set."
+        )
     report = seen.values.get("report")
     if is_notebook and not isinstance(report, str):
         return

@@ -20,6 +20,7 @@ from lockstep.verdict import CheckEnded, Hung
 from lockstep.wire import Json
 
 SCRIPT_ENDS_SECONDS = 20.0
+_BY_STATUS = "torchrun and everybody who waits for the job go by the status."
 
 
 def test_cleans_up(check: Check) -> None:
@@ -125,9 +126,8 @@ def _named(ranks: Sequence[int]) -> str:
 def _is_injected(rank: RankOutcome) -> bool:
     if rank.error is None:
         return False
-    # Another exception that was raised because of it does as well.
-    because = any(event.get("kind") == "met" for event in rank.events)
-    return because or rank.error.type == "InjectedFault" or "put there by the check" in rank.error.message
+    # Another exception that was raised because of it is as good.
+    return _met(rank) or rank.error.type == "InjectedFault" or "put there by the check" in rank.error.message
 
 
 def _script_fails_fast(check: Check) -> None:
@@ -157,16 +157,39 @@ def _script_fails_fast(check: Check) -> None:
         not any(map(_hides_a_fault, outcome.ranks)),
         "train_one_epoch lets an exception through, but the process of ddp_train.py that came to a training image that cannot "
         "be read ended early with exit status 0, as if all had gone well.",
-        "torchrun and everybody who waits for the job go by the status. Whoever catches an exception in main has to raise it "
-        "again after printing it; without any `except` Python prints it and ends with status 1.",
+        f"{_BY_STATUS} Whoever catches an exception in main has to raise it again after printing it; without any `except` "
+        "Python prints it and ends with status 1.",
+        points=check.points / 2,
+    )
+    # Who passes over what cannot be read, on all ranks alike, may mean it.
+    check.expect(
+        all(map(_is_done, outcome.ranks)) or not any(map(_passes_over, outcome.ranks)),
+        "train_one_epoch lets an exception through, but the process of ddp_train.py that came to a training image that cannot "
+        "be read passed over it and ended with exit status 0, as if all had gone well; the other one, which made a step more, "
+        "ended for the lost connection alone.",
+        f"{_BY_STATUS} Let the exception through: a rank that leaves out a batch makes fewer collectives than the others, which "
+        "then wait for it or fail.",
         points=check.points / 2,
     )
 
 
 def _hides_a_fault(rank: RankOutcome) -> bool:
     """Whether a rank's script met what cannot be read, trained no further, and ended as one that is done."""
-    happened = {event.get("kind") for event in rank.events}
-    # Who passes over what cannot be read and goes on may mean it.
-    if rank.error is not None or "met" not in happened or "went_on" in happened:
-        return False
-    return integer(rank.values.get("status") if rank.complete else rank.status) == 0
+    return _met(rank) and not _went_on(rank) and _is_done(rank)
+
+
+def _passes_over(rank: RankOutcome) -> bool:
+    """Whether a rank's script met what cannot be read, trained on, and ended as one that is done."""
+    return _met(rank) and _went_on(rank) and _is_done(rank)
+
+
+def _met(rank: RankOutcome) -> bool:
+    return any(event.get("kind") == "met" for event in rank.events)
+
+
+def _went_on(rank: RankOutcome) -> bool:
+    return any(event.get("kind") == "went_on" for event in rank.events)
+
+
+def _is_done(rank: RankOutcome) -> bool:
+    return rank.error is None and integer(rank.values.get("status") if rank.complete else rank.status) == 0
