@@ -150,6 +150,7 @@ def _on(gpus: Machine | None) -> str:
 
 def _described(wrapped: object, model: nn.Module) -> dict[str, Json]:
     """Whether this is a DataParallel, of what, over which devices."""
+    wrapped = getattr(wrapped, "_orig_mod", wrapped)  # of torch.compile
     if isinstance(wrapped, DistributedDataParallel):
         return {"parallel": False, "kind": "a DistributedDataParallel"}
     if wrapped is model:
