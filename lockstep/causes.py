@@ -63,6 +63,7 @@ _CAUSES: Sequence[tuple[str, str, str]] = (
     ("SourceError", "is larger than", "Keep the code in it: data, weights and printed results belong in files of their own, which it reads and writes."),
     ("SourceError", "UTF-", "Open it in an editor, and save it with the encoding UTF-8: in VS Code the encoding stands at the bottom right."),
     ("FileNotFoundError", "", "Use the path you are given; paths of your own machine do not exist where this is graded."),
+    ("UnpicklingError", "Weights only load failed", "With weights_only=True torch.load reads tensors, numbers, texts, lists and dicts alone, as torch.save writes them by default: save state_dict()s and plain numbers, and leave pickle_protocol out."),
     ("StopIteration", "", "Something was asked for its next item and had none: is the data set empty?"),
     ("RuntimeError", "marked as ready twice", "A parameter was used twice in one forward of DistributedDataParallel: wrap the model once, and call the wrapped model once per step."),
     ("ValueError", "Default process group has not been initialized", "A collective was called before init_process_group: check that this code also works without torchrun."),

@@ -75,7 +75,9 @@ def read_notebook(data: bytes, name: str) -> NotebookSource:
     notes = (
         []
         if _is_orderly(notebook, name)
-        else [f"{shown(name)} is not quite what Jupyter writes; it was read anyway"]
+        else [
+            f"{shown(name)} is not quite what Jupyter writes; it was read anyway, and nothing is lost by that"
+        ]
     )
     notes += [
         f"{shown(name)}: cell {number} {cell.left_out} and was left out"

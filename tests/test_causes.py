@@ -108,6 +108,12 @@ def test_a_script_that_reads_no_options_is_told_so(
             "torch.cuda.is_available()",
         ),
         ("RuntimeError", "grad can be implicitly created only for scalar outputs", "calling f()", "mean"),
+        (
+            "UnpicklingError",
+            "Weights only load failed. In PyTorch 2.6, we changed",
+            "calling f()",
+            "pickle_protocol",
+        ),
         ("TypeError", "f() missing 1 required positional argument: 'lr'", "calling f()", "a default"),
         ("TypeError", "A.f() takes 2 positional arguments but 3 were given", "calling f()", "the order"),
         (
