@@ -189,6 +189,11 @@ JOBS = {
     "tasks that meet in a file": SLURM_TOP.replace("--ntasks-per-node=1", "--ntasks-per-node=2") + "srun bash -c 'RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS exec python ddp_train.py --init-method file://$PWD/.meet'",
     "by the path of an environment": SLURM_TOP + HEAD + 'mamba activate ddp\nsrun "$CONDA_PREFIX/bin/torchrun" ' + MEETS.replace("$first", "$host").removeprefix("torchrun "),
     "by a path of the cluster": SLURM_TOP + HEAD + "srun /opt/conda/envs/ddp/bin/" + MEETS.replace("$first", "$host"),
+    "by a path of the cluster behind others": SLURM_TOP
+    + HEAD
+    + "export HOST=$host\nsrun timeout 600 env OMP_NUM_THREADS=1 bash -c '"
+    + EACH.replace("torchrun", "/opt/conda/bin/torchrun")
+    + "'",
     "by paths of the cluster in bash": SLURM_TOP
     + "ENV=~/miniconda3/envs/ddp\n"
     + HEAD.replace("scontrol", "/usr/bin/scontrol")

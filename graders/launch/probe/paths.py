@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-_MAX_TEXT, _MAX_CALLED, _MAX_PATHS, _MAX_PATH = 1 << 16, 500, 100, 1000
+_MAX_TEXT, _MAX_CALLED, _MAX_PATHS, _MAX_PATH = 1 << 16, 200, 100, 500
 # Variables may have several values, each of which may hold others: so many, so many paths of them, so deep.
 _MAX_VALUES, _MAX_EXPANDED, _MAX_ROUNDS = 8, 32, 8
 # Beside what begins with #!. The others are sourced.
@@ -17,7 +17,7 @@ _ASSIGNED = re.compile(r"(?:^|(?<=[\s;&|({]))(\w+)=(?:\(\s*)?([^\s;&|()`]{1,200}
 # A default is a part of a path, as ${CONDA:-/opt/conda}/bin/python, or holds one, as ${PYTHON:-/opt/conda/bin/python}.
 _PATH = re.compile(
     r"(?:(?<![\w~${}./+-])|(?<=:-))(?![+-])"
-    r"(?:\$\{\w+:[-=][\w~$./+-]{0,200}\}|[~$\w{}./+-]){0,500}/[\w.+-]+"
+    r"(?:\$\{\w+:[-=][\w~$./+-]{0,100}\}|[~$\w{}./+-]){0,200}/[\w.+-]+"
 )
 _VARIABLE = re.compile(r"\$(?:\{(\w+)(?::?[-=]([^{}]*))?\}|(\w+))")
 
