@@ -26,6 +26,7 @@ from graders.launch import (
     workers,
 )
 from graders.launch.headers import read_header, scheduler_of
+from graders.launch.probe.paths import call_through_env, functions
 from graders.launch.probe.torchrun import told
 from graders.launch.schedulers import LSF, PBS, SLURM, Scheduler
 from lockstep.check import Check, Setting
@@ -188,6 +189,11 @@ JOBS = {
     "tasks that meet in a file": SLURM_TOP.replace("--ntasks-per-node=1", "--ntasks-per-node=2") + "srun bash -c 'RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID WORLD_SIZE=$SLURM_NTASKS exec python ddp_train.py --init-method file://$PWD/.meet'",
     "by the path of an environment": SLURM_TOP + HEAD + 'mamba activate ddp\nsrun "$CONDA_PREFIX/bin/torchrun" ' + MEETS.replace("$first", "$host").removeprefix("torchrun "),
     "by a path of the cluster": SLURM_TOP + HEAD + "srun /opt/conda/envs/ddp/bin/" + MEETS.replace("$first", "$host"),
+    "by a path of the cluster behind others": SLURM_TOP
+    + HEAD
+    + "export HOST=$host\nsrun timeout 600 env OMP_NUM_THREADS=1 bash -c '"
+    + EACH.replace("torchrun", "/opt/conda/bin/torchrun")
+    + "'",
     "by paths of the cluster in bash": SLURM_TOP
     + "ENV=~/miniconda3/envs/ddp\n"
     + HEAD.replace("scontrol", "/usr/bin/scontrol")
@@ -240,6 +246,110 @@ def test_a_job_that_starts_too_much_or_nothing_is_told(job: str, told: str, tmp_
     (check,) = by_id(tmp_path, box, "cluster_header").values()
     assert check.verdict is Verdict.FAILED
     assert told in f"{check.message} {check.hint}", check
+
+
+# Programs by the paths of another machine
+
+ALONE = '--standalone --nproc-per-node "${NPROC:-2}" ddp_train.py "$@"'
+BY_PATHS = {
+    "a default": 'TORCHRUN=${TORCHRUN:-/opt/conda/bin/torchrun}\n"$TORCHRUN" ' + ALONE,
+    "a default of a folder": '"${CONDA:-/opt/conda}/bin/torchrun" ' + ALONE,
+    "a default with a variable": 'CONDA=/opt/conda\n"${TORCHRUN:-$CONDA/bin/torchrun}" ' + ALONE,
+    "declare": 'declare -r CONDA=/opt/conda; BIN=$CONDA/bin\n"$BIN/torchrun" ' + ALONE,
+    "typeset": 'typeset CONDA="/opt/conda" BIN=bin; $CONDA/$BIN/torchrun ' + ALONE,
+    "local": 'go() {\n    local conda=/opt/conda\n    $conda/bin/torchrun "$@"\n}\ngo ' + ALONE,
+    "one of several": 'CONDA=/opt/conda\n[ -d /apps ] && CONDA=/apps/conda\n"$CONDA/bin/torchrun" ' + ALONE,
+    "a file that is sourced": ". launch/env.sh\n$CONDA/bin/torchrun " + ALONE,
+    "a file of settings": "set -a; source launch/site.env; set +a\n$SITE/bin/torchrun " + ALONE,
+    "a function of its name": 'torchrun() { /opt/conda/bin/torchrun "$@"; }\ntorchrun ' + ALONE,
+    "an array": 'run=(/opt/conda/bin/torchrun --standalone)\nexec "${run[@]}" ' + ALONE,
+    "exec": "exec /opt/conda/bin/torchrun " + ALONE,
+    "exec of a variable": 'TORCHRUN=/opt/conda/bin/torchrun\nOMP_NUM_THREADS=1 exec "$TORCHRUN" ' + ALONE,
+    "exec into a log": "exec > >(cat) 2>&1\nexec 3>&1\nexec /opt/conda/bin/torchrun " + ALONE + " >&3",
+    "exec behind a test": "if true; then exec ~/miniconda3/bin/python -m torch.distributed.run " + ALONE + "; fi",
+    "exec in sh": 'sh launch/go.sh "$@"',
+    "command": "command /opt/conda/bin/torchrun " + ALONE,
+    "env": "env OMP_NUM_THREADS=4 /opt/conda/bin/torchrun " + ALONE,
+    "env by its path": "/usr/bin/env -u OMP_NUM_THREADS /opt/conda/bin/torchrun " + ALONE,
+    "nohup": "nohup /opt/conda/bin/torchrun " + ALONE + " &\nwait $!",
+    "timeout": "timeout -k 5 3600 /opt/conda/bin/torchrun " + ALONE,
+    "several in front": "exec nohup nice -n 5 stdbuf -oL /opt/conda/bin/torchrun " + ALONE,
+    "setsid": "setsid -w /opt/conda/bin/torchrun " + ALONE,
+    "time": "time /opt/conda/bin/torchrun " + ALONE,
+    "time by its path": "/usr/bin/time -p /opt/conda/bin/torchrun " + ALONE,
+    "a container": "apptainer exec --nv image.sif /opt/conda/bin/torchrun " + ALONE,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("spelling", BY_PATHS)
+def test_a_program_is_found_by_a_path_of_another_machine(spelling: str, tmp_path: Path, box: Box) -> None:
+    (tmp_path / "launch").mkdir()
+    shutil.copy(build.ROOT / "reference" / "ddp_train.py", tmp_path)
+    for name, text in {
+        "torchrun_single.sh": f'#!/bin/bash\nset -eu\ncd "$(dirname "$0")/.."\n{BY_PATHS[spelling]}\n',
+        "env.sh": "export CONDA=/opt/conda\n",
+        "site.env": "SITE=/apps/site\n",
+        "go.sh": f"#!/bin/sh\nexec /opt/conda/bin/torchrun {ALONE}\n",
+    }.items():
+        (tmp_path / "launch" / name).write_text(text)
+    check = by_id(tmp_path, box, "single_node")["single_node"]
+    assert check.verdict is Verdict.PASSED, check
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "exec > log 2>&1",
+        "exec 3>&1 4<> file",
+        "exec {log}>&1",
+        'exec "$@"',
+        "exec torchrun x.py",
+        'exec "$HERE/inner.sh" /opt/conda/bin/torchrun',
+        "command -v /opt/conda/bin/torchrun",
+        'docker exec "$TORCHRUN" x.py',
+        "apptainer \\\n  exec /images/torchrun x.py",
+        "find . -exec /opt/conda/bin/python {} +",
+    ],
+)
+def test_a_script_that_calls_no_program_past_bash_stays_as_it_is(line: str, tmp_path: Path) -> None:
+    text = f"#!/bin/bash\nTORCHRUN=/opt/conda/bin/torchrun\n{line}\n"
+    (tmp_path / "go.sh").write_text(text)
+    call_through_env(str(tmp_path), frozenset({"torchrun", "python"}))
+    assert (tmp_path / "go.sh").read_text() == text
+
+
+def test_a_link_out_of_the_folder_is_not_written_through(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "mine.sh").write_text("exec /opt/conda/bin/torchrun x.py\n")
+    (tmp_path / "work" / "go.sh").symlink_to(tmp_path / "mine.sh")
+    call_through_env(str(tmp_path / "work"), frozenset({"torchrun"}))
+    assert (tmp_path / "mine.sh").read_text() == "exec /opt/conda/bin/torchrun x.py\n"
+
+
+def test_nothing_but_a_plain_path_becomes_a_function(tmp_path: Path) -> None:
+    (tmp_path / "go.sh").write_text(
+        "A='/x;id' B=/y$(id) C=/z\n$A/torchrun; $B/torchrun; ${C:-`id`}/torchrun; /{a,b}/torchrun; $C/../torchrun\n"
+    )
+    lines = functions(str(tmp_path), frozenset({"torchrun"})).splitlines()
+    assert lines
+    for line in lines:
+        assert re.fullmatch(r'function /[\w./+-]+ \{ command torchrun "\$@"; \}', line), line
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "go.sh: line 3: /opt/conda/bin/torchrun: No such file or directory\n",
+        "go.sh: line 3: exec: /opt/conda/bin/torchrun: cannot execute: No such file or directory\n",
+        "nohup: failed to run command '/opt/conda/bin/torchrun': No such file or directory\n",
+        "env: ‘/opt/conda/bin/torchrun’: No such file or directory\n",
+    ],
+)
+def test_a_path_that_leads_nowhere_is_told(output: str) -> None:
+    fault = early_faults.nothing_fault(starts.NodeRun(0, 127, output, ()), "`bash go.sh`")
+    assert fault.hint is not None
+    assert fault.hint.startswith("The path /opt/conda/bin/torchrun leads to nothing")
+    assert "by its name alone" in fault.hint
 
 
 # Headers

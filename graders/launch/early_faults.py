@@ -44,6 +44,14 @@ _SHELL_HINTS: Sequence[tuple[re.Pattern[str], str]] = (
     ),
     (re.compile(r"is not written yet"), "This part of the template is not filled in yet."),
     (
+        re.compile(
+            r"([~/][^\s:'‘’\"]*/(?:torchrun|python[\d.]*|srun|mpirun|mpiexec))['’\"]?: "
+            "(?:cannot execute: )?No such file"
+        ),
+        "The path {0} leads to nothing where this is graded, and may not on the next cluster: call the program by its "
+        "name alone, and it is found.",
+    ),
+    (
         re.compile(r"(?<!\S)(\S+): command not found"),
         "There is no program {0} where this is graded. torchrun and python are there, and to start them on the nodes "
         "of a job srun, mpirun, mpiexec, pbsdsh, blaunch, jsrun, ssh and pdsh.",
@@ -82,7 +90,7 @@ def nothing_fault(run: NodeRun, call: str) -> Fault:
     ended = "to its end" if run.status == 0 else f"until it ended with status {run.status}"
     hint = _shell_hint(run.output) or (
         "It prints the command instead of running it: take the echo and the quotes away."
-        if re.search(r"torchrun|torch\.distributed", run.output)
+        if run.status != 127 and re.search(r"torchrun|torch\.distributed", run.output)
         else "Does it leave before that line, or is the line a comment, or in a function that nothing calls?"
         if run.status == 0
         else "Run it in a terminal; `bash -x` shows every line that it comes to."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
 
 from . import starters, torchrun
@@ -76,8 +77,27 @@ def _wrapper(bench: Bench, request: Request) -> Order:
     """`conda run`, `apptainer exec` and the like: what they start, from the first program that is known here."""
     for at, word in enumerate(request.words[1:], start=1):
         if os.path.basename(word) in STARTERS:
-            return {"become": request.words[at:]}
+            return {"become": [_here(bench, request, word), *request.words[at + 1 :]]}
     return {}
+
+
+def _prefix(bench: Bench, request: Request) -> Order:
+    """`nohup`, `env` and the like, which are here as well: they look for what they start by themselves."""
+    words = list(request.words[1:])
+    for at, word in enumerate(words):
+        words[at] = _here(bench, request, word)
+        if words[at] != word or starters.is_program(request, word):
+            break
+    # The student's own PATH, without the stand-ins.
+    real = shutil.which(os.path.basename(request.words[0]))
+    return {"become": [real, *words]} if real else _wrapper(bench, request)
+
+
+def _here(bench: Bench, request: Request, word: str) -> str:
+    """The stand-in for a path of the cluster's own that leads nowhere here; any other word as it is."""
+    name = os.path.basename(word)
+    missing = "/" in word and name in HANDLERS and not os.path.exists(os.path.join(request.folder, word))
+    return os.path.join(bench.tools, "bin", name) if missing else word
 
 
 # What starts a program in a container, an environment or under a profiler.
@@ -108,6 +128,7 @@ HANDLERS: dict[str, Handler] = {
     "hostname": _hostname,
     "getent": _getent,
     "nvidia-smi": _nvidia_smi,
+    **dict.fromkeys(torchrun.PREFIXES, _prefix),
     **dict.fromkeys(ENVIRONMENTS, _wrapper),
     # A node that waits until another can be reached need not wait here.
     "sleep": _sleep,

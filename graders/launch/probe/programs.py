@@ -2,7 +2,7 @@
 
 # Few and small imports: a job on two nodes starts a dozen of these.
 STAND_IN = r"""#!{python} -IS
-import _socket, _thread, marshal, os, sys
+import _signal, _socket, _thread, marshal, os, sys
 end = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
 end.connect({socket!r})
 end.send(b"stand-in")
@@ -38,6 +38,8 @@ def feed(ends):
 sys.stdout.write(order.get("say", ""))
 sys.stdout.flush()
 if "become" in order:
+    # Python ignores a broken pipe, and what it becomes would too.
+    _signal.signal(_signal.SIGPIPE, _signal.SIG_DFL)
     os.execvpe(order["become"][0], order["become"], environment(order.get("changes", {{}})))
 tasks = order.get("start", [])
 # Of a stdin that is no device each gets a copy.

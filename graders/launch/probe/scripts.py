@@ -21,7 +21,7 @@ from lockstep.wire import Json
 
 from .bench import MAX_OUTPUT, MAX_RECORDS, NODE, Bench, Held, Request, Script
 from .handlers import HANDLERS, order
-from .paths import functions
+from .paths import call_through_env, functions
 from .programs import LAUNCHERS, SHELL, STAND_IN, TRAINER
 from .starters import exported
 
@@ -37,6 +37,7 @@ def _listening(bench: Bench, seconds: float) -> Iterator[socket.socket]:
     listener.listen(64)
     os.mkdir(os.path.join(bench.tools, "bin"))
     os.mkdir(bench.home)
+    call_through_env(bench.work, frozenset(HANDLERS))
     text = STAND_IN.format(python=os.path.realpath("/proc/self/exe"), socket=path)
     for name in HANDLERS:
         target = os.path.join(bench.tools, "bin", name)

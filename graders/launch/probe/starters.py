@@ -211,7 +211,7 @@ def mpirun(bench: Bench, request: Request) -> Order:
             continue
         # The last word is the command's.
         following = words[at] if at < len(words) - 1 and not value else "-"
-        if not following.startswith("-") and (name in MPI_WITH_WORD or not _is_program(request, following)):
+        if not following.startswith("-") and (name in MPI_WITH_WORD or not is_program(request, following)):
             value, at = following, at + 1
         if name in ("env", "genv") and "=" not in value:
             # Hydra's have the variable and its value in two words.
@@ -245,7 +245,7 @@ def mpirun(bench: Bench, request: Request) -> Order:
     return _tasks(bench, request, words[at:], places)
 
 
-def _is_program(request: Request, word: str) -> bool:
+def is_program(request: Request, word: str) -> bool:
     """Whether a word names something that can be started: a program that is there, or a file."""
     found = shutil.which(word, path=request.environment.get("PATH"))
     return found is not None or os.path.isfile(os.path.join(request.folder, word))

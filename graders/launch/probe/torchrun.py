@@ -18,7 +18,9 @@ from lockstep.wire import Json
 from .bench import Bench, Order, Request, text
 
 # What runs the command behind it, and stands in front of `python` behind --no-python.
-PREFIXES = ("env", "nice", "nohup", "numactl", "stdbuf", "taskset", "time", "timeout")
+PREFIXES = (
+    "env", "nice", "nohup", "numactl", "stdbuf", "taskset", "time", "timeout", "setsid", "ionice", "chrt",
+)  # fmt: skip
 OTHER_LAUNCHERS = ("accelerate", "deepspeed", "horovodrun", "lightning", "fabric")
 
 
