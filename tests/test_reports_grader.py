@@ -99,6 +99,24 @@ def test_files_that_hold_anything_are_a_verdict(tmp_path: Path, box: Box) -> Non
     assert [(check.verdict, check.points) for check in exercise.checks] == [(Verdict.FAILED, 0)] * 6
 
 
+def test_what_the_format_does_not_know_costs_nothing_and_is_told(tmp_path: Path, box: Box) -> None:
+    folder = build.build(next(s for s in SAMPLES if s.name == "ddof_one"), tmp_path / "x")
+    for name in ("loader", "data_parallel"):
+        path = folder / "reports" / f"{name}.json"
+        report = json.loads(path.read_text())
+        if name == "loader":
+            report["notes"] = "a quiet evening"
+        else:
+            report["claims"].append({"what": "params", "config": {}, "value": "11689512"})
+        path.write_text(json.dumps(report))
+    wanted = ["complete", "consistent", "possible", "measured", "pictures"]
+    (exercise,) = graded(folder, EXERCISE, box, checks=wanted).exercises
+    assert {check.verdict for check in exercise.checks} == {Verdict.PASSED}
+    (complete,) = [check for check in exercise.checks if check.id == "complete"]
+    assert "loader.json: `notes` is not looked at." in complete.message
+    assert "data_parallel.json: Its claim about `params` is not verified. What can be: mean_s" in complete.message
+
+
 # What was handed in
 
 

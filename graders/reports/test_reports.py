@@ -29,7 +29,7 @@ NOTED = 2
 OF_THE_GRADER = ("S05", "S06", "R01")
 # As a sentence names its rule, which may name another.
 RULE_NAMED = re.compile(r"\(([A-Z]\d\d)\)")
-COMPLETE = ("S03", "S04")
+COMPLETE = ("S01", "S03", "S04")
 PICTURED = ("C12",)
 
 
