@@ -114,7 +114,10 @@ def test_what_the_format_does_not_know_costs_nothing_and_is_told(tmp_path: Path,
     assert {check.verdict for check in exercise.checks} == {Verdict.PASSED}
     (complete,) = [check for check in exercise.checks if check.id == "complete"]
     assert "loader.json: `notes` is not looked at." in complete.message
-    assert "data_parallel.json: Its claim about `params` is not verified. What can be: mean_s" in complete.message
+    assert (
+        "data_parallel.json: Its claim about `params` is not verified. What can be: mean_s"
+        in complete.message
+    )
 
 
 # What was handed in
