@@ -326,6 +326,21 @@ def test_another_program_is_not_started_with_flags_it_may_not_know(tmp_path: Pat
     assert spot.why_not(check, parallel) == ""
 
 
+def test_a_notebook_is_not_measured_again_whatever_it_can_do(tmp_path: Path) -> None:
+    line = "args = __import__('argparse').ArgumentParser().parse_known_args()[0]"
+    cell = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": [line]}
+    notebook = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+    report = (REFERENCE / "reports/loader.json").read_bytes()
+    read = submission(
+        {"lfw_dataset.ipynb": json.dumps(notebook), "reports/loader.json": report, "a.py": "x = 1\n"},
+        tmp_path,
+    )
+    exercise = load_exercise(build.ROOT / "graders" / EXERCISE)
+    check = Check(Setting(None, read, 1, (2,), False), exercise, exercise.check("spot_rerun"))  # type: ignore[arg-type]
+    reason = spot.why_not(check, handed_in.read(read)[0])
+    assert reason == "lfw_dataset.ipynb is a notebook, and notebooks are not measured again"
+
+
 def test_edits_of_json_that_lead_nowhere_are_errors(tmp_path: Path) -> None:
     shutil.copytree(REFERENCE / "reports", tmp_path / "reports")
     for path in ("runs[num_workers=77].wall_s", "nothing.at.all", "claims[99].value"):
