@@ -20,7 +20,7 @@ from graders.reports import handed_in, picture, spot
 from graders.reports import test_reports as judge
 from lockstep.check import Check, Setting
 from lockstep.exercise import load_exercise
-from lockstep.reports.finding import not_verified
+from lockstep.reports.finding import advice, not_verified
 from lockstep.reports.verify import RULES
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.outcome import RankOutcome
@@ -195,6 +195,16 @@ def test_what_could_not_be_verified_is_told_in_words_and_once() -> None:
         "Not verified: amp.json: No peak is known.",
         "2 more could not be looked into; `lockstep verify-report` says which, and why.",
     ]
+
+
+def test_who_measures_as_often_as_is_asked_is_not_told_to_measure_more() -> None:
+    told: list[str] = []
+    findings = [
+        ("ddp.json", replace(advice("3 runs."), rule="S03")),
+        ("amp.json", replace(advice("x"), rule="S01")),
+    ]
+    judge.note(cast(Check, SimpleNamespace(note=told.append)), findings)
+    assert told == ["Advice: amp.json: x"]
 
 
 @pytest.mark.parametrize("place", ["loader.json", "Reports/Loader.json", "hand-in/reports/loader.json"])

@@ -27,6 +27,8 @@ TOLD = 3
 NOTED = 2
 # That no nonce was issued, no hash is that of a notebook, no reference is there to compare with: nothing of a student's.
 OF_THE_GRADER = ("S05", "S06", "R01")
+# Advice to do more than the exercise asks for is `lockstep verify-report`'s to give.
+MORE_THAN_ASKED = ("S03",)
 # As a sentence names its rule, which may name another.
 RULE_NAMED = re.compile(r"\(([A-Z]\d\d)\)")
 COMPLETE = ("S01", "S03", "S04")
@@ -107,7 +109,11 @@ def note(check: Check, findings: Sequence[tuple[str, Finding]]) -> None:
         (Judgement.UNUSUAL, ASIDE),
         (Judgement.CONSISTENT, "Advice"),
     ):
-        told = [(name, finding) for name, finding in findings if finding.judgement is judgement]
+        told = [
+            (name, finding)
+            for name, finding in findings
+            if finding.judgement is judgement and finding.rule not in MORE_THAN_ASKED
+        ]
         for name, finding in told[:NOTED]:
             check.note(f"{word}: {name}: {finding.message}")
         if len(told) > NOTED:

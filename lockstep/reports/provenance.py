@@ -111,8 +111,8 @@ def _repetitions(report: Report, facts: Facts) -> Iterator[Finding]:
     if few_runs:
         counts = sorted({len(group.runs) for group in few_runs})
         yield advice(
-            f"{len(few_runs)} of {len(report.groups)} configurations have {' or '.join(map(str, counts))} runs. From "
-            f"{GOOD_RUNS} on, one slow run can be told from a slow configuration.",
+            f"{len(few_runs)} of {len(report.groups)} configurations have {' or '.join(map(str, counts))} runs, enough for "
+            f"what is asked. From {GOOD_RUNS} on, one slow run can be told from a slow configuration.",
             configurations=len(few_runs),
             runs=counts[0],
         )
