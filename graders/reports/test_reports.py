@@ -145,9 +145,9 @@ def end(check: Check, found: Sequence[Told], share: float, hint: str) -> None:
         if len(here) > TOLD:
             lines.append(f"And {len(here) - TOLD} more.")
         if absent:
-            lines.append(f"Not looked at: {listed(absent)}, for which `complete` says what to mend.")
+            lines.append(f"Not looked at: {listed(absent)}, as `complete` says.")
         if not here:
-            hint = "Nothing else is wrong here."
+            hint = "Mend what `complete` says; nothing else is wrong here."
         told = "\n".join(lines)
         check.fail(told, f"{hint}{_where_described(told)}", points=round(check.points * share, 2))
 
