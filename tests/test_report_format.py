@@ -261,7 +261,7 @@ def odd_hash(report: dict[str, Any]) -> None:
 
 
 def runs_misspelt(report: dict[str, Any]) -> None:
-    report["Run"] = report.pop("runs")
+    report["Rums"] = report.pop("runs")
 
 
 def claims_about_nothing_known(report: dict[str, Any]) -> None:
@@ -294,7 +294,7 @@ def declared_twice(report: dict[str, Any]) -> None:
         (half_a_step, ["`runs[0].steps` is a number, expected a whole number"]),
         (odd_hash, ['`attempt.code_sha256` is "abc']),
         (declared_twice, ["`declared` holds an entry twice"]),
-        (runs_misspelt, ['The report lacks "runs". Is "Run" meant to be that?']),
+        (runs_misspelt, ['The report lacks "runs". Is "Rums" meant to be that?']),
         (claims_about_nothing_known, ["`claims` holds nothing that can be verified, which is mean_s, std_s"]),
         (a_claim_about_a_number, ["`claims[0].what` is a whole number, expected text"]),
         (a_claim_about_no_configuration, ['`claims[0]` lacks "config".']),

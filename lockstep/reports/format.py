@@ -221,7 +221,7 @@ def _sentences(error: Any, where: str) -> Iterator[tuple[str, str]]:
         others = {
             other[:80].lower(): other for other in islice(seen, MAX_NAMES) if other not in names.parts()
         }
-        slip = None if error.absolute_path else names.meant(name, others)
+        slip = None if error.absolute_path else names.meant(name, others, names.ALIKE_ENOUGH)
         yield f'{where} lacks "{name}".{_is_a_slip(slip and others[slip])}', name
     elif error.validator == "additionalProperties" and isinstance(wanted, bool):
         for name in sorted(seen.keys() - error.schema.get("properties", {}).keys())[:3]:

@@ -15,8 +15,9 @@ from typing import Any
 from lockstep.text import listed, safe_line
 
 SCHEMA = Path(__file__).parent.parent / "schemas" / "perf-report-1.schema.json"
-ALIKE = 0.8
-"""As difflib reckons: `throughput` is meant to be `throughput_ips`, `loss` is not meant to be `logs`."""
+ALIKE, ALIKE_ENOUGH = 0.8, 0.7
+"""As difflib reckons: `throughput` is meant to be `throughput_ips`, `loss` is not meant to be `logs`; where a report
+lacks a part, less is enough, and `rums` is meant to be `runs`."""
 TOLD = 3
 
 
@@ -60,9 +61,9 @@ def not_looked_at(report: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(told)
 
 
-def meant(name: str, known: Iterable[str]) -> str | None:
+def meant(name: str, known: Iterable[str], alike: float = ALIKE) -> str | None:
     """The name among `known` that this one may be a slip of."""
-    return next(iter(get_close_matches(name[:80].lower(), list(known), 1, ALIKE)), None)
+    return next(iter(get_close_matches(name[:80].lower(), list(known), 1, alike)), None)
 
 
 def _hint(names: Sequence[str], known: Iterable[str]) -> str:
