@@ -57,9 +57,13 @@ def write_report(
     `kind` is "dataloader", "dp_inference", "ddp_scaling", "amp" or "lightning". Every run holds `config`,
     `rep`, `t_start`, `t_end`, `wall_s` (text: `repr` of a difference of two `time.perf_counter()` readings),
     `samples` and `steps`. `method` says what was done otherwise, for example {"sync": "cuda_event"}; `claims`
-    are statements that do not follow from the seconds, such as an accuracy; `sections` are further parts of a
-    report, such as not_available=[{"config": {"n_devices": 2}, "reason": "one GPU only"}], batch_search=[...]
-    or logs=[...].
+    are statements that do not follow from the seconds, such as {"what": "accuracy_pct", "config": {...}, "value":
+    "61.2", "unit": "%"}; `sections` are further parts of a report, such as
+    not_available=[{"config": {"n_devices": 2}, "reason": "one GPU only"}].
+
+    A claim can be about mean_s, std_s, median_s, min_s, throughput_ips, speedup, efficiency, serial_fraction,
+    max_batch, peak_alloc_mib, accuracy_pct, acc5_pct, best_config or crossover_batch; further parts are declared,
+    discarded, not_available, batch_search, logs, answers and artifacts. Others may be there, and are not looked at.
 
     A report on trainings keeps what the same code measured earlier in other configurations, so that one file
     can hold one process and two, or fp32 and AMP.

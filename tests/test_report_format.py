@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import importlib.util
+import inspect
 import json
 import os
+import re
 import socket
 import time
 import tracemalloc
@@ -25,6 +27,7 @@ from hypothesis import strategies as st
 from fixtures.build import ROOT
 from lockstep.reports import format as perf_report
 from lockstep.reports.document import Group, Number, Report, document
+from lockstep.reports.names import SCHEMA
 from tests.effort import costs_at_most
 
 CONFIGS: dict[str, list[dict[str, Any]]] = {
@@ -77,7 +80,7 @@ def report(writer: ModuleType, tmp_path: Path) -> dict[str, Any]:
 
 
 def test_the_schema_is_one() -> None:
-    jsonschema.Draft202012Validator.check_schema(json.loads(perf_report.SCHEMA.read_text()))
+    jsonschema.Draft202012Validator.check_schema(json.loads(SCHEMA.read_text()))
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
@@ -257,6 +260,22 @@ def odd_hash(report: dict[str, Any]) -> None:
     report["attempt"]["code_sha256"] = "abc\x1b[31m"
 
 
+def runs_misspelt(report: dict[str, Any]) -> None:
+    report["Rums"] = report.pop("runs")
+
+
+def claims_about_nothing_known(report: dict[str, Any]) -> None:
+    report["claims"] = [{"what": "params"}]
+
+
+def a_claim_about_a_number(report: dict[str, Any]) -> None:
+    report["claims"][0]["what"] = 3
+
+
+def a_claim_about_no_configuration(report: dict[str, Any]) -> None:
+    del report["claims"][0]["config"]
+
+
 def declared_twice(report: dict[str, Any]) -> None:
     report["declared"] = ["pretrained", "pretrained"]
 
@@ -275,6 +294,10 @@ def declared_twice(report: dict[str, Any]) -> None:
         (half_a_step, ["`runs[0].steps` is a number, expected a whole number"]),
         (odd_hash, ['`attempt.code_sha256` is "abc']),
         (declared_twice, ["`declared` holds an entry twice"]),
+        (runs_misspelt, ['The report lacks "runs". Is "Rums" meant to be that?']),
+        (claims_about_nothing_known, ["`claims` holds nothing that can be verified, which is mean_s, std_s"]),
+        (a_claim_about_a_number, ["`claims[0].what` is a whole number, expected text"]),
+        (a_claim_about_no_configuration, ['`claims[0]` lacks "config".']),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_in_a_sentence(
@@ -286,6 +309,50 @@ def test_what_is_wrong_is_said_in_a_sentence(
     assert told
     assert [word for word in words if word not in " ".join(told)] == []
     assert all(sentence.isprintable() and len(sentence) < 400 for sentence in told)
+
+
+OTHER_CLAIM = {"what": "params", "value": 1e300, "from": [None]}
+
+
+@pytest.mark.parametrize(
+    ("parts", "claims", "told"),
+    [
+        ({}, [], []),
+        ({"notes": "a quiet evening"}, [], ["`notes` is not looked at."]),
+        ({"a": 1e300, "b": [[]] * 2000, "c\x1b[31m": 0, "d": 0, "e": 0}, [],
+         ["`a`, `b`, `c` and 2 more are not looked at."]),
+        ({"not_avaliable": [], "PLOTS": {}}, [],
+         ["`not_avaliable` and `PLOTS` are not looked at. Did you mean `not_available` and `plot`?"]),
+        ({}, [OTHER_CLAIM, OTHER_CLAIM], ["Its claim about `params` is not verified. What can be: mean_s, std_s, median_s"]),
+        ({"x": 0}, [{"what": "throughput"}, OTHER_CLAIM],
+         ["`x` is", "Its claims about `throughput` and `params` are not verified. Did you mean `throughput_ips`?"]),
+    ],
+)  # fmt: skip
+def test_what_the_format_does_not_know_is_taken_told_and_not_looked_at(
+    parts: dict[str, Any], claims: list[dict[str, Any]], told: list[str], report: dict[str, Any]
+) -> None:
+    plain = document(report)
+    more = {**report, **parts, "claims": [*claims, *report["claims"]]}
+    assert perf_report.problems(json.dumps(more)) == []
+    read = document(more)
+    assert [claim.index for claim in read.claims] == [claim.index + len(claims) for claim in plain.claims]
+    assert [claim.value for claim in read.claims] == [claim.value for claim in plain.claims]
+    assert len(read.not_looked_at) == len(told)
+    for sentence, words in zip(read.not_looked_at, told, strict=True):
+        assert sentence.startswith(words)
+        assert sentence.isprintable()
+        assert len(sentence) < 400
+
+
+def test_the_given_writer_names_all_parts_and_claims(writer: ModuleType) -> None:
+    schema = json.loads(SCHEMA.read_text())
+    said = " ".join(writer.write_report.__doc__.split())
+    claims, parts = said.partition("A claim can be about ")[2].split("; further parts are ")
+    assert re.findall(r"\w+", claims.replace(" or ", ", ")) == schema["$defs"]["what"]["enum"]
+    by_name = {"schema", "student", "attempt", "env"} | set(inspect.signature(writer.write_report).parameters)
+    by_name |= {"report", "plot"}
+    known = [name for name in schema["properties"] if name not in by_name]
+    assert re.findall(r"\w+", parts.partition(".")[0].replace(" and ", ", ")) == known
 
 
 @pytest.mark.parametrize(
@@ -577,6 +644,8 @@ CLAIM = {"what": "speedup", "config": {"n_devices": 2}, "base": {"n_devices": 1}
         ("declared", ["pretrained", *([number] for number in range(1990))]),
         ("plot", {"x": [1e300] * 100_000, "y": [], "yerr": []}),
         ("answers", {f"a{number}": number for number in range(60_000)}),
+        ("claims", [{"what": f"w{number}"} for number in range(perf_report.MAX_ENTRIES)]),
+        ("another", {f"k{number}": 0 for number in range(60_000)}),
         ("env", {f"k{number}": 0 for number in range(60_000)}),
     ],
 )

@@ -20,7 +20,7 @@ from graders.reports import handed_in, picture, spot
 from graders.reports import test_reports as judge
 from lockstep.check import Check, Setting
 from lockstep.exercise import load_exercise
-from lockstep.reports.finding import not_verified
+from lockstep.reports.finding import advice, not_verified
 from lockstep.reports.verify import RULES
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.outcome import RankOutcome
@@ -97,6 +97,32 @@ def test_files_that_hold_anything_are_a_verdict(tmp_path: Path, box: Box) -> Non
     (tmp_path / "reports" / "loader.png").write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(100))
     (exercise,) = graded(tmp_path, EXERCISE, box).exercises
     assert [(check.verdict, check.points) for check in exercise.checks] == [(Verdict.FAILED, 0)] * 6
+    names = "loader.json, data_parallel.json, ddp.json, amp.json and lightning.json"
+    for check in exercise.checks:
+        if check.id in ("consistent", "possible", "measured"):
+            assert check.message == f"Not looked at: {names}, as `complete` says."
+            assert check.hint == "Mend what `complete` says; nothing else is wrong here."
+
+
+def test_what_the_format_does_not_know_costs_nothing_and_is_told(tmp_path: Path, box: Box) -> None:
+    folder = build.build(next(s for s in SAMPLES if s.name == "ddof_one"), tmp_path / "x")
+    for name in ("loader", "data_parallel"):
+        path = folder / "reports" / f"{name}.json"
+        report = json.loads(path.read_text())
+        if name == "loader":
+            report["notes"] = "a quiet evening"
+        else:
+            report["claims"].append({"what": "params", "config": {}, "value": "11689512"})
+        path.write_text(json.dumps(report))
+    wanted = ["complete", "consistent", "possible", "measured", "pictures"]
+    (exercise,) = graded(folder, EXERCISE, box, checks=wanted).exercises
+    assert {check.verdict for check in exercise.checks} == {Verdict.PASSED}
+    (complete,) = [check for check in exercise.checks if check.id == "complete"]
+    assert "loader.json: `notes` is not looked at." in complete.message
+    assert (
+        "data_parallel.json: Its claim about `params` is not verified. What can be: mean_s"
+        in complete.message
+    )
 
 
 # What was handed in
@@ -169,6 +195,16 @@ def test_what_could_not_be_verified_is_told_in_words_and_once() -> None:
         "Not verified: amp.json: No peak is known.",
         "2 more could not be looked into; `lockstep verify-report` says which, and why.",
     ]
+
+
+def test_who_measures_as_often_as_is_asked_is_not_told_to_measure_more() -> None:
+    told: list[str] = []
+    findings = [
+        ("ddp.json", replace(advice("3 runs."), rule="S03")),
+        ("amp.json", replace(advice("x"), rule="S01")),
+    ]
+    judge.note(cast(Check, SimpleNamespace(note=told.append)), findings)
+    assert told == ["Advice: amp.json: x"]
 
 
 @pytest.mark.parametrize("place", ["loader.json", "Reports/Loader.json", "hand-in/reports/loader.json"])
@@ -303,6 +339,21 @@ def test_another_program_is_not_started_with_flags_it_may_not_know(tmp_path: Pat
     loader, parallel, *_ = handed_in.read(read)
     assert "bench_loader.py" in spot.why_not(check, loader)
     assert spot.why_not(check, parallel) == ""
+
+
+def test_a_notebook_is_not_measured_again_whatever_it_can_do(tmp_path: Path) -> None:
+    line = "args = __import__('argparse').ArgumentParser().parse_known_args()[0]"
+    cell = {"cell_type": "code", "execution_count": None, "metadata": {}, "outputs": [], "source": [line]}
+    notebook = {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 4}
+    report = (REFERENCE / "reports/loader.json").read_bytes()
+    read = submission(
+        {"lfw_dataset.ipynb": json.dumps(notebook), "reports/loader.json": report, "a.py": "x = 1\n"},
+        tmp_path,
+    )
+    exercise = load_exercise(build.ROOT / "graders" / EXERCISE)
+    check = Check(Setting(None, read, 1, (2,), False), exercise, exercise.check("spot_rerun"))  # type: ignore[arg-type]
+    reason = spot.why_not(check, handed_in.read(read)[0])
+    assert reason == "lfw_dataset.ipynb is a notebook, and notebooks are not measured again"
 
 
 def test_edits_of_json_that_lead_nowhere_are_errors(tmp_path: Path) -> None:

@@ -480,6 +480,16 @@ def test_the_middle_run_decides() -> None:
     assert of("P01", raw) == []
 
 
+def test_a_speedup_of_medians_is_told_as_one() -> None:
+    """Claims are worked out from sums of seconds, and one slow run makes another number of it."""
+    raw = gloo(1, 2.05)
+    raw["runs"][0]["wall_s"] = repr(float(raw["runs"][0]["wall_s"]) * 3)
+    (finding,) = of("P05", raw)
+    assert (
+        "by the medians of its runs and of those on one device, 2.05 times as many images" in finding.message
+    )
+
+
 def test_who_did_not_wait_is_asked_first() -> None:
     raw = report("amp", amp(9 * T4_TRAINING), method={"clock": "time.time", "sync": "none"})
     (finding,) = of("P01", raw)

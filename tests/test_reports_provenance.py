@@ -195,6 +195,12 @@ def test_a_machine_that_names_two_gpus_and_used_one_is_for_a_person_to_read() ->
     assert [each.judgement for each in found(report, RULES)] == [Judgement.UNUSUAL, Judgement.NOT_VERIFIED]
 
 
+def test_few_runs_are_enough_for_what_is_asked() -> None:
+    (finding,) = found(loader(THREE, THREE, THREE), RULES, Facts(NONCE, frozenset({CODE}), least_runs=3))
+    assert finding.judgement is Judgement.CONSISTENT
+    assert "3 of 3 configurations have 3 runs, enough for what is asked. From 5 on" in finding.message
+
+
 def test_what_nobody_said_is_not_verified() -> None:
     findings = verify(document(whole()), Facts(), RULES).findings
     assert [(each.rule, each.judgement) for each in findings] == [

@@ -90,8 +90,8 @@ SESSIONS = {"loader.json": _loader, "data_parallel.json": _data_parallel, "ddp.j
 def why_not(check: Check, handed_in: HandedIn) -> str:
     """Why there is nothing to run again, in words that complete "NAME was not measured again: "; or nothing.
 
-    A script that was not handed in, or that has no command line because it is a notebook, is no contradiction in a
-    report; what it costs, other exercises say. One that is there and does not do what is asked of it is: the report
+    A script that was not handed in, or that is a notebook, whose cells may know no command line, is no contradiction in
+    a report; what it costs, other exercises say. One that is there and does not do what is asked of it is: the report
     says, by its hash, that it was written by this very script. For a report that was put together by hand that is so,
     too: `-report FILE` is part of the script, and whoever measures with a program of their own names that one.
     """
@@ -99,7 +99,7 @@ def why_not(check: Check, handed_in: HandedIn) -> str:
     if script not in submission.files:
         return f"there is no {script}"
     if script in submission.notebooks:
-        return f"{script.removesuffix('.py')}.ipynb is a notebook, without a command line"
+        return f"{script.removesuffix('.py')}.ipynb is a notebook, and notebooks are not measured again"
     report = handed_in.report
     own = measured_by(report, submission, script) if report is not None else None
     if own is not None and own != script:

@@ -27,9 +27,11 @@ TOLD = 3
 NOTED = 2
 # That no nonce was issued, no hash is that of a notebook, no reference is there to compare with: nothing of a student's.
 OF_THE_GRADER = ("S05", "S06", "R01")
+# Advice to do more than the exercise asks for is `lockstep verify-report`'s to give.
+MORE_THAN_ASKED = ("S03",)
 # As a sentence names its rule, which may name another.
 RULE_NAMED = re.compile(r"\(([A-Z]\d\d)\)")
-COMPLETE = ("S03", "S04")
+COMPLETE = ("S01", "S03", "S04")
 PICTURED = ("C12",)
 
 
@@ -78,7 +80,7 @@ def examine(
     rest: list[tuple[str, Finding]] = []
     for item in items:
         if item.report is None:
-            found.append(Told(item.name, "nothing to look at.", absent=True))
+            found.append(Told(item.name, "not looked at.", absent=True))
             continue
         findings = verify(item.report, facts(item), rules).findings
         costing = [finding for finding in findings if finding.judgement.costs]
@@ -88,8 +90,6 @@ def examine(
     # What could not be verified can wait where reports are missing and nothing else is wrong.
     waits = bool(found) and all(told.absent for told in found)
     note(check, [each for each in rest if not (waits and each[1].judgement is Judgement.NOT_VERIFIED)])
-    # What can be told in full comes first.
-    found.sort(key=lambda told: told.absent)
     return found, free / len(items)
 
 
@@ -109,7 +109,11 @@ def note(check: Check, findings: Sequence[tuple[str, Finding]]) -> None:
         (Judgement.UNUSUAL, ASIDE),
         (Judgement.CONSISTENT, "Advice"),
     ):
-        told = [(name, finding) for name, finding in findings if finding.judgement is judgement]
+        told = [
+            (name, finding)
+            for name, finding in findings
+            if finding.judgement is judgement and finding.rule not in MORE_THAN_ASKED
+        ]
         for name, finding in told[:NOTED]:
             check.note(f"{word}: {name}: {finding.message}")
         if len(told) > NOTED:
@@ -135,10 +139,16 @@ def end(check: Check, found: Sequence[Told], share: float, hint: str) -> None:
     The hint is for what is wrong in reports that are there.
     """
     if found:
-        if all(each.absent for each in found):
-            hint = "Mend `complete` first, which says what is missing; nothing else was found here."
-        more = f"\nAnd {len(found) - TOLD} more." if len(found) > TOLD else ""
-        told = "\n".join(str(each) for each in found[:TOLD]) + more
+        here = [str(each) for each in found if not each.absent]
+        absent = [each.name for each in found if each.absent]
+        lines = here[:TOLD]
+        if len(here) > TOLD:
+            lines.append(f"And {len(here) - TOLD} more.")
+        if absent:
+            lines.append(f"Not looked at: {listed(absent)}, as `complete` says.")
+        if not here:
+            hint = "Mend what `complete` says; nothing else is wrong here."
+        told = "\n".join(lines)
         check.fail(told, f"{hint}{_where_described(told)}", points=round(check.points * share, 2))
 
 

@@ -16,6 +16,7 @@ from functools import cached_property
 from typing import Any, cast
 
 from lockstep.jsontext import Json
+from lockstep.reports.names import known_claims, not_looked_at
 from lockstep.text import safe_line
 
 Config = Mapping[str, Json]
@@ -244,6 +245,8 @@ class Report:
     logs: tuple[Log, ...]
     answers: Mapping[str, str]
     artifacts: tuple[Mapping[str, Json], ...]
+    not_looked_at: tuple[str, ...]
+    """What it has besides, in sentences."""
 
     @cached_property
     def groups(self) -> tuple[Group, ...]:
@@ -328,7 +331,7 @@ def document(report: Mapping[str, Json]) -> Report:
         workload=raw["workload"],
         declared=frozenset(raw.get("declared", ())),
         runs=tuple(_run(index, run) for index, run in enumerate(raw["runs"])),
-        claims=tuple(_claim(index, claim) for index, claim in enumerate(raw["claims"])),
+        claims=tuple(_claim(index, claim) for index, claim in known_claims(raw)),
         discarded=tuple(raw.get("discarded", ())),
         not_available=tuple(raw.get("not_available", ())),
         batch_search=tuple(
@@ -355,6 +358,7 @@ def document(report: Mapping[str, Json]) -> Report:
         ),
         answers=raw.get("answers", {}),
         artifacts=tuple(raw.get("artifacts", ())),
+        not_looked_at=not_looked_at(raw),
     )
 
 

@@ -135,7 +135,8 @@ def _superlinear(report: Report) -> Iterator[Finding]:
         if efficiency <= LINEAR:
             continue
         told = (
-            f"{point.group.name}: {point.speedup:.3g} times the images of one device, an efficiency of {efficiency:.3g}. "
+            f"{point.group.name}: by the medians of its runs and of those on one device, {point.speedup:.3g} times as many "
+            f"images a second, an efficiency of {efficiency:.3g}. "
             "Was the run on one device disturbed, was it the first, or did it use other settings (loader workers, "
             "threads, cudnn.benchmark)?"
         )

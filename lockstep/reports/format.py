@@ -20,12 +20,12 @@ from typing import Any, TypeAlias
 import jsonschema
 
 from lockstep.jsontext import Json, JsonError, parse_json
-from lockstep.text import more_places, safe_line
+from lockstep.reports import names
+from lockstep.text import listed, more_places, safe_line
 
-SCHEMA = Path(__file__).parent.parent / "schemas" / "perf-report-1.schema.json"
 MAX_BYTES = 1 << 20
 # A slip in every run is one slip; and who reads five sentences mends them before reading a sixth.
-MAX_ERRORS, MAX_PROBLEMS = 300, 5
+MAX_ERRORS, MAX_PROBLEMS, MAX_NAMES = 300, 5, 100
 # Rules compare every run with every other, and the schema's validator needs 30 us for a value.
 MAX_ENTRIES, MAX_VALUES, MAX_CONFIGS = 1000, 40_000, 200
 
@@ -97,12 +97,13 @@ def schema_problems(report: dict[str, Json]) -> list[str]:
     A report without any can be named (`lockstep.reports.document`): its dates are dates, and its numbers have
     sizes that can be reckoned with.
     """
-    too_much = _too_much(report)
+    known = {name: part for name, part in report.items() if name in names.parts()}
+    too_much = _too_much(known)
     if too_much:
         return [too_much]
     errors = list(islice(_validator().iter_errors(report), MAX_ERRORS))
     if not errors:
-        return _told((place, (), f"{_where(place)} {fault}.") for place, fault in _beyond_the_schema(report))
+        return _told((place, (), f"{_where(place)} {fault}.") for place, fault in _beyond_the_schema(known))
     errors.sort(key=lambda error: len(error.absolute_path))
     return _told(
         (place, (error.validator, about), sentence)
@@ -150,7 +151,7 @@ def _told(found: Iterable[tuple[Place, tuple[str, ...], str]]) -> list[str]:
 def _validator() -> Any:
     types = jsonschema.Draft202012Validator.TYPE_CHECKER.redefine("integer", _is_whole)
     kind = jsonschema.validators.extend(jsonschema.Draft202012Validator, type_checker=types)
-    return kind(json.loads(SCHEMA.read_text()))
+    return kind(names.schema())
 
 
 def _is_whole(_: object, value: object) -> bool:
@@ -161,7 +162,7 @@ def _is_whole(_: object, value: object) -> bool:
 
 
 def _beyond_the_schema(report: Any) -> Iterator[tuple[Place, str]]:
-    """What the schema's words let through and nobody can reckon with, in a report that it allows."""
+    """What the schema's words let through and nobody can reckon with, in the known parts of a report that it allows."""
     created = report["attempt"]["created_utc"]
     try:
         datetime.fromisoformat(created)
@@ -178,11 +179,17 @@ def _beyond_the_schema(report: Any) -> Iterator[tuple[Place, str]]:
         yield from _decimals(("runs", index, "wall_s"), run["wall_s"])
         for step, text in enumerate(run.get("step_s", ())):
             yield from _decimals(("runs", index, "step_s", step), text)
-    for section, name in (("claims", "value"), ("discarded", "wall_s")):
-        for index, entry in enumerate(report.get(section, ())):
+    claims = list(names.known_claims(report))
+    for section, entries, name in (
+        ("claims", claims, "value"),
+        ("discarded", enumerate(report.get("discarded", ())), "wall_s"),
+    ):
+        for index, entry in entries:
             if name in entry:
                 yield from _decimals((section, index, name), entry[name])
-    yield from _huge((), report)
+    for index, claim in claims:
+        yield from _huge(("claims", index), claim)
+    yield from _huge((), {name: part for name, part in report.items() if name != "claims"})
 
 
 def _decimals(place: Place, text: str) -> Iterator[tuple[Place, str]]:
@@ -211,7 +218,11 @@ def _sentences(error: Any, where: str) -> Iterator[tuple[str, str]]:
     if error.validator == "required":
         # One error for each missing name, and no other way to know which than its message.
         name = error.message.split("'")[1]
-        yield f'{where} lacks "{name}".', name
+        others = {
+            other[:80].lower(): other for other in islice(seen, MAX_NAMES) if other not in names.parts()
+        }
+        slip = None if error.absolute_path else names.meant(name, others, names.ALIKE_ENOUGH)
+        yield f'{where} lacks "{name}".{_is_a_slip(slip and others[slip])}', name
     elif error.validator == "additionalProperties" and isinstance(wanted, bool):
         for name in sorted(seen.keys() - error.schema.get("properties", {}).keys())[:3]:
             yield f'{where} has "{safe_line(name, 40)}", which the format does not know.', name
@@ -230,10 +241,17 @@ def _sentences(error: Any, where: str) -> Iterator[tuple[str, str]]:
         yield f"{where} is {_shown(seen)}, expected {least} {wanted}.", ""
     elif error.validator in ("minItems", "minLength"):
         yield f"{where} is empty.", ""
+    elif error.validator == "contains":
+        known = f"holds nothing that can be verified, which is {listed(names.whats())}"
+        yield f"{where} {known if seen else 'is empty'}.", ""
     elif error.validator == "uniqueItems":
         yield f"{where} holds an entry twice.", ""
     else:
         yield f"{where}: {safe_line(error.message, 160)}.", ""
+
+
+def _is_a_slip(name: str | None) -> str:
+    return f' Is "{safe_line(name, 40)}" meant to be that?' if name else ""
 
 
 def _where(place: Place) -> str:

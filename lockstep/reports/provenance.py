@@ -58,7 +58,8 @@ def wrong_form(problems: Sequence[str]) -> tuple[Finding, ...]:
 
 def _form(report: Report, facts: Facts) -> Iterator[Finding]:
     # A report of the wrong form has no parts that a rule could look at: see `wrong_form`.
-    return iter(())
+    if report.not_looked_at:
+        yield advice(" ".join(report.not_looked_at))
 
 
 # S02: positive, in order, in its unit
@@ -110,8 +111,8 @@ def _repetitions(report: Report, facts: Facts) -> Iterator[Finding]:
     if few_runs:
         counts = sorted({len(group.runs) for group in few_runs})
         yield advice(
-            f"{len(few_runs)} of {len(report.groups)} configurations have {' or '.join(map(str, counts))} runs. From "
-            f"{GOOD_RUNS} on, one slow run can be told from a slow configuration.",
+            f"{len(few_runs)} of {len(report.groups)} configurations have {' or '.join(map(str, counts))} runs, enough for "
+            f"what is asked. From {GOOD_RUNS} on, one slow run can be told from a slow configuration.",
             configurations=len(few_runs),
             runs=counts[0],
         )
@@ -358,7 +359,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="S01",
         demands="The file is a perf-report/1: JSON that fits the schema, with dates and numbers that can be reckoned with.",
-        threshold="exact",
+        threshold="exact; parts of other names, and claims about something else, are not looked at, which is told",
         why="What is not where the format puts it cannot be compared with anything.",
         honest="None for a file that the given writer wrote.",
         examine=_form,
