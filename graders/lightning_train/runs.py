@@ -43,7 +43,6 @@ def run_script(
         ranks=ranks,
         values={"arguments": own, **values},
         data={"fashion": tree},
-        env={"WANDB_MODE": "offline"},
         limits=LIMITS,
         shared_files=True,  # what prepare_data downloads on one rank, the others look for
     )

@@ -126,6 +126,13 @@ def base_environment(place: Place) -> dict[str, str]:
         "MPLBACKEND": "Agg",
         "MPLCONFIGDIR": place.tmp,
         "OMP_NUM_THREADS": "1",
+        **dict.fromkeys(
+            ("WANDB_SILENT", "WANDB__DISABLE_STATS", "WANDB_DISABLE_GIT", "WANDB_DISABLE_CODE"), "true"
+        ),
+        # Nobody has logged in here, and without a network it would wait for one.
+        "WANDB_MODE": "offline",
+        "WANDB_CONSOLE": "off",
+        "WANDB_ERROR_REPORTING": "false",
     }
 
 

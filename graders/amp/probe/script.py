@@ -47,12 +47,6 @@ def run_script(student: Student, inputs: Inputs) -> tuple[int, dict[str, Json]]:
     small_resnets()
     _hold_events_back()
     read_in_this_process()
-    os.environ.update(
-        {
-            "WANDB_MODE": "offline", "WANDB_SILENT": "true", "WANDB_CONSOLE": "off", "WANDB__DISABLE_STATS": "true",
-            "WANDB_DISABLE_GIT": "true", "WANDB_DISABLE_CODE": "true", "WANDB_ERROR_REPORTING": "false",
-        }
-    )  # fmt: skip
     options = cast(dict[str, Json], inputs.values["options"])
     accumulation = inputs.values.get("accumulation")
     path = os.path.join(student.work, f"{MODULE}.py")
