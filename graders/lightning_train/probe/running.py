@@ -56,6 +56,7 @@ def script(student: Student, inputs: Inputs) -> Observation:
                 "status": status,
                 "items": cast(Json, files.items),
                 "downloads": files.downloads,
+                "locks": cast(Json, files.locks),
                 "gpu_calls": cast(Json, calls[:10]),
                 "left": cast(Json, _left(before)),
             },
