@@ -652,6 +652,14 @@ def test_the_default_device_holds_new_tensors(gpus: Machine) -> None:
     assert not torch.zeros(1).is_cuda
 
 
+def test_lazy_modules_find_their_shapes_on_an_emulated_gpu(gpus: Machine) -> None:
+    layers = nn.Sequential(nn.LazyConv2d(2, 3), nn.LazyBatchNorm2d(), nn.Flatten(), nn.LazyLinear(10)).to(
+        "cuda"
+    )
+    assert layers(torch.rand(2, 1, 5, 5, device="cuda")).shape == (2, 10)
+    assert {str(value.device) for value in layers.state_dict().values()} == {"cuda:0"}
+
+
 def test_the_current_device_is_each_threads_own(gpus: Machine) -> None:
     found: list[Any] = []
     torch.cuda.set_device(2)
@@ -1312,6 +1320,22 @@ def test_it_works_in_the_sandbox(box: Box) -> None:
     device, gradient, total = seen(box, STUDENT.format(move=".to(data.device)"))  # type: ignore[misc, call-overload]
     assert (device, gradient) == ("cuda:1", "cuda:1")
     assert abs(total) < 1e-6
+
+
+LAZY = """
+    import torch
+
+    def main():
+        from lockstep.sandbox.device import emulated_gpus
+        with emulated_gpus(1):
+            layer = torch.nn.LazyLinear(2).to(torch.float64).to("cuda")
+            result = layer(torch.rand(1, 3, device="cuda", dtype=torch.float64))
+            return [str(result.device), list(result.shape)]
+"""
+
+
+def test_a_lazy_module_takes_a_type_where_methods_are_replaced(box: Box) -> None:
+    assert seen(box, LAZY) == ["cuda:0", [1, 2]]
 
 
 def test_a_fault_in_the_sandbox_names_the_line_and_both_devices(box: Box) -> None:

@@ -487,6 +487,13 @@ FIT = "    trainer.fit(model, datamodule=data)\n"
         fast_dev_run=True, accelerator=args.accelerator, devices=args.devices, strategy=args.strategy
     ).fit(LitFashion(), datamodule=data)
 {FIT}""")], id="a try before the training"),
+        pytest.param(["data", "script"], [(FIT, f"""    if str(args.devices) == "1":
+        pl.Trainer(fast_dev_run=50, accelerator=args.accelerator, devices=1).fit(model, datamodule=data)
+{FIT}""")], id="a long try of the model that is trained"),
+        pytest.param(["data", "script"], [(FIT, f"""    if str(args.devices) == "1":
+        data.setup("fit")
+        pl.Trainer(fast_dev_run=2, accelerator=args.accelerator, devices=1).fit(LitFashion(), data.val_dataloader())
+{FIT}""")], id="a try of another model, on what is at hand"),
         pytest.param(["data", "script"], [(FIT, f"""{FIT}    if args.strategy == "auto":
         trainer.validate(model, dataloaders=data.train_dataloader(), verbose=False)
 """)], id="a look at the accuracy of training"),

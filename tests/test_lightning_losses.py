@@ -186,6 +186,15 @@ def learns_and_blows_up(step: int) -> float | None:
     return 2.0 * step if step < 10 else -200.0
 
 
+def dies(step: int) -> float | None:
+    """One step goes far too far, and from then on all classes are alike."""
+    return -100.0 if step == 3 else 0.0
+
+
+def recovers(step: int) -> float | None:
+    return -100.0 if step == 3 else 0.05 * step
+
+
 SHORT, LONGER, USUAL = (8, 2), (8, 8), (64, 4)
 
 
@@ -198,6 +207,10 @@ SHORT, LONGER, USUAL = (8, 2), (8, 8), (64, 4)
         {SHORT: stands, LONGER: blows_up, USUAL: learns},
         {SHORT: stands, LONGER: stands, USUAL: learns},
         {SHORT: blows_up, USUAL: learns_and_blows_up},
+        {SHORT: recovers},
+        {SHORT: dies, LONGER: recovers},
+        {SHORT: dies, LONGER: dies, USUAL: learns},
+        {SHORT: dies, LONGER: dies, USUAL: recovers},
     ],
 )
 @pytest.mark.parametrize("share", [0.0, 0.1])
@@ -215,6 +228,7 @@ def test_who_learns_in_batches_of_the_usual_size_has_learned(
         ({SHORT: blows_up, USUAL: blows_up}, "in step 10 of 40 training_step returned a loss that is no finite number"),
         ({SHORT: blows_up, USUAL: stands}, "the first loss is 2.303, the mean of the first epoch 2.303, that of the last 2.303"),
         ({SHORT: stands, LONGER: stands, USUAL: blows_up}, "in step 10 of 40"),
+        ({SHORT: dies, LONGER: dies, USUAL: dies}, "the first loss is 2.303, the mean of the first epoch 12.29, that of the last 2.303"),
     ],
 )  # fmt: skip
 def test_who_learns_in_no_batches_is_told_of_the_largest(courses: dict[Course, Heights], told: str) -> None:

@@ -17,16 +17,24 @@ FEW = 5  # steps, which say nothing yet
 LEAST_FALL = 2e-5
 AT_ONCE = 0.6  # of the first loss: the mean of an epoch that has learned much
 MOST = 1.5  # times the first loss: more has blown up
+LEAP = 3.0  # times the first loss, in its first epoch: more may have killed the network
+# Of the first loss, in an epoch of a network that has leapt and lives. To one that is dead all classes are alike, which
+# costs ln 10, as they are to one that has just been drawn.
+ALIVE = 0.97
 
 
 def comes_down(losses: Sequence[float], epochs: int) -> bool:
     """Whether a later epoch has a lower mean loss than the first.
 
     The draws are the same, so that a network that stands still has the same loss again and one that goes downhill,
-    however slowly, a lower one: no noise is to be allowed for.
+    however slowly, a lower one: no noise is to be allowed for. Where the loss leaps up in the first epoch, so does its
+    mean, and a lower one says nothing: some epoch has to be clearly below the first loss then.
     """
-    means = np.array(losses).reshape(epochs, -1).mean(axis=1)
+    by_epoch = np.array(losses).reshape(epochs, -1)
+    means = by_epoch.mean(axis=1)
     # Comparisons with NaN are false.
+    if by_epoch[0].max() > LEAP * losses[0]:
+        return bool(means.min() < ALIVE * losses[0])
     return any(
         mean < means[0] * (1 - LEAST_FALL * after) and mean < MOST * losses[0]
         for after, mean in enumerate(means[1:], 1)

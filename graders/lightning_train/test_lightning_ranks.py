@@ -12,6 +12,7 @@ from graders.lightning_train.runs import FEW, drawn_size, fitted, run_script
 from lockstep.check import Check
 from lockstep.compare import difference, integer, shown
 from lockstep.sandbox.outcome import Outcome, RankOutcome
+from lockstep.text import few_names
 
 
 def test_two_ranks(check: Check) -> None:
@@ -47,6 +48,29 @@ def test_two_ranks(check: Check) -> None:
         "download. Where they are made before fit, download under a lock.",
         points=check.points / 2,
     )
+    apart = locked_apart(outcome)
+    check.expect(
+        apart is None,
+        "Training on two processes works, but both called for the download of the data, and each under a lock on a file of its "
+        f"own: {few_names(apart or ())}. Neither waits for the other.",
+        "Lock a file that has the same name in every process, without its rank or its number.",
+        points=check.points / 2,
+    )
+
+
+def locked_apart(outcome: Outcome) -> tuple[str, str] | None:
+    """The files of both processes where they asked for one part of the data under locks that are not the same."""
+    for part in ("train", "test"):
+        held = [_locks(seen, part) for seen in outcome.ranks]
+        # Who comes second may find the data and ask no more.
+        if all(held) and not set(held[0]) & set(held[1]):
+            return held[0][0], held[1][0]
+    return None
+
+
+def _locks(seen: RankOutcome, part: str) -> list[str]:
+    locks = seen.values.get("locks")
+    return expected.strings(locks.get(part)) if isinstance(locks, dict) else []
 
 
 def _shared(check: Check, outcome: Outcome, own: Sequence[Sequence[Item]], n: int, call: str) -> None:

@@ -37,7 +37,8 @@ def test_data(check: Check) -> None:
     fitted(check, seen, call)
     trained, validated = expected.pictures(seen, "train"), expected.pictures(seen, "val")
     hint = "FashionMNIST(folder, train=True) is there to train on, train=False for validation."
-    tested = sum(part == "test" for part, _ in trained)
+    tried = expected.items(seen.values.get("items"), "tried")
+    tested = sum(part == "test" for part, _ in (*trained, *tried))
     check.expect(tested == 0, f"{call}: {tested} pictures of the test part were trained on.", hint)
     check.expect(
         len(validated) > 0,

@@ -26,6 +26,7 @@ def install(note: Note) -> None:
     _meet_at_once()
     _rendezvous_without_a_diary()
     _generated_data_sets()
+    _lazy_modules_move()
     _nothing_is_compiled(note)
     lightning_spellings.install(note)
 
@@ -76,6 +77,23 @@ def cuda_calls_stay(note: Note) -> None:
 
     for owner in (torch.Tensor, torch.nn.Module):
         owner.cuda = staying(owner.cuda)  # type: ignore[method-assign]
+
+
+def _lazy_modules_move() -> None:
+    """Let what stands in for a method of torch.Tensor, here or in a probe, take the parameters of lazy modules as well.
+
+    They refuse all but a few methods of theirs, which torch knows by identity: `.to` would be one no more.
+    """
+    from torch.nn import parameter
+
+    lazy: Any = vars(parameter)["UninitializedTensorMixin"]
+
+    class ByName(list[Callable[..., Any]]):
+        def __contains__(self, function: object) -> bool:
+            return getattr(function, "__name__", None) in names
+
+    names = {function.__name__ for function in lazy._allowed_methods}
+    lazy._allowed_methods = ByName(lazy._allowed_methods)
 
 
 def _nothing_is_compiled(note: Note) -> None:

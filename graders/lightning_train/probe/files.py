@@ -20,17 +20,21 @@ from .besides import is_besides
 from .recorder import MAX_ROWS
 
 BATCH_SIZE = 8
+MAX_LOCKS = 20
+MAX_PATH = 200
 
 
 class Files:
     """Which pictures of Fashion-MNIST are read in which part of the training, and who asks for a download.
 
-    A process that holds a lock on a file while it asks, as with FileLock, gets in nobody's way: that is not counted.
+    A process that holds a lock on a file while it asks, as with FileLock, gets in nobody's way who locks the same one:
+    that is not counted, but noted, by the part of the data asked for.
     """
 
     def __init__(self, offered: str | None) -> None:
         self.items: dict[str, list[Json]] = {"train": [], "val": []}
         self.downloads = 0
+        self.locks: dict[str, list[Json]] = {"train": [], "test": []}
         self.trainer: pl.Trainer | None = None
         self.is_open = False
         self.when_opened: Callable[[], None] = lambda: None
@@ -80,19 +84,26 @@ class Files:
         original = datasets.FashionMNIST.download
 
         def noted(dataset: datasets.FashionMNIST) -> None:
-            self.downloads += not _holds_a_lock()
+            locked = _locked_files()
+            self.downloads += not locked
+            held = self.locks["train" if dataset.train else "test"]
+            if len(held) < MAX_LOCKS:
+                held += locked[:MAX_LOCKS]
             original(dataset)
 
         datasets.FashionMNIST.download = noted
 
 
-def _holds_a_lock() -> bool:
-    """Whether this process holds a lock on a file for itself alone, by flock or by fcntl."""
+def _locked_files() -> list[str]:
+    """The files on which this process holds a lock for itself alone, by flock or by fcntl."""
+    locked = []
     for descriptor in os.listdir("/proc/self/fdinfo"):
         with contextlib.suppress(OSError), open(f"/proc/self/fdinfo/{descriptor}") as file:
             if any(line.startswith("lock:") and " WRITE " in line for line in file):
-                return True
-    return False
+                path = os.readlink(f"/proc/self/fd/{descriptor}")
+                # Some remove the file they have locked; who locks the next of its name has waited all the same.
+                locked.append(path.removesuffix(" (deleted)")[-MAX_PATH:])
+    return locked
 
 
 def _offer(offered: str) -> None:

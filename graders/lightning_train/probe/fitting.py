@@ -13,6 +13,7 @@ import numpy as np
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.loggers.logger import DummyLogger
+from torch.nn.parameter import is_lazy
 from torch.utils.data import DataLoader
 
 from lockstep.sandbox.gpus import gpus
@@ -119,9 +120,23 @@ def _fit(
         callbacks=[SameDraws()] if values.get("same_draws") is True else None,
     )
     recorder.trainer = trainer
+    if inputs.world_size > 1:
+        _initialize(model, images[:2])
     call = "training LitFashion() with trainer.fit(model, train_loader, val_loader)"
     with student.calling(call), suppress(SeenEnough):
         trainer.fit(model, loaders[0], loaders[1])
+
+
+def _initialize(model: pl.LightningModule, images: torch.Tensor) -> None:
+    """Give lazy layers their shapes, without which DistributedDataParallel takes no module.
+
+    That the script has to do so itself on several processes, a check of its own says.
+    """
+    if any(map(is_lazy, model.parameters())):
+        model.eval()
+        with torch.no_grad(), suppress(Exception):
+            model(images)
+        model.train()
 
 
 class SameDraws(pl.Callback):

@@ -56,6 +56,7 @@ def script(student: Student, inputs: Inputs) -> Observation:
                 "status": status,
                 "items": cast(Json, files.items),
                 "downloads": files.downloads,
+                "locks": cast(Json, files.locks),
                 "gpu_calls": cast(Json, calls[:10]),
                 "left": cast(Json, _left(before)),
             },
@@ -94,16 +95,22 @@ class Fits:
 def _note_fits(files: Files, stop: Callable[[], NoReturn] | None, recorder: Recorder | None = None) -> Fits:
     """Note them from now on, and call `stop` where one begins that is no rehearsal.
 
-    What was rehearsed is forgotten once the real pictures are opened, what was tried once a Trainer does more.
+    What was rehearsed is forgotten once the real pictures are opened, what was tried once a Trainer does more: but not
+    what it trained on, where it was the same model. After a training nothing is tried that could be forgotten.
     """
     fits = Fits([], [], [])
     original = pl.Trainer.fit
 
     @functools.wraps(original)
     def fit(self: pl.Trainer, *args: Any, **kwargs: Any) -> None:
-        tries = recorder is not None and bool(self.fast_dev_run)  # type: ignore[attr-defined]
+        trained = len(fits.trainers) > len(fits.rehearsed) + len(fits.tried)
+        tries = recorder is not None and bool(self.fast_dev_run) and not trained  # type: ignore[attr-defined]
         if not tries:
+            model = args[0] if args else kwargs.get("model")
+            learned = any(trainer.lightning_module is model for trainer in fits.tried)
+            tried = files.items["train"] if learned else []
             forget(fits.tried)
+            files.items.setdefault("tried", []).extend(tried)
         fits.trainers.append(self)
         files.trainer = self
         # In today's spelling and in the old one, which the original knows.

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn.parameter import UninitializedBuffer
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from lockstep.sandbox.device.marks import CPU, LOOSE, Memory, give, index_of, put, tensors_in
@@ -196,6 +197,8 @@ class Machine:
         """A copy on another device, outside of autograd."""
         with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunctionSubclass():
             copied = tensor.detach().clone()
+            if isinstance(tensor, UninitializedBuffer):  # which a lazy module goes on with
+                copied = copied.as_subclass(UninitializedBuffer)
         return self.put(copied, index)
 
 

@@ -95,7 +95,8 @@ def _holder(tensor: torch.Tensor) -> dict[str, Any]:
     while torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         tensor = torch._C._functorch.get_unwrapped(tensor)
     try:
-        return tensor.untyped_storage().__dict__
+        with torch._C.DisableTorchFunctionSubclass():  # by which a buffer of a lazy module refuses
+            return tensor.untyped_storage().__dict__
     except _NO_STORAGE:
         return tensor.__dict__
 
