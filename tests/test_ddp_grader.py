@@ -262,8 +262,9 @@ MET, WENT_ON = {"kind": "met"}, {"kind": "went_on"}
         (RankOutcome(complete=False, events=(MET,), status=1), True),
         (RankOutcome(complete=False, events=(MET,), status=-6), True),
         (RankOutcome(complete=True, events=(MET,), error=FAULT, status=0), True),
-        # What cannot be read is passed over, or read in a way that nobody sees.
-        (RankOutcome(complete=True, events=(MET, WENT_ON), values={"status": 0}), True),
+        (RankOutcome(complete=True, events=(MET, WENT_ON), values={"status": 0}), False),
+        (RankOutcome(complete=True, events=(MET, WENT_ON), values={"status": 1}), True),
+        # It is read in a way that nobody sees.
         (RankOutcome(complete=True, values={"status": 0}), True),
     ],
 )
@@ -274,6 +275,17 @@ def test_a_fault_is_hidden_by_status_0_alone(rank: RankOutcome, passes: bool) ->
         return Outcome((other, rank if spec.call == "broken" else other), elapsed=1.0)
 
     assert ("exit status 0" in verdict("fails_fast", answer)) != passes
+
+
+def test_what_all_ranks_pass_over_may_be_passed_over() -> None:
+    done = RankOutcome(complete=True, values={"status": 0})
+    passes_over = replace(done, events=(MET, WENT_ON))
+    raises = RankOutcome(complete=True, error=FAULT)
+
+    def answer(spec: RunSpec) -> Outcome:
+        return Outcome((done, passes_over) if spec.call == "broken" else (raises, raises), elapsed=1.0)
+
+    assert verdict("fails_fast", answer) == ""
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,8 @@ _SHELL_HINTS: Sequence[tuple[re.Pattern[str], str]] = (
     (re.compile(r"is not written yet"), "This part of the template is not filled in yet."),
     (
         re.compile(
-            r"([~/][^\s:'‘’\"]*/(?:torchrun|python[\d.]*|srun|mpirun|mpiexec))['’\"]?: "
+            # From the beginning of a word on: any slash in it might begin the path.
+            r"(?<![^\s:'‘’\"])([~/][^\s:'‘’\"]*/(?:torchrun|python[\d.]*|srun|mpirun|mpiexec))['’\"]?: "
             "(?:cannot execute: )?No such file"
         ),
         "The path {0} leads to nothing where this is graded, and may not on the next cluster: call the program by its "
