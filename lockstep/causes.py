@@ -51,6 +51,7 @@ _CAUSES: Sequence[tuple[str, str, str]] = (
     ("AttributeError", "partially initialized module", "Has a file of yours the name of the package? Rename it. Or do two of your files import each other? Put what both need into a third one."),
     ("AttributeError", "'NoneType' object", _IS_NONE),
     ("KeyError", "RANK", "RANK, LOCAL_RANK and WORLD_SIZE are only set by torchrun. Use os.environ.get('RANK', 0) and the like, so that the file also works without it."),
+    ("KeyError", "WANDB_API_KEY", "Nobody has logged in where this is graded, and W&B is offline there, for which it needs no key: leave wandb.login() out, or ask for os.environ.get('WANDB_API_KEY')."),
     ("KeyError", "WORLD_SIZE", "WORLD_SIZE is only set by torchrun: use os.environ.get('WORLD_SIZE', 1)."),
     ("StudentMistake", "there is no ", "Hand the file in under the name that the exercise asks for."),
     ("StudentMistake", "returned None", "A function that comes to its end without `return` gives None: return what the exercise asks for."),

@@ -33,6 +33,12 @@ def parts() -> Collection[str]:
     return names
 
 
+def of_workload() -> Collection[str]:
+    """What a report may say of the workload."""
+    names: Collection[str] = schema()["properties"]["workload"]["properties"].keys()
+    return names
+
+
 def whats() -> Sequence[str]:
     """What claims can be about."""
     names: Sequence[str] = schema()["$defs"]["what"]["enum"]
@@ -46,14 +52,17 @@ def known_claims(report: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
 
 
 def not_looked_at(report: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a report that the schema allows has besides: a sentence on its parts, and one on its claims."""
+    """What a report that the schema allows has besides: a sentence on its parts, one on its workload, one on its claims."""
     others = [name for name in report if name not in parts()]
+    workload = [f"workload.{name}" for name in report["workload"] if name not in of_workload()]
     claimed = dict.fromkeys(claim["what"] for claim in report["claims"])
     unknown = [what for what in claimed if what not in whats()]
     told = []
     if others:
         hint = _hint(others, parts() - report.keys())
         told.append(f"{_shown(others)} {_are(others)} not looked at.{hint}")
+    if workload:
+        told.append(f"{_shown(workload)} {_are(workload)} not looked at.")
     if unknown:
         hint = _hint(unknown, whats()) or f" What can be: {listed(whats())}."
         claims = "claim" if len(unknown) == 1 else "claims"
