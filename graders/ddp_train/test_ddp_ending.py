@@ -127,7 +127,8 @@ def _is_injected(rank: RankOutcome) -> bool:
     if rank.error is None:
         return False
     # Another exception that was raised because of it is as good.
-    return _met(rank) or rank.error.type == "InjectedFault" or "put there by the check" in rank.error.message
+    because = _happened(rank, "met")
+    return because or rank.error.type == "InjectedFault" or "put there by the check" in rank.error.message
 
 
 def _script_fails_fast(check: Check) -> None:
@@ -175,20 +176,16 @@ def _script_fails_fast(check: Check) -> None:
 
 def _hides_a_fault(rank: RankOutcome) -> bool:
     """Whether a rank's script met what cannot be read, trained no further, and ended as one that is done."""
-    return _met(rank) and not _went_on(rank) and _is_done(rank)
+    return _happened(rank, "met") and not _happened(rank, "went_on") and _is_done(rank)
 
 
 def _passes_over(rank: RankOutcome) -> bool:
     """Whether a rank's script met what cannot be read, trained on, and ended as one that is done."""
-    return _met(rank) and _went_on(rank) and _is_done(rank)
+    return _happened(rank, "met") and _happened(rank, "went_on") and _is_done(rank)
 
 
-def _met(rank: RankOutcome) -> bool:
-    return any(event.get("kind") == "met" for event in rank.events)
-
-
-def _went_on(rank: RankOutcome) -> bool:
-    return any(event.get("kind") == "went_on" for event in rank.events)
+def _happened(rank: RankOutcome, kind: str) -> bool:
+    return any(event.get("kind") == kind for event in rank.events)
 
 
 def _is_done(rank: RankOutcome) -> bool:

@@ -60,7 +60,7 @@ def cuda_calls_stay(note: Note) -> None:
     """
     import torch
 
-    told: list[bool] = []
+    tell = _once(note, "cuda")
 
     def staying(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -68,15 +68,23 @@ def cuda_calls_stay(note: Note) -> None:
             # Asked anew, because a probe may emulate GPUs for a while.
             if torch.cuda.is_available():
                 return original(self, *args, **kwargs)
-            if not told:
-                told.append(True)
-                note("shim", name="cuda")
+            tell()
             return self
 
         return cuda
 
     for owner in (torch.Tensor, torch.nn.Module):
         owner.cuda = staying(owner.cuda)  # type: ignore[method-assign]
+
+
+def _once(note: Note, name: str) -> Callable[[], None]:
+    """Note a substitution when it is first used; it may be for every batch."""
+
+    @functools.cache
+    def tell() -> None:
+        note("shim", name=name)
+
+    return tell
 
 
 def _lazy_modules_move() -> None:
@@ -104,15 +112,13 @@ def _nothing_is_compiled(note: Note) -> None:
     import torch
 
     original = torch.compile
-    told: list[bool] = []
+    tell = _once(note, "compile")
 
     @functools.wraps(original)
     def compile(model: Any = None, **options: Any) -> Any:
         if model is None:
             return lambda function: compile(function, **options)
-        if not told:
-            told.append(True)
-            note("shim", name="compile")
+        tell()
         torch.compiler.set_stance("force_eager")
         # The default backend takes a second of CPU to be imported.
         return original(model, backend="eager", disable=options.get("disable", False))

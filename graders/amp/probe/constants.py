@@ -26,15 +26,11 @@ def constants(source: str, options: dict[str, Json]) -> dict[str, Any]:
 
     What is made in some other way is one of them where the cell has no other for that option.
     """
+    assigned = list(_assigned(source, options))
+    is_set = {option for _, option, _, is_constant in assigned if is_constant}
     found: dict[str, Any] = {}
-    assigned = [(name, text, value, option_of(name)) for name, text, value in _assigned(source)]
-    is_set = _set(source, options)
-    for name, text, value, option in assigned:
-        if (
-            option in options
-            and _may_be(value, options[option])
-            and (_is_constant(value) or option not in is_set)
-        ):
+    for name, option, text, is_constant in assigned:
+        if is_constant or option not in is_set:
             chosen = options[option]
             found[name] = Path(chosen) if "Path(" in text and isinstance(chosen, str) else chosen
     return found
@@ -51,21 +47,19 @@ def with_parameters(source: str, options: dict[str, Json]) -> str:
         lines = source.split("\n")
         lines[cell.first_line - 2] = lines[cell.first_line - 2].replace(" lines)", " lines) [parameters]", 1)
         candidates.append("\n".join(lines))
-    found = {candidate: len(_set(candidate, options)) for candidate in candidates}
+    found = {
+        candidate: len({option for _, option, _, is_constant in _assigned(candidate, options) if is_constant})
+        for candidate in candidates
+    }
     likely = max(found, key=lambda candidate: found[candidate])
     return likely if found[likely] >= 3 else source
 
 
-def _set(source: str, options: dict[str, Json]) -> set[str]:
-    return {
-        option_of(name)
-        for name, _, value in _assigned(source)
-        if option_of(name) in options and _is_constant(value) and _may_be(value, options[option_of(name)])
-    }
+def _assigned(source: str, options: dict[str, Json]) -> Iterator[tuple[str, str, str, bool]]:
+    """What the `parameters` cell sets and may be one of the options.
 
-
-def _assigned(source: str) -> Iterator[tuple[str, str, ast.expr | None]]:
-    """Names that the `parameters` cell sets, each with its statement's text and, where one can tell, its value."""
+    Each with its name, the option, the text of its statement, and whether it is made like a constant.
+    """
     lines = source.split("\n")
     for cell in read_cells(source) or ():
         if not cell.is_parameters:
@@ -79,18 +73,18 @@ def _assigned(source: str) -> Iterator[tuple[str, str, ast.expr | None]]:
                 continue
             for target in targets:
                 for name, value in _pairs(target, statement.value):
-                    yield name, ast.unparse(statement), value
+                    option = option_of(name)
+                    if option in options and _may_be(value, options[option]):
+                        yield name, option, ast.unparse(statement), _is_constant(value)
 
 
 def _pairs(target: ast.expr, value: ast.expr | None) -> Iterator[tuple[str, ast.expr | None]]:
     if isinstance(target, ast.Name):
         yield target.id, value
     elif isinstance(target, ast.Tuple | ast.List):
-        alike = isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts)
-        values = (
-            value.elts if alike and isinstance(value, ast.Tuple | ast.List) else [None] * len(target.elts)
-        )
-        for part, of_it in zip(target.elts, values, strict=True):
+        values = value.elts if isinstance(value, ast.Tuple | ast.List) else []
+        alike = len(values) == len(target.elts)
+        for part, of_it in zip(target.elts, values if alike else [None] * len(target.elts), strict=True):
             yield from _pairs(part, of_it)
 
 

@@ -29,7 +29,7 @@ def functions(folder: str, known: frozenset[str]) -> str:
     Bash looks among its functions first, for names with a slash as well: each calls the program by its name alone,
     whether or not the path leads to something here.
     """
-    texts = [_unquoted(text) for _, text in _scripts(folder)]
+    texts = [_unquoted(text) for text in _scripts(folder).values()]
     variables = _assigned(texts)
     called = {
         match[0] for text in texts for match in _PATH.finditer(text) if os.path.basename(match[0]) in known
@@ -49,7 +49,7 @@ def call_through_env(folder: str, known: frozenset[str]) -> None:
     The stand-in for env finds what such a path leads to. `exec > log` and the like stay as they are, and so does what
     starts a file of the student's own.
     """
-    scripts = dict(_scripts(folder))
+    scripts = _scripts(folder)
     program = f"(?:{'|'.join(map(re.escape, sorted(known)))})"
     names = [
         name
@@ -74,8 +74,10 @@ def call_through_env(folder: str, known: frozenset[str]) -> None:
                 file.write(changed.encode("utf-8", "surrogateescape"))
 
 
-def _scripts(folder: str) -> Iterator[tuple[str, str]]:
-    """The path and the text of each."""
+@functools.cache  # of one run
+def _scripts(folder: str) -> Mapping[str, str]:
+    """The text of each by its path."""
+    scripts = {}
     for place, _, names in os.walk(folder):
         for name in names:
             path = os.path.join(place, name)
@@ -85,7 +87,8 @@ def _scripts(folder: str) -> Iterator[tuple[str, str]]:
                     with open(path, "rb") as file:
                         text = file.read(_MAX_TEXT)
             if text.startswith(b"#!") or name.endswith(_ENDINGS):
-                yield path, text.decode("utf-8", "surrogateescape")
+                scripts[path] = text.decode("utf-8", "surrogateescape")
+    return scripts
 
 
 def _unquoted(text: str) -> str:
