@@ -5,7 +5,7 @@ JOBS ?= 2
 # How long `make honest` begins gradings.
 MINUTES ?= 60
 
-.PHONY: help setup demo samples test lint format bench soak honest steady fuzz mutants judges slurm postgres machine template reports rules picture clean
+.PHONY: help setup demo samples test lint format bench soak honest steady fuzz mutants judges slurm postgres machine gpu template reports rules picture clean
 
 help: ## what can be made
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -62,6 +62,9 @@ postgres: setup ## the gradebook in a real PostgreSQL (installs Debian's postgre
 
 machine: setup ## the doctor and the limits of runs in an emulated Debian with systemd (installs QEMU)
 	@scripts/machine.sh
+
+gpu: setup ## on a machine with an NVIDIA GPU: the emulated ones held against it, the samples graded on it
+	@$(PYTHON) -m pytest tests -m gpu -n $(JOBS) --dist worksteal
 
 template: setup ## cut student_template/ out of reference/
 	@$(PYTHON) -m lockstep.template

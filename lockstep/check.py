@@ -17,7 +17,7 @@ from lockstep.remarks import remarks
 from lockstep.result import Review
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.gpus import REAL_GPUS
-from lockstep.sandbox.limits import Limits
+from lockstep.sandbox.limits import ADDRESS_SPACE_OF_CUDA, Limits
 from lockstep.sandbox.outcome import Outcome
 from lockstep.sandbox.spec import Pack, RankInputs, RunSpec, laid_over
 from lockstep.submission import Submission
@@ -150,8 +150,7 @@ class Check:
         count = ranks or 1
         limits = replace(limits or Limits(), seconds=seconds or self._spec.seconds)
         if self.real_gpus:
-            # CUDA reserves addresses for all memory of all GPUs before it uses any.
-            limits = replace(limits, address_space=1 << 46)
+            limits = replace(limits, address_space=ADDRESS_SPACE_OF_CUDA)
         environments = env if isinstance(env, Sequence) else [env or {}] * count
         private = per_rank or [Inputs()] * count
         if len(environments) != count or len(private) != count:

@@ -35,6 +35,7 @@ def graded(
     seed: int | None = None,
     checks: Sequence[str] = (),
     world_sizes: tuple[int, ...] = Options.world_sizes,
+    device: str = Options.device,
 ) -> Result:
     """The result of one exercise of one submission.
 
@@ -48,6 +49,7 @@ def graded(
         checks=tuple(checks),
         seed=drawn if seed is None else seed,
         world_sizes=world_sizes,
+        device=device,
     )
     return grade(options, Silent(), box)
 
@@ -97,12 +99,12 @@ def impatient_checks(seconds: float = 5.0) -> Iterator[None]:
         yield
 
 
-def surprises(sample: build.Sample, folder: Path, box: Box) -> list[str]:
+def surprises(sample: build.Sample, folder: Path, box: Box, device: str = Options.device) -> list[str]:
     """Build a sample below `folder`, grade it, and say how that differs from what it must score."""
     checks = checks_for(sample)
     # Each number of ranks is met by half of the odd solutions, and by the reference.
     sizes = (2, 3 + len(sample.name) % 2) if sample.kind == "correct" else Options.world_sizes
     folder = build.build(sample, folder / sample.name)
     with impatient_checks() if sample.hangs else contextlib.nullcontext():
-        result = graded(folder, sample.exercise, box, checks=checks, world_sizes=sizes)
+        result = graded(folder, sample.exercise, box, checks=checks, world_sizes=sizes, device=device)
     return [f"{surprise} (seed {result.seed})" for surprise in expect.surprises(sample, result, checks)]

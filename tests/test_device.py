@@ -427,8 +427,7 @@ MIXED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "convolution of CPU data": (
         lambda: nn.Conv2d(1, 2, 3).cuda()(torch.zeros(1, 1, 4, 4)),
-        "Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be the same or input should "
-        "be a MKLDNN tensor and weight is a dense tensor",
+        _method("__slow_conv2d_forward", "weight", here="cuda:0", others="cpu"),
     ),
     "batch norm": (
         lambda: nn.BatchNorm1d(3)(torch.zeros(2, 3, **X)),
@@ -464,16 +463,16 @@ MIXED: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "a gradient of another device": (
         lambda: setattr(torch.zeros(2, requires_grad=True, **X), "grad", torch.zeros(2)),
-        "assigned grad has data located on a different device",
-    ),
-    "a CPU tensor written by a GPU mask": (
-        lambda: torch.zeros(2).__setitem__(torch.ones(2, dtype=torch.bool, **X), 1.0),
-        "indices should be either on cpu or on the same device as the indexed tensor (cpu)",
+        "attempting to assign a gradient with device type 'cpu' to a tensor with device type 'cuda'. Please ensure "
+        "that the gradient and the tensor are on the same device",
     ),
     "allclose": (lambda: torch.allclose(torch.zeros(2, **X), torch.zeros(2)), _pair()),
-    "metric on the CPU": (
-        lambda: torch.zeros(3, 3).index_put_((torch.tensor([1], **X),), torch.ones(3), accumulate=True),
-        "indices should be either on cpu or on the same device as the indexed tensor (cpu)",
+    "clamp by a CPU scalar": (lambda: torch.ones(3, **X).clamp(max=torch.tensor(0.5)), _method("clamp_Tensor", "max")),
+    "clamp_min by a CPU scalar": (lambda: torch.ones(3, **X).clamp_min(torch.tensor(0.5)), _method("clamp_min_Tensor", "min")),
+    "logaddexp with a CPU scalar": (lambda: torch.logaddexp(torch.ones(3, **X), torch.tensor(0.5)), _method("logaddexp", "other")),
+    "weights of classes as a list of one": (
+        lambda: F.binary_cross_entropy_with_logits(torch.ones(3, **X), torch.ones(3, **X), pos_weight=torch.ones(3)),
+        _pair(),
     ),
     "a GPU that is not there": (lambda: torch.zeros(1, device="cuda:3"), "CUDA error: invalid device ordinal"),
 }  # fmt: skip
@@ -527,7 +526,12 @@ ALLOWED: dict[str, Callable[[], Any]] = {
     "copy_ from the CPU": lambda: torch.zeros(3, **X).copy_(torch.ones(3)),
     "a slice written from the CPU": lambda: torch.zeros(3, **X).__setitem__(slice(0, 2), torch.ones(2)) or torch.ones(1, **X),
     "a CPU scalar written by index": lambda: torch.zeros(3, **X).index_put_((torch.tensor([1], **X),), torch.tensor(1.0)),
-    "clamp by a CPU scalar": lambda: torch.ones(3, **X).clamp(max=torch.tensor(0.5)),
+    "divided by a CPU scalar": lambda: torch.ones(3, **X) // torch.tensor(2.0),
+    "a positive weight on the CPU": lambda: F.binary_cross_entropy_with_logits(
+        torch.ones(3, **X), torch.ones(3, **X), pos_weight=torch.tensor(2.0)
+    ),
+    "compared in place with a CPU scalar": lambda: torch.ones(3, **X).eq_(torch.tensor(1.0)),
+    "distance to a CPU scalar": lambda: torch.dist(torch.ones(3, **X), torch.tensor(1.0)),
     "written by a CPU mask": lambda: _written(torch.tensor([True, False, True]), 1.0),
     "read by a CPU mask": lambda: torch.ones(3, **X)[torch.tensor([True, False, True])],
     "CTC with lengths on the CPU": lambda: F.ctc_loss(
@@ -546,6 +550,21 @@ def _written(key: Any, value: Any) -> torch.Tensor:
 @pytest.mark.parametrize("name", ALLOWED)
 def test_what_cuda_lets_mix_is_let_through(name: str, gpus: Machine) -> None:
     assert ALLOWED[name]().device == torch.device("cuda:0")
+
+
+def test_a_cpu_tensor_is_written_by_indices_of_a_gpu(gpus: Machine) -> None:
+    assert written_from_a_gpu() == [[1.0, 0.0, 4.0], [0.0, 0.0], [[0.0, 2.0], [0.0, 0.0]]]
+
+
+def written_from_a_gpu() -> list[Any]:
+    """What CPU tensors hold that were written by masks and places that are on a GPU."""
+    by_mask, by_place, counts = torch.ones(3), torch.ones(2), torch.zeros(2, 2)
+    by_mask[torch.tensor([False, True, False], **X)] = 0.0
+    by_mask[torch.tensor([2], **X)] = 4.0
+    by_place[torch.tensor([True, True], **X)] = 0.0
+    rows, columns = torch.tensor([0, 0], **X), torch.tensor([1, 1], **X)
+    counts.index_put_((rows, columns), torch.ones(2), accumulate=True)
+    return [by_mask.tolist(), by_place.tolist(), counts.tolist()]
 
 
 # Where tensors are

@@ -19,7 +19,7 @@ from lockstep import cli
 from lockstep.doctor import apparmor, capacity, command, look, trial
 from lockstep.doctor.apparmor import Profile
 from lockstep.doctor.finding import Finding, Level
-from lockstep.doctor.machine import Machine
+from lockstep.doctor.machine import Gpus, Machine
 from lockstep.sandbox import backend, box, bubblewrap, cgroup, seccomp
 from lockstep.sandbox.outcome import Outcome, RankOutcome, StudentError
 from lockstep.verdict import GraderFault
@@ -37,7 +37,7 @@ from tests.machines import (
 from tests.sandboxed import ROOT
 
 SCHEMA = json.loads((ROOT / "lockstep" / "schemas" / "doctor-1.schema.json").read_text())
-WEAKER, REFUSED = Level.WEAKER, Level.REFUSED
+OK, WEAKER, REFUSED = Level.OK, Level.WEAKER, Level.REFUSED
 NO_BWRAP = with_sandbox(bubblewrap=None, problem="bubblewrap (bwrap) is not installed")
 CLOSED = with_sandbox(
     problem="bubblewrap cannot make a sandbox here (bwrap: No permissions to create new namespace)",
@@ -351,7 +351,7 @@ def started_on(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def install(machine: Machine) -> None:
         monkeypatch.setattr(command, "gather", lambda: machine)
-        monkeypatch.setattr(trial, "trial", lambda: trial.judged(outcome(), 2.9))
+        monkeypatch.setattr(trial, "trial", lambda gpus: [trial.judged(outcome(), 2.9)])
 
     return install
 
@@ -635,11 +635,76 @@ def test_a_box_that_breaks_refuses_grading_and_says_why(
             raise GraderFault(why)
 
     monkeypatch.setattr(box, "Box", Broken)
-    finding = trial.trial()
+    (finding,) = trial.trial()
     assert (finding.level, finding.seen, mend in finding.mend) == (REFUSED, seen, True)
     assert bool(finding.mend) is bool(mend)
 
 
 def test_a_box_that_does_not_start_refuses_grading(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bubblewrap, "find", _missing)
-    assert (trial.trial().level, trial.trial().seen) == (REFUSED, "bubblewrap (bwrap) is not installed")
+    (finding,) = trial.trial()
+    assert (finding.level, finding.seen) == (REFUSED, "bubblewrap (bwrap) is not installed")
+
+
+def on_gpu(**changes: object) -> Outcome:
+    """What a run on a GPU says, or something else."""
+    rank = replace(RankOutcome(complete=True, values={"total": 1.0, "gradient": 4.0}), **changes)  # type: ignore[arg-type]
+    return Outcome(ranks=(rank,), elapsed=2.34)
+
+
+def test_a_run_on_a_gpu_that_works_says_how_long_it_took() -> None:
+    finding = trial.judged_on_gpu(on_gpu())
+    assert (finding.level, finding.values) == (OK, {"run_seconds": 2.34})
+    assert (finding.seen, finding.follows) == (
+        "computed, and met by NCCL, in 2.3 s",
+        "`--device cuda` works.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"values": {"total": 2.0, "gradient": 4.0}}, "1 rank added up to 2.0, a gradient was 4.0"),
+        ({"values": {"total": 1.0, "gradient": 0.0}}, "1 rank added up to 1.0, a gradient was 0.0"),
+        ({"complete": False, "values": {}}, "the run did not come back"),
+        (
+            {"error": StudentError("RuntimeError", "CUDA error: out of memory", (), "")},
+            "RuntimeError: CUDA error",
+        ),
+    ],
+)
+def test_a_gpu_that_does_not_work_is_told_and_refuses_nothing(changes: dict[str, Any], said: str) -> None:
+    finding = trial.judged_on_gpu(on_gpu(**changes))
+    assert (finding.id, finding.level, finding.follows) == ("gpu_box", WEAKER, capacity.WITHOUT_GPUS)
+    assert said in finding.seen
+
+
+def test_a_run_on_a_gpu_where_there_is_none_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bubblewrap, "gpu_devices", lambda: ())
+    in_a_box, on_a_gpu = trial.trial(1)
+    assert (in_a_box.level, on_a_gpu.level) == (OK, WEAKER)
+    assert "NVIDIA" in on_a_gpu.seen
+
+
+@pytest.mark.parametrize(
+    ("gpus", "asked"),
+    [
+        (ONE_GPU, 1),
+        (replace(ONE_GPU, usable=0), 0),
+        (replace(ONE_GPU, memory_file=False), 0),
+        (GOOD.gpus, 0),
+    ],
+)
+def test_a_gpu_is_tried_where_nothing_speaks_against_it(
+    gpus: Gpus, asked: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+
+    def trial_of(gpus: int) -> list[Finding]:
+        tried.append(gpus)
+        return []
+
+    monkeypatch.setattr(trial, "trial", trial_of)
+    machine = replace(GOOD, gpus=gpus, software=replace(GOOD.software, torch_cuda="13.0"))
+    command.tried(machine, command.examine(machine))
+    assert tried == [asked]

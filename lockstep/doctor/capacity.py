@@ -19,6 +19,8 @@ ENGINE = frozenset({"torch", "torchvision", "numpy", "safetensors", "pytest", "r
 NAMED = ("torch", "torchvision", "pytest", "pytorch-lightning")
 """Packages that are named when all are as they should be."""
 
+WITHOUT_GPUS = "Emulated ones serve, but `--device cuda` does not work."
+
 
 def findings(machine: Machine) -> Iterator[Finding]:
     """One for each part."""
@@ -90,16 +92,17 @@ def _gpus(host: Host, gpus: Gpus, software: Software) -> Finding:
     models = ", ".join(dict.fromkeys(gpus.models))
     seen = f"{gpus.there}{f' ({models})' if models else ''}"
     seen += f", driver {gpus.driver}" if gpus.driver else ""
-    emulated = "Emulated ones serve, but `--device cuda` does not work."
     if gpus.usable < gpus.there:
         mend = mending.as_root(host, "chmod a+rw /dev/nvidia*")
         closed = f"{seen}; {gpus.there - gpus.usable} of them closed to this user"
-        return Finding(name, title, Level.WEAKER, closed, emulated, mend, dict(values))
+        return Finding(name, title, Level.WEAKER, closed, WITHOUT_GPUS, mend, dict(values))
     if not gpus.memory_file:
         mend = mending.as_root(host, "nvidia-modprobe -u -c=0")
-        return Finding(name, title, Level.WEAKER, f"{seen}; no /dev/nvidia-uvm", emulated, mend, dict(values))
+        return Finding(
+            name, title, Level.WEAKER, f"{seen}; no /dev/nvidia-uvm", WITHOUT_GPUS, mend, dict(values)
+        )
     if software.torch_cuda is None:
-        follows = f"{emulated} It takes torch's build for CUDA."
+        follows = f"{WITHOUT_GPUS} It takes torch's build for CUDA."
         return Finding(name, title, Level.WEAKER, f"{seen}; torch has no CUDA", follows, values=dict(values))
     seen += f"; torch is built for CUDA {software.torch_cuda}"
     return Finding(name, title, Level.OK, seen, "`--device cuda` uses them.", values=dict(values))

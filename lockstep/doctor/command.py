@@ -23,7 +23,7 @@ def run_doctor(*, quick: bool, as_json: bool) -> int:
     machine = gather()
     if as_json:
         findings = examine(machine)
-        findings += [] if quick else [tried(findings)]
+        findings += [] if quick else tried(machine, findings)
         output.say(json.dumps(to_json(machine, findings), indent=2, allow_nan=False))
         return exit_status(findings)
     try:
@@ -38,9 +38,12 @@ def examine(machine: Machine) -> list[Finding]:
     return [*protection.findings(machine), *capacity.findings(machine)]
 
 
-def tried(findings: Sequence[Finding]) -> Finding:
+def tried(machine: Machine, findings: Sequence[Finding]) -> list[Finding]:
     """What a run in a box shows, where it was not known before that there can be none. Takes seconds."""
-    return trial.not_tried() if exit_status(findings) == REFUSED else trial.trial()
+    if exit_status(findings) == REFUSED:
+        return [trial.not_tried()]
+    in_order = any(finding.id == "gpus" and finding.level is Level.OK for finding in findings)
+    return trial.trial(machine.gpus.usable if in_order else 0)
 
 
 def exit_status(findings: Sequence[Finding]) -> int:
@@ -81,8 +84,10 @@ def _shown(machine: Machine, *, quick: bool) -> list[Finding]:
     if not quick:
         # A log wants no line that is repainted.
         with err.status(trial.TITLE, spinner="line") if err.is_terminal else contextlib.nullcontext():
-            findings.append(tried(findings))
-        show(findings[-1])
+            runs = tried(machine, findings)
+        for finding in runs:
+            show(finding)
+        findings += runs
     out.print()
     out.print(display.summary(findings, quick=quick))
     return findings

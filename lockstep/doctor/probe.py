@@ -1,4 +1,4 @@
-"""What the doctor's own run does inside the sandbox: its ranks add something up, and say how they are confined."""
+"""What the doctor's own runs do inside the sandbox: ranks add something up, say how they are confined, use a GPU."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from lockstep.sandbox.gpus import gpus
 from lockstep.sandbox.probing import Inputs, Observation, Student
 
 
@@ -28,3 +29,17 @@ def look(student: Student, inputs: Inputs) -> Observation:
             "networks": ",".join(sorted(name for _, name in socket.if_nameindex())),
         }
     )
+
+
+def compute(student: Student, inputs: Inputs) -> Observation:
+    """A convolution and its gradient on a GPU, and a sum over one rank by NCCL."""
+    with gpus(1):
+        model = torch.nn.Conv2d(1, 2, 3).cuda()
+        model(torch.ones(1, 1, 4, 4, device="cuda")).sum().backward()
+        dist.init_process_group("nccl", timeout=timedelta(seconds=50))
+        total = torch.ones(1, device="cuda")
+        dist.all_reduce(total)
+        dist.destroy_process_group()
+        gradient = model.weight.grad
+        assert gradient is not None
+        return Observation(values={"total": total.item(), "gradient": gradient.mean().item()})

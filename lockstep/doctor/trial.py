@@ -1,13 +1,15 @@
-"""One real run in one real box: whether all of it works together, and how long it takes."""
+"""Real runs in one real box: whether all of it works together, and how long it takes."""
 
 from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lockstep.doctor import mending
+from lockstep.doctor.capacity import WITHOUT_GPUS
 from lockstep.doctor.finding import Finding, Level
 from lockstep.text import safe_line
 
@@ -19,11 +21,17 @@ SECONDS = 30.0
 CONFINED = {"filter": "2", "capabilities": "0000000000000000", "networks": "lo"}
 """What a rank has to say of itself (proc_pid_status(5)): a filter is loaded, no capabilities, only a loopback."""
 
+# CUDA alone takes seconds to start on a machine with many GPUs.
+GPU_SECONDS = 90.0
 NAME, TITLE = "box", "a run in a box"
+GPU_NAME, GPU_TITLE = "gpu_box", "a run on a GPU"
 
 
-def trial() -> Finding:
-    """Start a box and let two ranks add something up. Takes as long as importing torch does."""
+def trial(gpus: int = 0) -> list[Finding]:
+    """Start a box and let two ranks add something up; with `gpus`, let a process compute on one of them as well.
+
+    Takes as long as importing torch does.
+    """
     begun = time.monotonic()
     try:
         # Imported here: this is where a machine without torch or NumPy fails.
@@ -31,11 +39,12 @@ def trial() -> Finding:
         from lockstep.exercise import Server
         from lockstep.sandbox.box import Box
         from lockstep.sandbox.bubblewrap import SandboxUnavailable
-        from lockstep.sandbox.limits import Limits
+        from lockstep.sandbox.gpus import REAL_GPUS
+        from lockstep.sandbox.limits import ADDRESS_SPACE_OF_CUDA, Limits
         from lockstep.sandbox.spec import Pack, RankInputs, RunSpec
         from lockstep.verdict import GraderFault
     except ImportError as error:
-        return _refused(str(error))
+        return [_refused(str(error))]
     spec = RunSpec(
         probe="doctor",
         call="look",
@@ -43,14 +52,25 @@ def trial() -> Finding:
         ranks=[RankInputs(environment=torchrun_environment(rank, RANKS)) for rank in range(RANKS)],
         limits=Limits(seconds=SECONDS),
     )
+    hidden = {"CUDA_VISIBLE_DEVICES": "", REAL_GPUS: str(gpus)}
+    on_gpu = replace(
+        spec,
+        call="compute",
+        ranks=[RankInputs(environment={**torchrun_environment(0, 1), **hidden})],
+        limits=Limits(seconds=GPU_SECONDS, address_space=ADDRESS_SPACE_OF_CUDA),
+        shared_files=True,
+    )
+    probes = {"doctor": Path(__file__).with_name("probe.py")}
     try:
-        with Box({"doctor": Path(__file__).with_name("probe.py")}, isolated=True, last=Server.FULL) as box:
+        with Box(probes, isolated=True, last=Server.FULL, real_gpus=gpus) as box:
             box.wait_ready()
             started = time.monotonic() - begun
-            outcome = box.run(spec)
+            found = [judged(box.run(spec), started)]
+            if gpus:
+                found.append(judged_on_gpu(box.run(on_gpu)))
     except (GraderFault, SandboxUnavailable, OSError, RuntimeError) as error:
-        return _refused(str(error))
-    return judged(outcome, started)
+        return [_refused(str(error))]
+    return found
 
 
 def not_tried() -> Finding:
@@ -69,11 +89,30 @@ def judged(outcome: Outcome, started: float) -> Finding:
     return Finding(NAME, TITLE, Level.OK, seen, follows, values=dict(values))
 
 
-def _complaint(rank: RankOutcome) -> str:
+def judged_on_gpu(outcome: Outcome) -> Finding:
+    """What a run on a GPU says of this machine."""
+    (rank,) = outcome.ranks
+    wrong = _unfinished(rank)
+    if not wrong and (rank.values.get("total"), rank.values.get("gradient")) != (1.0, 4.0):
+        wrong = f"1 rank added up to {rank.values.get('total')}, a gradient was {rank.values.get('gradient')}"
+    if wrong:
+        return Finding(GPU_NAME, GPU_TITLE, Level.WEAKER, safe_line(wrong, 300), WITHOUT_GPUS)
+    seen = f"computed, and met by NCCL, in {outcome.elapsed:.1f} s"
+    values = {"run_seconds": round(outcome.elapsed, 3)}
+    return Finding(GPU_NAME, GPU_TITLE, Level.OK, seen, "`--device cuda` works.", values=dict(values))
+
+
+def _unfinished(rank: RankOutcome) -> str:
     if rank.error is not None:
         return f"{rank.error.type}: {rank.error.message}"
     if not rank.complete:
         return rank.protocol or "the run did not come back"
+    return ""
+
+
+def _complaint(rank: RankOutcome) -> str:
+    if unfinished := _unfinished(rank):
+        return unfinished
     if rank.values.get("total") != sum(range(1, RANKS + 1)):
         return f"{RANKS} ranks added up to {rank.values.get('total')}"
     loose = [name for name, right in CONFINED.items() if rank.values.get(name) != right]

@@ -117,6 +117,7 @@ class Box:
                 "isolated": self.isolated,
                 "workspace": self._workspace or "/tmp",
                 "modules": list(self._modules),
+                "gpus": self._real_gpus > 0,
                 "probes": [self._inside(name) for name in self._probes],
             },
         )
@@ -174,8 +175,9 @@ class Box:
                 file.seek(0)
                 etc[name] = file.fileno()
             environment |= {"HOME": "/tmp", "MPLCONFIGDIR": "/tmp"}
-            if library := bubblewrap.library_path():
-                environment["LD_LIBRARY_PATH"] = library
+            libraries = [bubblewrap.library_path(), bubblewrap.driver_library() if self._real_gpus else None]
+            if any(libraries):
+                environment["LD_LIBRARY_PATH"] = ":".join(filter(None, libraries))
             return subprocess.Popen(
                 bubblewrap.command(server, visible, etc, environment, self._lease, devices),
                 pass_fds=(*controls, *etc.values()),

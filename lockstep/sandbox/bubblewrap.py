@@ -23,6 +23,8 @@ FIRST_UID, UIDS = 60001, 256
 TRIAL_UID = 60000
 INSIDE_UID = "65534"
 PACKAGES = "/opt/packages"
+# Importing it starts MPI, which ends a process that no cluster started; Lightning imports it wherever it is.
+CLUSTER_PACKAGES = ("mpi4py",)
 # Where root starts a box: mounts of its own, in which Python is put where an ordinary user can read it.
 ENTER = ("unshare", "-m", "--propagation", "private")
 
@@ -106,6 +108,9 @@ def command(
     bwrap += ["--ro-bind-try", "/etc/alternatives", "/etc/alternatives"]
     for inside, outside in binds.items():
         bwrap += ["--ro-bind", sources.get(outside, str(outside)), inside]
+    for package in CLUSTER_PACKAGES:
+        if Path(binds[PACKAGES], package).is_dir():
+            bwrap += ["--tmpfs", f"{PACKAGES}/{package}", "--remount-ro", f"{PACKAGES}/{package}"]
     for name, fd in etc.items():
         bwrap += ["--ro-bind-data", str(fd), f"/etc/{name}"]
     bwrap += ["--dev", "/dev", "--proc", "/proc"]
@@ -142,8 +147,15 @@ def as_user(uid: int) -> list[str]:
 
 
 def gpu_devices() -> tuple[Path, ...]:
-    """NVIDIA's GPUs that this process may open, one file for each."""
-    return tuple(path for path in gpu_files() if os.access(path, os.R_OK | os.W_OK))
+    """NVIDIA's GPUs that a box of this process may open, one file for each."""
+    return tuple(path for path in gpu_files() if _opens(path))
+
+
+def _opens(device: Path) -> bool:
+    # Root's boxes are those of a user who owns nothing (see `as_user`).
+    return (
+        device.stat().st_mode & 0o006 == 0o006 if os.getuid() == 0 else os.access(device, os.R_OK | os.W_OK)
+    )
 
 
 def gpu_files() -> tuple[Path, ...]:
@@ -170,6 +182,16 @@ def interpreter() -> str:
     """Path of the Python interpreter inside the box."""
     program = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
     return str(program) if _system_python() else f"/opt/python/bin/{program.name}"
+
+
+def driver_library() -> str | None:
+    """The folder of the NVIDIA driver's library where this process was told of it and the system was not.
+
+    So it is in containers to which a cluster lends the driver of the machine below.
+    """
+    folders = [Path(folder) for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
+    found = (folder for folder in folders if (folder / "libcuda.so.1").exists())
+    return next((str(folder) for folder in found if folder.resolve().is_relative_to("/usr")), None)
 
 
 def library_path() -> str | None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 GIB = 1 << 30
 MIB = 1 << 20
+# CUDA reserves addresses for all memory of all GPUs before it uses any.
+ADDRESS_SPACE_OF_CUDA = 1 << 46
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ def main(*fds: int) -> None:
     modules = cast(list[str], configuration.fields["modules"])
     imports: list[Callable[[], None]] = [
         import_early,
-        import_the_rest,
+        functools.partial(import_the_rest, gpus=configuration.fields["gpus"] is True),
         functools.partial(import_modules, modules),
     ]
     for import_more, control in zip(imports, controls, strict=False):
@@ -100,19 +100,26 @@ def import_modules(names: Iterable[str]) -> None:
         importlib.import_module(name)
 
 
-def import_the_rest() -> None:
-    """Import what distributed runs need as well, and take the first, slow, step of everything they do."""
+def import_the_rest(*, gpus: bool) -> None:
+    """Import what distributed runs need as well, and take the first, slow, step of everything they do.
+
+    Not of autograd where runs may use real `gpus`: it starts CUDA to count them, and no fork can start it again.
+    """
     import_modules(FULL_MODULES)
     import torch
 
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    torch.autograd.backward(torch.nn.functional.cross_entropy(model(torch.ones(2, 2)), torch.tensor([0, 1])))
+    loss = torch.nn.functional.cross_entropy(model(torch.ones(2, 2)), torch.tensor([0, 1]))
+    if not gpus:
+        torch.autograd.backward(loss)
     optimizer.step()
     torch.optim.Adam(model.parameters())
     # torch looks for a backend that it has not met among all installed packages, for every group anew: 10 ms of CPU.
-    for name in ("gloo", "nccl"):
-        torch.distributed.Backend._ensure_backend_registered(name)
+    # Before 2.15 it did not look.
+    if remember := getattr(torch.distributed.Backend, "_ensure_backend_registered", None):
+        for name in ("gloo", "nccl"):
+            remember(name)
     _keep_groups_alive()
 
 

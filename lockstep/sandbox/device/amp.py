@@ -86,7 +86,10 @@ class Autocast:
         self._library = torch.library.Library("aten", "IMPL", _KEY)
         for name in (*_HALF, *_SINGLE, *_SINGLE_BY_DTYPE, *_WIDEST):
             packet, _, overload = name.partition(".")
-            op = getattr(getattr(torch.ops.aten, packet), overload or "default")
+            # A machine with GPUs may have its own, older, build of torch, which lacks the newest of them.
+            if (operations := getattr(torch.ops.aten, packet, None)) is None:
+                continue
+            op = getattr(operations, overload or "default")
             self._library.impl(name, self._kernel(name, op), allow_override=True)
 
     def _kernel(self, name: str, op: Any) -> Callable[..., Any]:

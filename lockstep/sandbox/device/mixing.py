@@ -20,7 +20,14 @@ _INDEXING = frozenset("index index_put index_put_ _index_put_impl_ _unsafe_index
 _ELEMENTWISE = frozenset(
     "where lerp lerp_ mse_loss smooth_l1_loss binary_cross_entropy fill_ fill clamp clamp_ addcmul addcdiv "
     "addcmul_ addcdiv_ masked_fill masked_fill_ isin xlogy copysign normal bernoulli bernoulli_ "
-    "mse_loss_backward smooth_l1_loss_backward binary_cross_entropy_backward _assert_async allclose isclose".split()
+    "mse_loss_backward smooth_l1_loss_backward binary_cross_entropy_backward _assert_async allclose isclose "
+    "floor_divide floor_divide_ binary_cross_entropy_with_logits copysign_ heaviside_ rsub dist eq_ ne_ ge_ le_ gt_ "
+    "lt_".split()
+)
+# Element-wise, but torch checks the devices of all their tensors, of numbers as well.
+_CHECKED_ELEMENTWISE = frozenset(
+    "clamp.Tensor clamp_.Tensor clamp_max.Tensor clamp_max_.Tensor clamp_min.Tensor clamp_min_.Tensor "
+    "logaddexp.default logaddexp2.default gcd.default lcm.default nextafter.default".split()
 )
 # Lengths, which CUDA's kernels want on the CPU or bring there themselves.
 _ANYWHERE = frozenset("input_lengths target_lengths lengths batch_sizes".split())
@@ -53,7 +60,7 @@ def common_device(func: Any, args: Sequence[object], kwargs: dict[str, object]) 
     if name in _COPIES:
         return _settled(args[0])
     if name in _INDEXING:
-        return _indexing(args)
+        return _indexing(args, writes="put" in name)
     if name in ("_pack_padded_sequence", "_thnn_fused_lstm_cell", "lstm"):
         return _settled(args[0])
     named = _named(func, args, kwargs)
@@ -63,6 +70,8 @@ def common_device(func: Any, args: Sequence[object], kwargs: dict[str, object]) 
         _refuse_mask(named)
     if not named:
         return CPU
+    if (overload := f"{name}.{func._overloadname}") in _CHECKED_ELEMENTWISE:
+        return _checked(overload.removesuffix(".default").replace(".", "_"), named, numbers=True)
     elementwise = name in _ELEMENTWISE or torch.Tag.pointwise in func.tags
     if elementwise:
         return _elementwise(func, named)
@@ -115,9 +124,9 @@ def _elementwise(func: Any, named: Sequence[tuple[str, torch.Tensor]]) -> int:
     return common
 
 
-def _checked(name: str, named: Sequence[tuple[str, torch.Tensor]]) -> int:
-    """One device for all; the first tensor's is what the others are held against."""
-    if name not in _STRICT and not all(tensor.dim() for _, tensor in named):
+def _checked(name: str, named: Sequence[tuple[str, torch.Tensor]], *, numbers: bool = False) -> int:
+    """One device for all; the first tensor's is what the others are held against. `numbers`: for 0-dim ones, too."""
+    if not numbers and name not in _STRICT and not all(tensor.dim() for _, tensor in named):
         named = [(label, tensor) for label, tensor in named if tensor.dim() or index_of(tensor) >= 0]
     method = {"embedding": "index_select"}.get(name, name)
     # What torch calls for an embedding has names of its own for the arguments.
@@ -136,11 +145,11 @@ def _checked(name: str, named: Sequence[tuple[str, torch.Tensor]]) -> int:
     return common
 
 
-def _indexing(args: Sequence[object]) -> int:
-    """Indices may be on the CPU; values that are written may be there when they are a single number."""
+def _indexing(args: Sequence[object], *, writes: bool) -> int:
+    """Indices may be on the CPU, and anywhere to write by; values that are written may be there as a single number."""
     target = _settled(args[0])
     for tensor in tensors_in([args[1]]):
-        if index_of(tensor) not in (target, CPU, LOOSE):
+        if not writes and index_of(tensor) not in (target, CPU, LOOSE):
             raise RuntimeError(
                 "indices should be either on cpu or on the same device as the indexed tensor "
                 f"({device_name(target)})"
@@ -178,11 +187,16 @@ def _refuse_convolution(named: Sequence[tuple[str, torch.Tensor]]) -> None:
             continue
         if index_of(tensor) >= 0 and index_of(data) >= 0:
             continue
-        other = (
-            f" or input should be a MKLDNN tensor and {label} is a dense tensor" if index_of(data) < 0 else ""
-        )
+        if index_of(data) < 0:
+            # It gets as far as the kernel that is left.
+            kernel = "_slow_conv2d_forward" if data.dim() < 5 else "slow_conv3d_forward"
+            raise RuntimeError(
+                f"Expected all tensors to be on the same device, but got {label} is on "
+                f"{device_name(index_of(tensor))}, different from other tensors on {device_name(index_of(data))} "
+                f"(when checking argument in method wrapper_CUDA__{kernel})"
+            )
         raise RuntimeError(
-            f"Input type ({type_name(data)}) and {label} type ({type_name(tensor)}) should be the same{other} "
+            f"Input type ({type_name(data)}) and {label} type ({type_name(tensor)}) should be the same "
             f"(input is on {device_name(index_of(data))}, {label} is on {device_name(index_of(tensor))})"
         )
 

@@ -167,7 +167,13 @@ def _patch_values(machine: Machine) -> None:
 
     def set_grad(self: torch.Tensor, grad: Any) -> None:
         if isinstance(grad, torch.Tensor) and max(index_of(grad), CPU) != max(index_of(self), CPU):
-            raise RuntimeError("assigned grad has data located on a different device")
+            ours, others = ("cpu" if index_of(tensor) < 0 else "cuda" for tensor in (self, grad))
+            raise RuntimeError(
+                f"attempting to assign a gradient with device type '{others}' to a tensor with device type '{ours}'. "
+                "Please ensure that the gradient and the tensor are on the same device"
+                if ours != others
+                else "assigned grad has data located on a different device"
+            )
         real_grad.__set__(self, grad)
 
     def get_grad(self: torch.Tensor) -> torch.Tensor | None:
@@ -185,16 +191,12 @@ def _patch_values(machine: Machine) -> None:
 
 
 def _on_device_of(machine: Machine, tensor: torch.Tensor, key: Any) -> Any:
-    """An index with its masks where the tensor is; CUDA takes those of the CPU, too."""
+    """An index with its masks where the tensor is, to write by: torch takes those of any device."""
     if isinstance(key, tuple):
         return tuple(_on_device_of(machine, tensor, part) for part in key)
     if not isinstance(key, torch.Tensor):
         return key
     here, index = max(index_of(tensor), CPU), max(index_of(key), CPU)
-    if index not in (CPU, here):
-        raise RuntimeError(
-            f"indices should be either on cpu or on the same device as the indexed tensor ({tensor.device})"
-        )
     return machine.move(key, here) if index != here and key.dim() else key
 
 
