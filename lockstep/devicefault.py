@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 
-_WORDS = re.compile(r"same device|should be the same|can't convert cuda|either on cpu or on the same")
+_WORDS = re.compile(
+    r"same device|should be the same|can't convert cuda|either on cpu or on the same|device type for generator"
+)
+_NO_SUCH_GPU = re.compile(r"invalid device ordinal|Invalid device id")
 NO_BACKEND = "No backend type associated with device type cpu"
 """What a collective says whose group is NCCL's, and whose tensor is on the CPU."""
 
@@ -15,3 +18,8 @@ def is_device_fault(message: str) -> bool:
     An emulated GPU can fail in other ways as well, which are no fault of the code that runs on it.
     """
     return _WORDS.search(message) is not None
+
+
+def names_no_gpu(message: str) -> bool:
+    """Whether what a run ended with is that it asked for a GPU of a number that is not there."""
+    return _NO_SUCH_GPU.search(message) is not None

@@ -56,6 +56,7 @@ def run(
     limits: Limits = GENEROUS,
     server: Server = Server.FULL,
     shared_files: bool = False,
+    environment: Mapping[str, str] | None = None,
 ) -> Outcome:
     """Run `source` as student.py. `ranks=None` is one process without a group; `values` are one per rank."""
     count = ranks or 1
@@ -69,7 +70,10 @@ def run(
                 RankInputs(
                     values=values[rank] if values else {},
                     arrays=arrays or {},
-                    environment=torchrun_environment(rank, count) if ranks else {},
+                    environment={
+                        **(torchrun_environment(rank, count) if ranks else {}),
+                        **(environment or {}),
+                    },
                 )
                 for rank in range(count)
             ],

@@ -420,7 +420,7 @@ MIXED: dict[str, tuple[Callable[[], Any], str]] = {
         _method("mm", "mat2", here="cuda:2"),
     ),
     "cat": (lambda: torch.cat([torch.zeros(1), torch.zeros(1, **X)]), _method("cat", "tensors", here="cuda:0", others="cpu")),
-    "stack": (lambda: torch.stack([torch.zeros((), **X), torch.zeros(())]), "Expected all tensors to be on the same device"),
+    "stack": (lambda: torch.stack([torch.zeros((), **X), torch.zeros(())]), _method("cat", "tensors")),
     "convolution on a CPU model": (
         lambda: nn.Conv2d(1, 2, 3)(torch.zeros(1, 1, 4, 4, **X)),
         "Input type (torch.cuda.FloatTensor) and weight type (torch.FloatTensor) should be the same",
@@ -457,6 +457,23 @@ MIXED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: torch.randn(2, generator=torch.Generator(), **X),
         "Expected a 'cuda' device type for generator but found 'cpu'",
     ),
+    "generator of the CPU for a draw": (
+        lambda: torch.ones(3, **X).multinomial(2, generator=torch.Generator()),
+        "Expected a 'cuda' device type for generator but found 'cpu'",
+    ),
+    "order of a loader drawn on a GPU": (
+        lambda: next(iter(DataLoader(TensorDataset(torch.ones(4)), shuffle=True, generator=torch.Generator("cuda")))),
+        "Expected a 'cpu' device type for generator but found 'cuda'",
+    ),
+    "target of a single number": (lambda: F.mse_loss(torch.ones((), **X), torch.ones(())), _pair()),
+    "convolution of a batch of CPU data": (
+        lambda: nn.Conv2d(3, 4, 3).cuda()(torch.zeros(8, 3, 16, 16)),
+        "Input type (torch.FloatTensor) and weight type (torch.cuda.FloatTensor) should be the same or input should "
+        "be a MKLDNN tensor and weight is a dense tensor",
+    ),
+    "places that are searched": (lambda: torch.isin(torch.ones(3, **X), torch.ones(2)), _method("isin_Tensor_Tensor", "test_elements")),
+    "a tensor written by one of the CPU": (lambda: _written(torch.tensor([0, 1], **X), torch.ones(2)), _pair()),
+    "Huber's loss": (lambda: F.huber_loss(torch.ones(3, **X), torch.ones(3)), _method("_huber_loss", "target")),
     "lengths of packed sequences": (
         lambda: nn.utils.rnn.pack_padded_sequence(torch.zeros(2, 1, 3, **X), torch.tensor([2], **X)),
         "'lengths' argument should be a 1D CPU int64 tensor, but got 1D cuda:0 Long tensor",
@@ -525,6 +542,8 @@ ALLOWED: dict[str, Callable[[], Any]] = {
     "a CPU scalar first": lambda: torch.tensor(2.0) - torch.ones(3, **X),
     "copy_ from the CPU": lambda: torch.zeros(3, **X).copy_(torch.ones(3)),
     "a slice written from the CPU": lambda: torch.zeros(3, **X).__setitem__(slice(0, 2), torch.ones(2)) or torch.ones(1, **X),
+    "filled with a CPU scalar": lambda: torch.ones(3, **X).fill_(torch.tensor(2.0)),
+    "filled with a scalar of a GPU": lambda: torch.ones(3).fill_(torch.tensor(2.0, **X)).cuda(),
     "a CPU scalar written by index": lambda: torch.zeros(3, **X).index_put_((torch.tensor([1], **X),), torch.tensor(1.0)),
     "divided by a CPU scalar": lambda: torch.ones(3, **X) // torch.tensor(2.0),
     "a positive weight on the CPU": lambda: F.binary_cross_entropy_with_logits(
@@ -974,8 +993,9 @@ def test_values_under_autocast_are_those_of_half_precision(gpus: Machine) -> Non
             assert (a @ b).dtype == torch.float32
         assert (a.cpu() @ b.cpu()).dtype == torch.float32
         assert (a.double() @ b.double()).dtype == torch.float64
-        with pytest.raises(RuntimeError, match="unsafe to autocast"):
-            F.binary_cross_entropy(torch.sigmoid(low), (b > 0).half())
+        for low_or_not in (torch.sigmoid(low), torch.sigmoid(a)):
+            with pytest.raises(RuntimeError, match="unsafe to autocast"):
+                F.binary_cross_entropy(low_or_not, (b > 0).to(low_or_not.dtype))
     assert low.dtype == torch.float16
     assert torch.equal(low, a.half() @ b.half())
     assert (a @ b).dtype == torch.float32

@@ -20,6 +20,7 @@ from lockstep.exercise import find_exercises
 from lockstep.grading import default_graders, known_exercises
 from lockstep.sandbox import bubblewrap
 from lockstep.sandbox.box import Box, open_box
+from lockstep.sandbox.gpus import REAL_GPUS
 from lockstep.sandbox.limits import ADDRESS_SPACE_OF_CUDA, Limits
 from tests import test_device as emulated
 from tests.samples import graded, samples_to_meet, surprises
@@ -34,6 +35,7 @@ ON_SEVERAL = {"two GPUs", "matmul of two GPUs", "indices of another GPU", "a GPU
 ON_SEVERAL |= {"moved from a GPU to another"}
 # As Check.run has it for real GPUs.
 LIMITS = Limits(seconds=90, address_space=ADDRESS_SPACE_OF_CUDA)
+ENVIRONMENT = {"CUDA_VISIBLE_DEVICES": "", REAL_GPUS: "1"}
 AUTOCAST = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
@@ -64,8 +66,13 @@ def test_the_doctor_tries_one() -> None:
 
 COMPUTES = """
     import torch
+    from lockstep.sandbox.gpus import gpus
 
     def main():
+        with gpus(1):
+            return computed()
+
+    def computed():
         model = torch.nn.Conv2d(1, 2, 3).cuda()
         out = model(torch.ones(1, 1, 4, 4, device="cuda"))
         out.sum().backward()
@@ -74,13 +81,18 @@ COMPUTES = """
 
 
 def test_a_run_computes_on_the_gpu(gpu_box: Box) -> None:
-    assert seen(gpu_box, COMPUTES, limits=LIMITS) == ["cuda:0", True, True]
+    assert seen(gpu_box, COMPUTES, limits=LIMITS, environment=ENVIRONMENT) == ["cuda:0", True, True]
 
 
 GROUP = """
     import torch, torch.distributed as dist
+    from lockstep.sandbox.gpus import gpus
 
     def main():
+        with gpus(1):
+            return met()
+
+    def met():
         torch.cuda.set_device(0)
         dist.init_process_group("nccl", device_id=torch.device("cuda", 0))
         told = []
@@ -97,7 +109,7 @@ GROUP = """
 
 
 def test_nccl_adds_up_and_takes_no_tensor_of_the_cpu(gpu_box: Box) -> None:
-    (rank,) = run(gpu_box, GROUP, ranks=1, limits=LIMITS, shared_files=True).ranks
+    (rank,) = run(gpu_box, GROUP, ranks=1, limits=LIMITS, shared_files=True, environment=ENVIRONMENT).ranks
     assert rank.values.get("seen") == [1.0, emulated.REFUSED], rank
 
 

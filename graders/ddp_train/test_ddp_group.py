@@ -7,6 +7,7 @@ import numpy as np
 from graders.ddp_train.runs import on_nodes
 from lockstep.check import Check, Inputs
 from lockstep.compare import difference, integer, is_cpu, shown
+from lockstep.devicefault import names_no_gpu
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.verdict import CheckEnded, Crashed
 from lockstep.wire import Array
@@ -117,7 +118,7 @@ def _two_nodes(check: Check) -> None:
             per_rank=_numbered(numbers),
         )
     except Crashed as ended:
-        if "device ordinal" not in ended.feedback.message:
+        if not names_no_gpu(ended.feedback.message):
             raise
         raise Crashed(
             f"On two nodes with two GPUs each, where LOCAL_RANK is 0 or 1: {ended.feedback.message}",
@@ -142,10 +143,7 @@ def _two_nodes(check: Check) -> None:
 def _on_a_gpu(check: Check) -> None:
     """One rank on a real GPU: nccl refuses two on the same."""
     number = check.rng.integers(1, 1 << 40, 1)
-    env = {"CUDA_VISIBLE_DEVICES": "0"}
-    (seen,) = check.run(
-        "join", ranks=1, values={"gpus": 1}, arrays={"number": number}, env=env, seconds=60.0
-    ).ranks
+    (seen,) = check.run("join", ranks=1, values={"gpus": 1}, arrays={"number": number}, seconds=60.0).ranks
     call = "setup() on one rank with a real GPU"
     _in_group(check, seen, 0, 1, int(number[0]), call)
     for what, wanted in (("device", "cuda:0"), ("backend", "nccl")):

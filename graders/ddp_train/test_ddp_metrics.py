@@ -14,7 +14,7 @@ from graders.ddp_train.hints import OWN_GPU_HINT, SUMS_TO_THE_DEVICE, TO_THE_DEV
 from graders.ddp_train.runs import on_nodes, options, rank_seeds
 from lockstep.check import Check, Inputs
 from lockstep.compare import close, number, shown
-from lockstep.devicefault import NO_BACKEND, is_device_fault
+from lockstep.devicefault import NO_BACKEND, is_device_fault, names_no_gpu
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.verdict import CheckEnded, Crashed
 from lockstep.wire import Array, Json
@@ -220,7 +220,7 @@ def _insist_on_sums_on_the_device(check: Check, faults: Sequence[str]) -> None:
 
 def _insist_on_gpus_of_the_node(check: Check, fault: str) -> None:
     """End the check where ranks on nodes of one GPU each looked for another, though setup had given them that one."""
-    if "device ordinal" not in fault:
+    if not names_no_gpu(fault):
         return
     world = check.world_sizes[0]
     seen = check.run(

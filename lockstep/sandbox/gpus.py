@@ -14,6 +14,14 @@ REAL_GPUS = "LOCKSTEP_REAL_GPUS"
 """How many real GPUs this run may use; not set where there are none."""
 
 
+_real = False
+
+
+def are_real() -> bool:
+    """Whether this process was given real GPUs."""
+    return _real
+
+
 @contextlib.contextmanager
 def gpus(count: int) -> Iterator[Machine | None]:
     """Give this process `count` GPUs until the block ends; before any student code that looks for them.
@@ -28,9 +36,12 @@ def gpus(count: int) -> Iterator[Machine | None]:
             yield machine
         return
     # Runs see no GPU unless they ask, so that whatever else a check does happens on the CPU.
+    global _real
     hidden = os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+    _real = True
     try:
         yield None
     finally:
+        _real = False
         if hidden is not None:
             os.environ["CUDA_VISIBLE_DEVICES"] = hidden

@@ -37,13 +37,14 @@ def _gloo_for_nccl(note: Note) -> None:
     import torch.distributed as dist
     from torch.distributed import distributed_c10d
 
-    if torch.cuda.is_available():
-        return
+    from lockstep.sandbox import gpus
+
     original = distributed_c10d.init_process_group
 
     @functools.wraps(original)
     def init_process_group(backend: str | None = None, *args: Any, **kwargs: Any) -> Any:
-        if names_nccl(backend):
+        # Whether there are GPUs is not asked before: CUDA would know for good that there are none yet.
+        if names_nccl(backend) and not gpus.are_real():
             note("shim", name="nccl", gpu=torch.cuda.is_available())
             backend = "gloo"
             kwargs.pop("device_id", None)

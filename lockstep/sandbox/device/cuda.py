@@ -65,8 +65,14 @@ def _devices(machine: Machine) -> dict[str, Any]:
             machine.current = machine.index(index)
         return old
 
+    def known(device: Any) -> None:
+        try:
+            machine.index(device)
+        except torch.AcceleratorError:
+            raise AssertionError("Invalid device id") from None
+
     def properties(device: Any = None) -> Any:
-        machine.index(device)
+        known(device)
         major, minor = CAPABILITY
         return types.SimpleNamespace(
             name=NAME,
@@ -82,11 +88,11 @@ def _devices(machine: Machine) -> dict[str, Any]:
         )
 
     def get_device_name(device: Any = None) -> str:
-        machine.index(device)
+        known(device)
         return NAME
 
     def capability(device: Any = None) -> tuple[int, int]:
-        machine.index(device)
+        known(device)
         return CAPABILITY
 
     def synchronize(device: Any = None) -> None:

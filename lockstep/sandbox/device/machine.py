@@ -14,7 +14,7 @@ from torch.nn.parameter import UninitializedBuffer
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from lockstep.sandbox.device.marks import CPU, LOOSE, Memory, give, index_of, put, tensors_in
-from lockstep.sandbox.device.mixing import common_device, refuse_lengths
+from lockstep.sandbox.device.mixing import common_device, refuse_generator, refuse_lengths
 
 DEFAULT_MEMORY = 16 << 30
 MAX_RECORDS = 100_000
@@ -248,6 +248,8 @@ class DeviceMode(TorchDispatchMode):
                 mixed = True
         if mixed:
             common = common_device(func, args, kwargs)
+        if common != LOOSE and "generator" in kwargs:
+            refuse_generator(kwargs["generator"], common)
         machine = self._machine
         if common >= 0 and func in _FETCHING:
             machine.clock.wait(common, func.overloadpacket.__name__, explicit=False)

@@ -14,12 +14,14 @@ import torch
 from lockstep.sandbox.device.marks import CPU, LOOSE, index_of, tensors_in
 
 # Go from any device to any; the result is where the destination is.
-_COPIES = frozenset("copy_ copy _copy_from _copy_from_and_resize set_ resize_as_ _resize_output_".split())
+_COPIES = frozenset(
+    "copy_ copy fill_ fill _copy_from _copy_from_and_resize set_ resize_as_ _resize_output_".split()
+)
 _INDEXING = frozenset("index index_put index_put_ _index_put_impl_ _unsafe_index _unsafe_index_put".split())
 # Element-wise through and through, though torch does not tag them so.
 _ELEMENTWISE = frozenset(
-    "where lerp lerp_ mse_loss smooth_l1_loss binary_cross_entropy fill_ fill clamp clamp_ addcmul addcdiv "
-    "addcmul_ addcdiv_ masked_fill masked_fill_ isin xlogy copysign normal bernoulli bernoulli_ "
+    "where lerp lerp_ smooth_l1_loss binary_cross_entropy clamp clamp_ addcmul addcdiv "
+    "addcmul_ addcdiv_ masked_fill masked_fill_ xlogy copysign bernoulli bernoulli_ "
     "mse_loss_backward smooth_l1_loss_backward binary_cross_entropy_backward _assert_async allclose isclose "
     "floor_divide floor_divide_ binary_cross_entropy_with_logits copysign_ heaviside_ rsub dist eq_ ne_ ge_ le_ gt_ "
     "lt_".split()
@@ -27,7 +29,8 @@ _ELEMENTWISE = frozenset(
 # Element-wise, but torch checks the devices of all their tensors, of numbers as well.
 _CHECKED_ELEMENTWISE = frozenset(
     "clamp.Tensor clamp_.Tensor clamp_max.Tensor clamp_max_.Tensor clamp_min.Tensor clamp_min_.Tensor "
-    "logaddexp.default logaddexp2.default gcd.default lcm.default nextafter.default".split()
+    "logaddexp.default logaddexp2.default gcd.default lcm.default nextafter.default isin.Tensor_Tensor "
+    "normal.Tensor_Tensor".split()
 )
 # Lengths, which CUDA's kernels want on the CPU or bring there themselves.
 _ANYWHERE = frozenset("input_lengths target_lengths lengths batch_sizes".split())
@@ -38,7 +41,7 @@ _STRICT = frozenset(
 _UNSTRUCTURED = frozenset(
     "nll_loss2d_forward nll_loss2d_backward embedding_dense_backward index_select native_layer_norm "
     "native_layer_norm_backward native_batch_norm native_batch_norm_backward native_group_norm dot vdot bincount "
-    "masked_select take put_ equal roll flip multinomial histc native_dropout convolution_backward "
+    "masked_select take put_ equal huber_loss roll flip multinomial histc native_dropout convolution_backward "
     "embedding_renorm_ grid_sampler_2d masked_scatter_ multi_margin_loss binary_cross_entropy_backward".split()
 )
 
@@ -65,13 +68,15 @@ def common_device(func: Any, args: Sequence[object], kwargs: dict[str, object]) 
         return _settled(args[0])
     named = _named(func, args, kwargs)
     if name in ("convolution", "_convolution", "convolution_overrideable", "_slow_conv2d_forward"):
-        _refuse_convolution(named)
+        _refuse_convolution(named, args)
     if name in ("masked_fill", "masked_fill_"):
         _refuse_mask(named)
     if not named:
         return CPU
     if (overload := f"{name}.{func._overloadname}") in _CHECKED_ELEMENTWISE:
         return _checked(overload.removesuffix(".default").replace(".", "_"), named, numbers=True)
+    if name == "mse_loss":
+        return _elementwise(func, named, numbers=False)
     elementwise = name in _ELEMENTWISE or torch.Tag.pointwise in func.tags
     if elementwise:
         return _elementwise(func, named)
@@ -113,13 +118,13 @@ def _refuse_pair(first: int, second: int) -> None:
     )
 
 
-def _elementwise(func: Any, named: Sequence[tuple[str, torch.Tensor]]) -> int:
-    """One device, beside which 0-dim CPU tensors may be read but not written."""
+def _elementwise(func: Any, named: Sequence[tuple[str, torch.Tensor]], *, numbers: bool = True) -> int:
+    """One device, beside which 0-dim CPU tensors may be read but not written, where `numbers` may be at all."""
     written = {argument.name for argument in func._schema.arguments if argument.is_write}
     common = next(index for _, tensor in named if (index := index_of(tensor)) >= 0)
     for name, tensor in named:
         index = index_of(tensor)
-        if index != common and (index >= 0 or tensor.dim() or name in written):
+        if index != common and (index >= 0 or tensor.dim() or name in written or not numbers):
             _refuse_pair(common, index)
     return common
 
@@ -128,9 +133,9 @@ def _checked(name: str, named: Sequence[tuple[str, torch.Tensor]], *, numbers: b
     """One device for all; the first tensor's is what the others are held against. `numbers`: for 0-dim ones, too."""
     if not numbers and name not in _STRICT and not all(tensor.dim() for _, tensor in named):
         named = [(label, tensor) for label, tensor in named if tensor.dim() or index_of(tensor) >= 0]
-    method = {"embedding": "index_select"}.get(name, name)
+    method = {"embedding": "index_select", "stack": "cat"}.get(name, name)
     # What torch calls for an embedding has names of its own for the arguments.
-    names = {"weight": "self", "indices": "index"} if method != name else {}
+    names = {"weight": "self", "indices": "index"} if name == "embedding" else {}
     common = index_of(named[0][1])
     for label, tensor in named[1:]:
         if (index := index_of(tensor)) != common:
@@ -158,12 +163,19 @@ def _indexing(args: Sequence[object], *, writes: bool) -> int:
         if isinstance(value, torch.Tensor) and index_of(value) not in (target, LOOSE):
             if not value.dim() and index_of(value) == CPU:
                 continue
-            raise RuntimeError(
-                f"Expected all tensors to be on the same device, but got value is on "
-                f"{device_name(index_of(value))}, different from other tensors on {device_name(target)} "
-                "(when checking argument in method wrapper_CUDA___index_put_impl_)"
-            )
+            _refuse_pair(max(target, index_of(value)), min(target, index_of(value)))
     return target
+
+
+def refuse_generator(generator: torch.Generator | None, index: int) -> None:
+    """Random numbers are drawn where they are wanted; the default generator stands for that of every device."""
+    if generator is None or generator is torch.default_generator:
+        return
+    wanted = "cpu" if index < 0 else "cuda"
+    if generator.device.type != wanted:
+        raise RuntimeError(
+            f"Expected a '{wanted}' device type for generator but found '{generator.device.type}'"
+        )
 
 
 def refuse_lengths(lengths: torch.Tensor) -> None:
@@ -180,25 +192,34 @@ def type_name(tensor: torch.Tensor) -> str:
     return f"torch.cuda.{name}" if index_of(tensor) >= 0 else f"torch.{name}"
 
 
-def _refuse_convolution(named: Sequence[tuple[str, torch.Tensor]]) -> None:
+def _refuse_convolution(named: Sequence[tuple[str, torch.Tensor]], args: Sequence[object]) -> None:
     (_, data), *others = named
     for label, tensor in others:
         if index_of(tensor) == index_of(data):
             continue
         if index_of(tensor) >= 0 and index_of(data) >= 0:
             continue
-        if index_of(data) < 0:
-            # It gets as far as the kernel that is left.
-            kernel = "_slow_conv2d_forward" if data.dim() < 5 else "slow_conv3d_forward"
+        dense = ""
+        if index_of(data) < 0 and _taken_by_mkldnn(data, others[0][1], args):
+            dense = f" or input should be a MKLDNN tensor and {label} is a dense tensor"
+        elif index_of(data) < 0:
+            transposed = len(args) > 6 and args[6] is True
+            kernel = "slow_conv_transpose2d" if transposed else "__slow_conv2d_forward"
             raise RuntimeError(
                 f"Expected all tensors to be on the same device, but got {label} is on "
                 f"{device_name(index_of(tensor))}, different from other tensors on {device_name(index_of(data))} "
-                f"(when checking argument in method wrapper_CUDA__{kernel})"
+                f"(when checking argument in method wrapper_CUDA_{kernel})"
             )
         raise RuntimeError(
-            f"Input type ({type_name(data)}) and {label} type ({type_name(tensor)}) should be the same "
+            f"Input type ({type_name(data)}) and {label} type ({type_name(tensor)}) should be the same{dense} "
             f"(input is on {device_name(index_of(data))}, {label} is on {device_name(index_of(tensor))})"
         )
+
+
+def _taken_by_mkldnn(data: torch.Tensor, weight: torch.Tensor, args: Sequence[object]) -> bool:
+    """Whether torch would convolve these in another library's kernels, by its words about the weight's type."""
+    groups = args[8] if len(args) > 8 else 1
+    return groups != 1 or data.shape[0] > 1 or min(weight.shape[2:]) > 3 or data.numel() > 20480
 
 
 def _refuse_mask(named: Sequence[tuple[str, torch.Tensor]]) -> None:

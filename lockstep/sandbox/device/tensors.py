@@ -13,7 +13,7 @@ from torch.utils import _device
 
 from lockstep.sandbox.device.machine import Machine
 from lockstep.sandbox.device.marks import CPU, LOOSE, index_of, mark_storage, storage_index
-from lockstep.sandbox.device.mixing import type_name
+from lockstep.sandbox.device.mixing import refuse_generator, type_name
 
 _LIKE = "empty_like zeros_like ones_like full_like rand_like randn_like randint_like".split()
 _NEW = "new_tensor new_zeros new_ones new_full new_empty new_empty_strided new".split()
@@ -271,12 +271,7 @@ def make(machine: Machine, func: Callable[..., Any], device: Any, args: Any, kwa
     if isinstance(kind, torch.device) and kind.type not in ("cpu", "cuda"):
         return func(*args, **{**kwargs, "device": kind})
     index = machine.index(kind)
-    generator = kwargs.get("generator")
-    if generator is not None and generator.device.type != machine.device(index).type:
-        raise RuntimeError(
-            f"Expected a '{machine.device(index).type}' device type for generator but found "
-            f"'{generator.device.type}'"
-        )
+    refuse_generator(kwargs.get("generator"), index)
     if index >= 0:
         machine.touch()
     kwargs = {key: value for key, value in kwargs.items() if key != "device"}
@@ -304,6 +299,8 @@ def _factory(machine: Machine, real: Callable[..., Any]) -> Callable[..., Any]:
         if kwargs.get("device") is not None or kwargs.get("pin_memory"):
             device = kwargs.get("device")
             return make(machine, real, device if device is not None else "cpu", args, kwargs)
+        if "generator" in kwargs:
+            refuse_generator(kwargs["generator"], CPU)
         made = real(*args, **kwargs)
         if isinstance(made, torch.Tensor) and index_of(made) == LOOSE:
             source = args[0] if args else None
