@@ -20,7 +20,7 @@ import pytest
 
 from lockstep.exercise import Server
 from lockstep.notebook import read_notebook
-from lockstep.sandbox import bubblewrap
+from lockstep.sandbox import bubblewrap, shims
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.limits import Limits
 from lockstep.sandbox.outcome import Outcome
@@ -257,6 +257,23 @@ def test_its_environment_is_a_few_neutral_names(box: Box, monkeypatch: pytest.Mo
     # Its own folder comes last, or a student's random.py would stand in for Python's.
     assert path[-1] == "/work"
     assert not any(str(ROOT) in str(value) for value in (*environment.values(), *path))
+
+
+def test_it_is_told_of_as_many_cores_as_on_any_other_machine(box: Box) -> None:
+    source = """
+        import multiprocessing, os
+
+        def main():
+            from torch.distributed.run import determine_local_world_size
+            return [os.cpu_count(), multiprocessing.cpu_count(), determine_local_world_size("auto")]
+    """
+    assert seen(box, source) == [2, 2, 2]
+
+
+def test_cores_are_told_where_a_machine_has_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 16)
+    shims._as_many_cores_everywhere()
+    assert os.cpu_count() == 2
 
 
 def test_its_python_is_the_one_outside(box: Box) -> None:

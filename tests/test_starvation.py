@@ -171,7 +171,7 @@ def test_what_others_have_of_all_processors_makes_a_limit_longer(
 ) -> None:
     now = 0.0
     monkeypatch.setattr(stopwatch.time, "monotonic", lambda: now)
-    monkeypatch.setattr(starvation, "_seconds_of_others", lambda own: others * now * (os.cpu_count() or 1))
+    monkeypatch.setattr(starvation, "_seconds_of_others", lambda own: others * now * starvation._CORES)
     limit = Limit(10.0, os.getpid())
     reached = []
     for tenths in range(500):

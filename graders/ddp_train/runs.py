@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from graders.ddp_train.expected import BATCH_SIZE, Shape
 from lockstep.check import Check
+from lockstep.sandbox.gpus import REAL_GPUS
 from lockstep.wire import Json
 
 # A larger step makes two right trainings drift apart by the rounding alone: at 0.2 a thousandfold in 24 steps.
@@ -26,11 +27,14 @@ def rank_seeds(check: Check, world: int) -> list[dict[str, Json]]:
 
 
 def on_nodes(size: int, world: int) -> list[dict[str, str]]:
-    """What torchrun's variables say of ranks of which `size` are on each node."""
+    """What torchrun's variables say of ranks of which `size` are on each node.
+
+    GPUs of such nodes are emulated, wherever there are real ones: nccl lets no two ranks share one.
+    """
     return [
         {
             "LOCAL_RANK": str(rank % size), "LOCAL_WORLD_SIZE": str(size), "GROUP_RANK": str(rank // size),
-            "NODE_RANK": str(rank // size), "GROUP_WORLD_SIZE": str(world // size),
+            "NODE_RANK": str(rank // size), "GROUP_WORLD_SIZE": str(world // size), REAL_GPUS: "0",
         }
         for rank in range(world)
     ]  # fmt: skip

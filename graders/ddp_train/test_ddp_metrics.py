@@ -44,7 +44,7 @@ def test_global_metrics(check: Check) -> None:
         gpus = _gpus(check, world)
         held = (weights, expected.halved(shape, weights))
         trainings = [Training(shape, epoch, lr=0, momentum=0) for epoch in held]
-        if gpus is None or check.real_gpus:  # nccl lets no two ranks share one
+        if gpus is None or check.real_gpus >= world:
             outcome, fault = _on_gpus(train, values, gpus)
         else:
             # A node for each, so that LOCAL_RANK is not RANK.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from lockstep.sandbox import lightning_spellings
 
 Note = Callable[..., None]
 MEETING_SECONDS = 5.0
+CORES = 2  # that every machine on which work is graded has
 AGAIN_SECONDS = 0.1  # for when two changes leave the number of sockets as it was
 LISTENING = "0A"  # TCP_LISTEN in /proc/net/tcp
 
@@ -28,6 +30,7 @@ def install(note: Note) -> None:
     _generated_data_sets()
     _lazy_modules_move()
     _nothing_is_compiled(note)
+    _as_many_cores_everywhere()
     lightning_spellings.install(note)
 
 
@@ -125,6 +128,11 @@ def _nothing_is_compiled(note: Note) -> None:
         return original(model, backend="eager", disable=options.get("disable", False))
 
     torch.compile = compile
+
+
+def _as_many_cores_everywhere() -> None:
+    """Whoever starts a process for each core starts as many on every machine, not more than a run may hold on some."""
+    os.cpu_count = lambda: CORES
 
 
 def names_nccl(word: object) -> bool:

@@ -18,6 +18,8 @@ from lockstep.sandbox.stopwatch import Stopwatch
 # Times its limit that something may take on a machine that is busy with others; beyond that nothing gets done there.
 LONGEST = 4
 _TICKS = os.sysconf("SC_CLK_TCK")
+# What runs ask for it may have been replaced (lockstep.sandbox.shims).
+_CORES = os.sysconf("SC_NPROCESSORS_ONLN")
 
 
 def kept_waiting(pid: int, elapsed: float, others: float) -> float:
@@ -79,7 +81,7 @@ class Limit:
         elapsed = self._stopwatch.seconds()
         if elapsed < self.seconds:
             return False
-        share = (_seconds_of_others(self._own) - self._before) / (elapsed * (os.cpu_count() or 1))
+        share = (_seconds_of_others(self._own) - self._before) / (elapsed * _CORES)
         return elapsed * (1 - share) >= self.seconds or elapsed >= LONGEST * self.seconds
 
 

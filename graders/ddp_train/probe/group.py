@@ -62,9 +62,11 @@ def _join(student: Student, inputs: Inputs, machine: Machine | None) -> Observat
 def _backend() -> str:
     """The backend of the group; where it was left to torch, the one that torch took for this machine."""
     name = str(dist.get_backend())
-    if name != dist.Backend.UNDEFINED:
+    # torch before 2.15 names the backends of all devices at once.
+    config = str(dist.get_backend_config()) if name == dist.Backend.UNDEFINED else name
+    if ":" not in config:
         return name
-    chosen = dict(pair.split(":") for pair in str(dist.get_backend_config()).split(","))
+    chosen = dict(pair.split(":") for pair in config.split(","))
     return chosen.get("cuda" if torch.cuda.is_available() else "cpu", name)
 
 
