@@ -325,6 +325,8 @@ OTHER_CLAIM = {"what": "params", "value": 1e300, "from": [None]}
          ["`not_avaliable` and `PLOTS` are not looked at. Did you mean `not_available` and `plot`?"]),
         ({"workload": {"transform": "ToTensor", "epochs": 3}}, [],
          ["`workload.transform` and `workload.epochs` are not looked at."]),
+        ({"runs": {"accuracy": 0.61, "val_loss": 1e300, "steps_s": ["0.1"]}}, [],
+         ["`accuracy`, `val_loss` and `steps_s` of its runs are not looked at. Did you mean `step_s`?"]),
         ({}, [OTHER_CLAIM, OTHER_CLAIM], ["Its claim about `params` is not verified. What can be: mean_s, std_s, median_s"]),
         ({"x": 0}, [{"what": "throughput"}, OTHER_CLAIM],
          ["`x` is", "Its claims about `throughput` and `params` are not verified. Did you mean `throughput_ips`?"]),
@@ -336,6 +338,7 @@ def test_what_the_format_does_not_know_is_taken_told_and_not_looked_at(
     plain = document(report)
     more = {**report, **parts, "claims": [*claims, *report["claims"]]}
     more["workload"] = {**report["workload"], **parts.get("workload", {})}
+    more["runs"] = [{**run, **parts.get("runs", {})} for run in report["runs"]]
     assert perf_report.problems(json.dumps(more)) == []
     read = document(more)
     assert [claim.index for claim in read.claims] == [claim.index + len(claims) for claim in plain.claims]

@@ -189,7 +189,7 @@ def _beyond_the_schema(report: Any) -> Iterator[tuple[Place, str]]:
                 yield from _decimals((section, index, name), entry[name])
     for index, claim in claims:
         yield from _huge(("claims", index), claim)
-    yield from _huge((), {name: part for name, part in report.items() if name != "claims"})
+    yield from _huge((), {**report, "claims": [], **names.looked_into(report)})
 
 
 def _decimals(place: Place, text: str) -> Iterator[tuple[Place, str]]:

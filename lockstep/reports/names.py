@@ -6,7 +6,7 @@ Nothing can be hidden so: whoever calls a part or a claim by another name might 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Sized
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
@@ -39,6 +39,12 @@ def of_workload() -> Collection[str]:
     return names
 
 
+def of_run() -> Collection[str]:
+    """What a report may say of a run."""
+    names: Collection[str] = schema()["$defs"]["run"]["properties"].keys()
+    return names
+
+
 def whats() -> Sequence[str]:
     """What claims can be about."""
     names: Sequence[str] = schema()["$defs"]["what"]["enum"]
@@ -51,10 +57,18 @@ def known_claims(report: Mapping[str, Any]) -> Iterator[tuple[int, Any]]:
     return ((place, claim) for place, claim in enumerate(report["claims"]) if claim["what"] in known)
 
 
+def looked_into(report: Mapping[str, Any]) -> dict[str, Any]:
+    """The workload and the runs of a report that the schema allows, without what they say besides."""
+    workload = {name: value for name, value in report["workload"].items() if name in of_workload()}
+    runs = [{name: value for name, value in run.items() if name in of_run()} for run in report["runs"]]
+    return {"workload": workload, "runs": runs}
+
+
 def not_looked_at(report: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a report that the schema allows has besides: a sentence on its parts, one on its workload, one on its claims."""
+    """What a report that the schema allows has besides: a sentence on each kind of thing."""
     others = [name for name in report if name not in parts()]
     workload = [f"workload.{name}" for name in report["workload"] if name not in of_workload()]
+    of_runs = dict.fromkeys(name for run in report["runs"] for name in run if name not in of_run())
     claimed = dict.fromkeys(claim["what"] for claim in report["claims"])
     unknown = [what for what in claimed if what not in whats()]
     told = []
@@ -63,6 +77,9 @@ def not_looked_at(report: Mapping[str, Any]) -> tuple[str, ...]:
         told.append(f"{_shown(others)} {_are(others)} not looked at.{hint}")
     if workload:
         told.append(f"{_shown(workload)} {_are(workload)} not looked at.")
+    if of_runs:
+        hint = _hint([*of_runs], of_run())
+        told.append(f"{_shown([*of_runs])} of its runs {_are(of_runs)} not looked at.{hint}")
     if unknown:
         hint = _hint(unknown, whats()) or f" What can be: {listed(whats())}."
         claims = "claim" if len(unknown) == 1 else "claims"
@@ -85,5 +102,5 @@ def _shown(names: Sequence[str]) -> str:
     return listed([*(f"`{safe_line(name, 40)}`" for name in names[:TOLD]), *more])
 
 
-def _are(names: Sequence[str]) -> str:
+def _are(names: Sized) -> str:
     return "is" if len(names) == 1 else "are"
