@@ -23,6 +23,7 @@ from lockstep.sandbox.box import Box, open_box
 from lockstep.sandbox.gpus import REAL_GPUS
 from lockstep.sandbox.limits import ADDRESS_SPACE_OF_CUDA, Limits
 from tests import test_device as emulated
+from tests.gpu_expressions import OUTCOMES, outcome
 from tests.samples import graded, samples_to_meet, surprises
 from tests.sandboxed import PROBE, ROOT, run, seen
 
@@ -188,6 +189,20 @@ def test_autocast_casts_what_it_casts(precision: str, monkeypatch: pytest.Monkey
     command = [sys.executable, "-W", "ignore", "-c", EMULATED, precision]
     said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert types_under_autocast(AUTOCAST[precision]) == json.loads(said.stdout)
+
+
+def test_expressions_come_to_what_they_came_to() -> None:
+    """Of another release of torch the words may be others, but what is refused is refused."""
+    found = {expression: outcome(expression) for expression in OUTCOMES}
+    differ = {name for name, told in OUTCOMES.items() if _refuses(told) or _refuses(found[name])}
+    assert {name for name in differ if _refuses(OUTCOMES[name]) != _refuses(found[name])} == set()
+    assert {name: found[name] for name in OUTCOMES.keys() - differ} == {
+        name: OUTCOMES[name] for name in OUTCOMES.keys() - differ
+    }
+
+
+def _refuses(told: str) -> bool:
+    return "Error: " in told
 
 
 def test_memory_runs_out_in_these_words() -> None:

@@ -29,8 +29,8 @@ _ELEMENTWISE = frozenset(
 # Element-wise, but torch checks the devices of all their tensors, of numbers as well.
 _CHECKED_ELEMENTWISE = frozenset(
     "clamp.Tensor clamp_.Tensor clamp_max.Tensor clamp_max_.Tensor clamp_min.Tensor clamp_min_.Tensor "
-    "logaddexp.default logaddexp2.default gcd.default lcm.default nextafter.default isin.Tensor_Tensor "
-    "normal.Tensor_Tensor".split()
+    "logaddexp.default logaddexp2.default gcd.default lcm.default nextafter.default equal.default "
+    "isin.Tensor_Tensor normal.Tensor_Tensor".split()
 )
 # Lengths, which CUDA's kernels want on the CPU or bring there themselves.
 _ANYWHERE = frozenset("input_lengths target_lengths lengths batch_sizes".split())
