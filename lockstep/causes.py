@@ -21,8 +21,8 @@ _IS_NONE = (
 _NO_NETWORK = "Where this is graded there is no network: nothing can be downloaded or sent."
 _PYTHON = f"What is graded runs with Python {sys.version_info[0]}.{sys.version_info[1]}: is that line for a newer one?"
 _READ_ONLY = (
-    "Write into the folder you are in, or to the path you are given: where this is graded the data, like all else, can "
-    "only be read."
+    "Write into the folder you are in, or to the path you are given: where this is graded all else can only be read, and "
+    "so can the data where each rank has folders of its own."
 )
 _LABELS = "Labels are class numbers, whole ones: leave them as the data set gives them, or say labels.long()."
 _DTYPES = (

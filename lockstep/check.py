@@ -142,10 +142,11 @@ class Check:
 
         `ranks=None` is one process without any group variables; `ranks=n` forks n with torchrun's
         environment, over which `env` is laid (one mapping for all, or one per rank). `data` appears
-        read-only under /data/NAME, `files` in the student's folder. Ranks find the same files there, but what
-        one writes no other sees, unless the check is about `shared_files`. `seconds` is wall time. Unless
-        `expect` is False, ends the check as crashed, hung or over a limit when a rank did not answer; a file whose
-        import hangs is waited for once more, for longer, and then spoils the exercise's other checks.
+        under /data/NAME, `files` in the student's folder. Ranks find the same files there, but what one writes
+        no other sees, and into the data none can write, unless the check is about `shared_files`. `seconds` is
+        wall time. Unless `expect` is False, ends the check as crashed, hung or over a limit when a rank did not
+        answer; a file whose import hangs is waited for once more, for longer, and then spoils the exercise's other
+        checks.
         """
         count = ranks or 1
         limits = replace(limits or Limits(), seconds=seconds or self._spec.seconds)

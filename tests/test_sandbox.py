@@ -224,7 +224,7 @@ def test_nothing_of_the_system_can_be_written(box: Box) -> None:
             refused = {}
             for path in (
                 "/x", "/etc/hosts", "/usr/x", "/opt/x", "/dev/x", "/opt/packages/x.pth", "/opt/lockstep/x.py",
-                "/opt/lockstep/lockstep/wire.py", "/opt/probes/engine.py", "/data/x", "/data/faces/a.txt",
+                "/opt/lockstep/lockstep/wire.py", "/opt/probes/engine.py",
                 torch.__file__, os.path.join(os.path.dirname(os.__file__), "sitecustomize.py"),
                 "/proc/sys/kernel/core_pattern", "/proc/sys/net/ipv4/ip_forward", "/proc/sysrq-trigger",
                 "/proc/1/oom_score_adj",
@@ -241,6 +241,32 @@ def test_nothing_of_the_system_can_be_written(box: Box) -> None:
     assert isinstance(refused, dict)
     allowed = (errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT)
     assert {path: number for path, number in refused.items() if number not in allowed} == {}
+
+
+@pytest.mark.parametrize(
+    ("ranks", "shared_files", "written"),
+    [(None, False, True), (1, False, True), (2, True, True), (2, False, False)],
+    ids=["a process", "a rank", "ranks that share files", "ranks apart"],
+)
+def test_its_data_are_written_where_no_other_rank_could_be_told_by_that(
+    ranks: int | None, shared_files: bool, written: bool, box: Box
+) -> None:
+    source = """
+        import os
+
+        def main():
+            made = []
+            for path in ("/data/x", "/data/faces/.lock"):
+                try:
+                    open(path, "a").close()
+                    made.append(True)
+                except OSError:
+                    made.append(False)
+            return made
+    """
+    files = {"faces": {"a.txt": b"data"}}
+    outcome = run(box, source, ranks=ranks, data=files, shared_files=shared_files)
+    assert [rank.values.get("seen") for rank in outcome.ranks] == [[written] * 2] * (ranks or 1)
 
 
 def test_its_environment_is_a_few_neutral_names(box: Box, monkeypatch: pytest.MonkeyPatch) -> None:

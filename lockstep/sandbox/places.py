@@ -21,7 +21,7 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Place:
-    """Folders of one run: work (the student's, writable), data (read-only), run (python stand-ins), tmp."""
+    """Folders of one run: work (the student's), data (ranks that are apart can only read it), run (stand-ins), tmp."""
 
     work: str
     data: str
@@ -42,10 +42,11 @@ def keep_folders() -> None:
 
 
 def put_data(job: Job) -> None:
-    """In the sandbox: the run's data sets, which all its ranks may read and none may change."""
+    """In the sandbox: the run's data sets. Where ranks are apart they may read them and leave nothing there."""
     confine.tmpfs("/data", 256 * MIB, inodes=65536)
     _write_data(job, "/data")
-    confine.read_only("/data")
+    if job.spec["apart"] is True:
+        confine.read_only("/data")
 
 
 def sandboxed(job: Job) -> Place:
