@@ -685,6 +685,9 @@ def test_the_default_device_holds_new_tensors(gpus: Machine) -> None:
         assert torch.tensor([1]).is_cuda
         assert nn.Linear(2, 2)(torch.ones(1, 2)).is_cuda
         assert not torch.zeros(1, device="cpu").is_cuda
+        assert torch.randperm(3, generator=torch.Generator("cuda")).is_cuda
+        with pytest.raises(RuntimeError, match="Expected a 'cuda' device type for generator but found 'cpu'"):
+            torch.randperm(3, generator=torch.Generator())
     finally:
         torch.set_default_device(None)
     assert not torch.zeros(1).is_cuda

@@ -299,8 +299,8 @@ def _factory(machine: Machine, real: Callable[..., Any]) -> Callable[..., Any]:
         if kwargs.get("device") is not None or kwargs.get("pin_memory"):
             device = kwargs.get("device")
             return make(machine, real, device if device is not None else "cpu", args, kwargs)
-        if "generator" in kwargs:
-            refuse_generator(kwargs["generator"], CPU)
+        if kwargs.get("generator") is not None:
+            refuse_generator(kwargs["generator"], machine.index(torch.get_default_device()))
         made = real(*args, **kwargs)
         if isinstance(made, torch.Tensor) and index_of(made) == LOOSE:
             source = args[0] if args else None
