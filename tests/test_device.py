@@ -465,6 +465,14 @@ MIXED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: next(iter(DataLoader(TensorDataset(torch.ones(4)), shuffle=True, generator=torch.Generator("cuda")))),
         "Expected a 'cpu' device type for generator but found 'cuda'",
     ),
+    "generator of a GPU for a draw on the CPU": (
+        lambda: torch.ones(3).multinomial(2, generator=torch.Generator("cuda")),
+        "Expected a 'cpu' device type for generator but found 'cuda'",
+    ),
+    "generator of the CPU where a GPU is the default": (
+        lambda: _by_default(lambda: torch.randperm(3, generator=torch.Generator())),
+        "Expected a 'cuda' device type for generator but found 'cpu'",
+    ),
     "target of a single number": (lambda: F.mse_loss(torch.ones((), **X), torch.ones(())), _pair()),
     "convolution of a batch of CPU data": (
         lambda: nn.Conv2d(3, 4, 3).cuda()(torch.zeros(8, 3, 16, 16)),
@@ -556,6 +564,14 @@ ALLOWED: dict[str, Callable[[], Any]] = {
     "CTC with lengths on the CPU": lambda: F.ctc_loss(
         torch.zeros(5, 2, 4, **X), torch.ones(2, 2, dtype=torch.long, **X), torch.tensor([5, 5]), torch.tensor([2, 2])
     ),
+    "drawn in place by a GPU's generator": lambda: torch.ones(3, **X).normal_(generator=torch.Generator("cuda").manual_seed(0)),
+    "drawn by the default generator of a GPU": lambda: torch.ones(3, **X).multinomial(2, generator=torch.cuda.default_generators[0]),
+    "drawn by a copy of a GPU's generator": lambda: torch.ones(3, **X).uniform_(generator=torch.Generator("cuda").clone_state()),
+    "drawn around a tensor of a GPU": lambda: torch.normal(torch.ones(3, **X), 1.0, generator=torch.Generator("cuda")),
+    "drawn where a GPU is the default": lambda: _by_default(lambda: torch.randperm(3, generator=torch.Generator("cuda"))),
+    "drawn on the CPU where a GPU is the default": lambda: _by_default(
+        lambda: torch.randperm(3, generator=torch.Generator(), device="cpu").cuda()
+    ),
     "moved from a GPU to another": lambda: torch.ones(3, device="cuda:1").to("cuda:0"),
 }  # fmt: skip
 
@@ -564,6 +580,14 @@ def _written(key: Any, value: Any) -> torch.Tensor:
     tensor = torch.zeros(3, device="cuda")
     tensor[key] = value
     return tensor
+
+
+def _by_default(make: Callable[[], torch.Tensor]) -> torch.Tensor:
+    torch.set_default_device("cuda")
+    try:
+        return make()
+    finally:
+        torch.set_default_device(None)
 
 
 @pytest.mark.parametrize("name", ALLOWED)
@@ -996,6 +1020,7 @@ def test_values_under_autocast_are_those_of_half_precision(gpus: Machine) -> Non
         for low_or_not in (torch.sigmoid(low), torch.sigmoid(a)):
             with pytest.raises(RuntimeError, match="unsafe to autocast"):
                 F.binary_cross_entropy(low_or_not, (b > 0).to(low_or_not.dtype))
+        assert F.binary_cross_entropy(torch.sigmoid(a.cpu()), (b > 0).float().cpu()).dtype == torch.float32
     assert low.dtype == torch.float16
     assert torch.equal(low, a.half() @ b.half())
     assert (a @ b).dtype == torch.float32

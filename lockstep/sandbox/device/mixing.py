@@ -167,15 +167,11 @@ def _indexing(args: Sequence[object], *, writes: bool) -> int:
     return target
 
 
-def refuse_generator(generator: torch.Generator | None, index: int) -> None:
-    """Random numbers are drawn where they are wanted; the default generator stands for that of every device."""
-    if generator is None or generator is torch.default_generator:
-        return
-    wanted = "cpu" if index < 0 else "cuda"
-    if generator.device.type != wanted:
-        raise RuntimeError(
-            f"Expected a '{wanted}' device type for generator but found '{generator.device.type}'"
-        )
+def refuse_generator(index: int, wanted: int) -> None:
+    """Random numbers are drawn where they are wanted."""
+    found, expected = ("cpu" if place < 0 else "cuda" for place in (index, wanted))
+    if found != expected:
+        raise RuntimeError(f"Expected a '{expected}' device type for generator but found '{found}'")
 
 
 def refuse_lengths(lengths: torch.Tensor) -> None:

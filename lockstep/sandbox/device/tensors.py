@@ -12,8 +12,8 @@ import torch
 from torch.utils import _device
 
 from lockstep.sandbox.device.machine import Machine
-from lockstep.sandbox.device.marks import CPU, LOOSE, index_of, mark_storage, storage_index
-from lockstep.sandbox.device.mixing import refuse_generator, type_name
+from lockstep.sandbox.device.marks import CPU, LOOSE, index_of, mark_storage, storage_index, tensors_in
+from lockstep.sandbox.device.mixing import type_name
 
 _LIKE = "empty_like zeros_like ones_like full_like rand_like randn_like randint_like".split()
 _NEW = "new_tensor new_zeros new_ones new_full new_empty new_empty_strided new".split()
@@ -271,10 +271,11 @@ def make(machine: Machine, func: Callable[..., Any], device: Any, args: Any, kwa
     if isinstance(kind, torch.device) and kind.type not in ("cpu", "cuda"):
         return func(*args, **{**kwargs, "device": kind})
     index = machine.index(kind)
-    refuse_generator(kwargs.get("generator"), index)
+    machine.draw(kwargs.get("generator"), index)
     if index >= 0:
         machine.touch()
-    kwargs = {key: value for key, value in kwargs.items() if key != "device"}
+    # The device stays named, so that one that is the default does not take its place.
+    kwargs = {key: "cpu" if key == "device" else value for key, value in kwargs.items()}
     pinned = kwargs.pop("pin_memory", False)
     try:
         made = func(*args, **kwargs)
@@ -299,8 +300,8 @@ def _factory(machine: Machine, real: Callable[..., Any]) -> Callable[..., Any]:
         if kwargs.get("device") is not None or kwargs.get("pin_memory"):
             device = kwargs.get("device")
             return make(machine, real, device if device is not None else "cpu", args, kwargs)
-        if "generator" in kwargs:
-            refuse_generator(kwargs["generator"], CPU)
+        if "generator" in kwargs and not any(True for _ in tensors_in([*args, *kwargs.values()])):
+            machine.draw(kwargs["generator"], machine.index(torch.get_default_device()))
         made = real(*args, **kwargs)
         if isinstance(made, torch.Tensor) and index_of(made) == LOOSE:
             source = args[0] if args else None
