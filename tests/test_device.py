@@ -765,6 +765,11 @@ QUERIES: dict[str, tuple[Callable[[], Any], Any]] = {
     "get_device_name": (lambda: torch.cuda.get_device_name(0), "Emulated GPU"),
     "get_device_properties": (lambda: torch.cuda.get_device_properties("cuda:1").total_memory, 16 << 30),
     "properties of a name": (lambda: torch.cuda.get_device_properties(0).name, "Emulated GPU"),
+    "a number of its own": (
+        lambda: len({torch.cuda.get_device_properties(index).uuid for index in range(3)}),
+        3,
+    ),
+    "as much cache as an A100": (lambda: torch.cuda.get_device_properties().L2_cache_size >> 20, 40),
     "get_device_capability": (lambda: torch.cuda.get_device_capability(), (8, 0)),
     "memory_reserved": (lambda: torch.cuda.memory_reserved(), 0),
     "mem_get_info": (lambda: torch.cuda.mem_get_info(), (16 << 30, 16 << 30)),

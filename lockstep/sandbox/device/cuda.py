@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import types
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -79,7 +80,17 @@ def _devices(machine: Machine) -> dict[str, Any]:
             major=major,
             minor=minor,
             total_memory=machine.memory.limit,
+            uuid=str(uuid.UUID(int=machine.index(device) + 1)),
+            L2_cache_size=40 << 20,
             multi_processor_count=108,
+            max_threads_per_block=1024,
+            shared_memory_per_block=48 << 10,
+            shared_memory_per_block_optin=163 << 10,
+            shared_memory_per_multiprocessor=164 << 10,
+            regs_per_multiprocessor=65536,
+            clock_rate=1_410_000,
+            memory_clock_rate=1_215_000,
+            memory_bus_width=5120,
             is_integrated=0,
             is_multi_gpu_board=0,
             warp_size=32,
