@@ -572,6 +572,9 @@ ALLOWED: dict[str, Callable[[], Any]] = {
     "drawn on the CPU where a GPU is the default": lambda: _by_default(
         lambda: torch.randperm(3, generator=torch.Generator(), device="cpu").cuda()
     ),
+    "drawn on the CPU by what knows no default device": lambda: _by_default(
+        lambda: torch.normal(0.0, 1.0, (3,), generator=torch.Generator()).cuda()
+    ),
     "moved from a GPU to another": lambda: torch.ones(3, device="cuda:1").to("cuda:0"),
 }  # fmt: skip
 

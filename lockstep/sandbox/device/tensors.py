@@ -301,7 +301,9 @@ def _factory(machine: Machine, real: Callable[..., Any]) -> Callable[..., Any]:
             device = kwargs.get("device")
             return make(machine, real, device if device is not None else "cpu", args, kwargs)
         if "generator" in kwargs and not any(True for _ in tensors_in([*args, *kwargs.values()])):
-            machine.draw(kwargs["generator"], machine.index(torch.get_default_device()))
+            # A default device is not asked for by all of them.
+            default = torch.get_default_device() if real in _device._device_constructors() else "cpu"
+            machine.draw(kwargs["generator"], machine.index(default))
         made = real(*args, **kwargs)
         if isinstance(made, torch.Tensor) and index_of(made) == LOOSE:
             source = args[0] if args else None
