@@ -675,6 +675,9 @@ PLACED: dict[str, Callable[[], torch.Tensor]] = {
         lambda w: (w * torch.ones(2).to("cuda:1")).sum()
     )(torch.ones(2, device="cuda:1")),
     "traced": lambda: torch.jit.trace(nn.Linear(2, 2).to("cuda:1"), torch.ones(1, 2, device="cuda:1"))(torch.ones(1, 2, device="cuda:1")),
+    "a traced convolution": lambda: torch.jit.trace(
+        nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)).to("cuda:1"), torch.ones(1, 1, 4, 4, device="cuda:1")
+    )(torch.ones(1, 1, 4, 4, device="cuda:1")),
     "sparse": lambda: torch.eye(2, device="cuda:1").to_sparse().coalesce(),
     "from meta": lambda: nn.Linear(2, 2, device="meta").to_empty(device="cuda:1").weight,
     "set data": lambda: _with_data(nn.Parameter(torch.ones(2))),
@@ -772,6 +775,7 @@ QUERIES: dict[str, tuple[Callable[[], Any], Any]] = {
         lambda: len({torch.cuda.get_device_properties(index).uuid for index in range(3)}),
         3,
     ),
+    "as many figures of memory": (lambda: torch.cuda.memory_stats()["num_alloc_retries"], 0),
     "as much cache as an A100": (lambda: torch.cuda.get_device_properties().L2_cache_size >> 20, 40),
     "get_device_capability": (lambda: torch.cuda.get_device_capability(), (8, 0)),
     "memory_reserved": (lambda: torch.cuda.memory_reserved(), 0),

@@ -17,6 +17,19 @@ from lockstep.sandbox.device.streams import generator_class, stream_and_event
 NAME = "Emulated GPU"
 CAPABILITY = (8, 0)
 CLOCK = 1.41e9
+# What torch.cuda.memory_stats() tells.
+_STATS = (
+    *(
+        f"{kind}.{pool}.{figure}"
+        for kind in (
+            "allocation segment active inactive_split allocated_bytes reserved_bytes active_bytes "
+            "inactive_split_bytes requested_bytes"
+        ).split()
+        for pool in ("all", "large_pool", "small_pool")
+        for figure in ("allocated", "current", "freed", "peak")
+    ),
+    *"num_alloc_retries num_ooms num_sync_all_streams num_device_alloc num_device_free max_split_size".split(),
+)
 # Questions that need no GPU to be answered.
 _HARMLESS = re.compile(
     r"tunableop|llocator|nabled|Version|etadata|BadFork|ArchFlags|Capturing|ublas|debug|cudnn|conv"
@@ -160,11 +173,11 @@ def _memory(machine: Machine) -> dict[str, Any]:
 
     def stats(device: Any = None) -> dict[str, int]:
         index = machine.index(device)
-        figures = {"current": memory.live[index], "peak": memory.peak[index]}
-        kinds = ("allocated_bytes", "reserved_bytes", "active_bytes")
-        return {f"{kind}.all.{key}": value for kind in kinds for key, value in figures.items()} | {
-            "num_ooms": 0
-        }
+        # What is not counted here is there as well, and 0.
+        found = dict.fromkeys(_STATS, 0)
+        for kind in ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes"):
+            found |= {f"{kind}.all.current": memory.live[index], f"{kind}.all.peak": memory.peak[index]}
+        return found
 
     def summary(device: Any = None, abbreviated: bool = False) -> str:
         index = machine.index(device)
