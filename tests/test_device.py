@@ -676,7 +676,7 @@ PLACED: dict[str, Callable[[], torch.Tensor]] = {
     )(torch.ones(2, device="cuda:1")),
     "traced": lambda: torch.jit.trace(nn.Linear(2, 2).to("cuda:1"), torch.ones(1, 2, device="cuda:1"))(torch.ones(1, 2, device="cuda:1")),
     "a traced convolution": lambda: torch.jit.trace(
-        nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)).to("cuda:1"), torch.ones(1, 1, 4, 4, device="cuda:1")
+        nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)).eval().to("cuda:1"), torch.ones(1, 1, 4, 4, device="cuda:1")
     )(torch.ones(1, 1, 4, 4, device="cuda:1")),
     "sparse": lambda: torch.eye(2, device="cuda:1").to_sparse().coalesce(),
     "from meta": lambda: nn.Linear(2, 2, device="meta").to_empty(device="cuda:1").weight,
