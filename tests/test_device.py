@@ -575,6 +575,8 @@ ALLOWED: dict[str, Callable[[], Any]] = {
     "drawn on the CPU by what knows no default device": lambda: _by_default(
         lambda: torch.normal(0.0, 1.0, (3,), generator=torch.Generator()).cuda()
     ),
+    "as many as a GPU counts, on the CPU": lambda: (torch.zeros(torch.tensor(3, **X)) + torch.arange(torch.tensor(3, **X))).cuda(),
+    "a number of the CPU that learns": lambda: _learned(torch.zeros((), requires_grad=True)).cuda(),
     "moved from a GPU to another": lambda: torch.ones(3, device="cuda:1").to("cuda:0"),
 }  # fmt: skip
 
@@ -583,6 +585,17 @@ def _written(key: Any, value: Any) -> torch.Tensor:
     tensor = torch.zeros(3, device="cuda")
     tensor[key] = value
     return tensor
+
+
+def _learned(number: torch.Tensor) -> torch.Tensor:
+    optimizer = torch.optim.Adam([number])
+    for _ in range(2):
+        optimizer.zero_grad()
+        (torch.ones(3, device="cuda") * number).sum().backward()
+        assert number.grad is not None
+        assert number.grad.device.type == "cpu"
+        optimizer.step()
+    return number
 
 
 def _by_default(make: Callable[[], torch.Tensor]) -> torch.Tensor:

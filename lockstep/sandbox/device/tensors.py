@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import sys
 import types
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from lockstep.sandbox.device.mixing import type_name
 _LIKE = "empty_like zeros_like ones_like full_like rand_like randn_like randint_like".split()
 _NEW = "new_tensor new_zeros new_ones new_full new_empty new_empty_strided new".split()
 _FREE = "normal from_file".split()
+_OF_TENSORS = re.compile(r"tensor$|as_tensor|asarray|normal|sparse_")
 _TAKING_DATA = (torch.as_tensor, torch.asarray)
 _CAPTURING = ("torchmetrics", "torchvision", "lightning", "pytorch_lightning")
 _CAPTURED = frozenset(
@@ -181,6 +183,10 @@ def _patch_values(machine: Machine) -> None:
         # Autograd makes zeros of its own for what was not used.
         if found is not None and index_of(found) == LOOSE:
             machine.put(found, max(index_of(self), CPU))
+        # Autograd brings the gradient of a number home, which may be on the CPU beside tensors of a GPU.
+        if found is not None and not found.dim() and index_of(found) >= 0 and index_of(self) == CPU:
+            found = machine.copy(found, CPU)
+            real_grad.__set__(self, found)
         return found
 
     grad = property(get_grad, set_grad, real_grad.__delete__)
@@ -306,7 +312,8 @@ def _factory(machine: Machine, real: Callable[..., Any]) -> Callable[..., Any]:
             machine.draw(kwargs["generator"], machine.index(default))
         made = real(*args, **kwargs)
         if isinstance(made, torch.Tensor) and index_of(made) == LOOSE:
-            source = args[0] if args else None
+            # Sizes and bounds are read, wherever they are.
+            source = args[0] if args and _OF_TENSORS.match(real.__name__) else None
             machine.put(made, index_of(source) if isinstance(source, torch.Tensor) else CPU)
         return made
 
