@@ -465,6 +465,14 @@ MIXED: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: next(iter(DataLoader(TensorDataset(torch.ones(4)), shuffle=True, generator=torch.Generator("cuda")))),
         "Expected a 'cpu' device type for generator but found 'cuda'",
     ),
+    "generator of a GPU for a draw on the CPU": (
+        lambda: torch.ones(3).multinomial(2, generator=torch.Generator("cuda")),
+        "Expected a 'cpu' device type for generator but found 'cuda'",
+    ),
+    "generator of the CPU where a GPU is the default": (
+        lambda: _by_default(lambda: torch.randperm(3, generator=torch.Generator())),
+        "Expected a 'cuda' device type for generator but found 'cpu'",
+    ),
     "target of a single number": (lambda: F.mse_loss(torch.ones((), **X), torch.ones(())), _pair()),
     "convolution of a batch of CPU data": (
         lambda: nn.Conv2d(3, 4, 3).cuda()(torch.zeros(8, 3, 16, 16)),
@@ -556,6 +564,19 @@ ALLOWED: dict[str, Callable[[], Any]] = {
     "CTC with lengths on the CPU": lambda: F.ctc_loss(
         torch.zeros(5, 2, 4, **X), torch.ones(2, 2, dtype=torch.long, **X), torch.tensor([5, 5]), torch.tensor([2, 2])
     ),
+    "drawn in place by a GPU's generator": lambda: torch.ones(3, **X).normal_(generator=torch.Generator("cuda").manual_seed(0)),
+    "drawn by the default generator of a GPU": lambda: torch.ones(3, **X).multinomial(2, generator=torch.cuda.default_generators[0]),
+    "drawn by a copy of a GPU's generator": lambda: torch.ones(3, **X).uniform_(generator=torch.Generator("cuda").clone_state()),
+    "drawn around a tensor of a GPU": lambda: torch.normal(torch.ones(3, **X), 1.0, generator=torch.Generator("cuda")),
+    "drawn where a GPU is the default": lambda: _by_default(lambda: torch.randperm(3, generator=torch.Generator("cuda"))),
+    "drawn on the CPU where a GPU is the default": lambda: _by_default(
+        lambda: torch.randperm(3, generator=torch.Generator(), device="cpu").cuda()
+    ),
+    "drawn on the CPU by what knows no default device": lambda: _by_default(
+        lambda: torch.normal(0.0, 1.0, (3,), generator=torch.Generator()).cuda()
+    ),
+    "as many as a GPU counts, on the CPU": lambda: (torch.zeros(torch.tensor(3, **X)) + torch.arange(torch.tensor(3, **X))).cuda(),
+    "a number of the CPU that learns": lambda: _learned(torch.zeros((), requires_grad=True)).cuda(),
     "moved from a GPU to another": lambda: torch.ones(3, device="cuda:1").to("cuda:0"),
 }  # fmt: skip
 
@@ -564,6 +585,25 @@ def _written(key: Any, value: Any) -> torch.Tensor:
     tensor = torch.zeros(3, device="cuda")
     tensor[key] = value
     return tensor
+
+
+def _learned(number: torch.Tensor) -> torch.Tensor:
+    optimizer = torch.optim.Adam([number])
+    for _ in range(2):
+        optimizer.zero_grad()
+        (torch.ones(3, device="cuda") * number).sum().backward()
+        assert number.grad is not None
+        assert number.grad.device.type == "cpu"
+        optimizer.step()
+    return number
+
+
+def _by_default(make: Callable[[], torch.Tensor]) -> torch.Tensor:
+    torch.set_default_device("cuda")
+    try:
+        return make()
+    finally:
+        torch.set_default_device(None)
 
 
 @pytest.mark.parametrize("name", ALLOWED)
@@ -583,6 +623,7 @@ def written_from_a_gpu() -> list[Any]:
     by_place[torch.tensor([True, True], **X)] = 0.0
     rows, columns = torch.tensor([0, 0], **X), torch.tensor([1, 1], **X)
     counts.index_put_((rows, columns), torch.ones(2), accumulate=True)
+    by_mask[torch.tensor([0], **X)] = torch.tensor(1.0, **X)
     return [by_mask.tolist(), by_place.tolist(), counts.tolist()]
 
 
@@ -648,6 +689,9 @@ PLACED: dict[str, Callable[[], torch.Tensor]] = {
         lambda w: (w * torch.ones(2).to("cuda:1")).sum()
     )(torch.ones(2, device="cuda:1")),
     "traced": lambda: torch.jit.trace(nn.Linear(2, 2).to("cuda:1"), torch.ones(1, 2, device="cuda:1"))(torch.ones(1, 2, device="cuda:1")),
+    "a traced convolution": lambda: torch.jit.trace(
+        nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)).eval().to("cuda:1"), torch.ones(1, 1, 4, 4, device="cuda:1")
+    )(torch.ones(1, 1, 4, 4, device="cuda:1")),
     "sparse": lambda: torch.eye(2, device="cuda:1").to_sparse().coalesce(),
     "from meta": lambda: nn.Linear(2, 2, device="meta").to_empty(device="cuda:1").weight,
     "set data": lambda: _with_data(nn.Parameter(torch.ones(2))),
@@ -744,6 +788,12 @@ QUERIES: dict[str, tuple[Callable[[], Any], Any]] = {
     "get_device_name": (lambda: torch.cuda.get_device_name(0), "Emulated GPU"),
     "get_device_properties": (lambda: torch.cuda.get_device_properties("cuda:1").total_memory, 16 << 30),
     "properties of a name": (lambda: torch.cuda.get_device_properties(0).name, "Emulated GPU"),
+    "a number of its own": (
+        lambda: len({torch.cuda.get_device_properties(index).uuid for index in range(3)}),
+        3,
+    ),
+    "as many figures of memory": (lambda: torch.cuda.memory_stats()["num_alloc_retries"], 0),
+    "as much cache as an A100": (lambda: torch.cuda.get_device_properties().L2_cache_size >> 20, 40),
     "get_device_capability": (lambda: torch.cuda.get_device_capability(), (8, 0)),
     "memory_reserved": (lambda: torch.cuda.memory_reserved(), 0),
     "mem_get_info": (lambda: torch.cuda.mem_get_info(), (16 << 30, 16 << 30)),
@@ -999,6 +1049,7 @@ def test_values_under_autocast_are_those_of_half_precision(gpus: Machine) -> Non
         for low_or_not in (torch.sigmoid(low), torch.sigmoid(a)):
             with pytest.raises(RuntimeError, match="unsafe to autocast"):
                 F.binary_cross_entropy(low_or_not, (b > 0).to(low_or_not.dtype))
+        assert F.binary_cross_entropy(torch.sigmoid(a.cpu()), (b > 0).float().cpu()).dtype == torch.float32
     assert low.dtype == torch.float16
     assert torch.equal(low, a.half() @ b.half())
     assert (a @ b).dtype == torch.float32

@@ -327,6 +327,7 @@ OTHER_CLAIM = {"what": "params", "value": 1e300, "from": [None]}
          ["`workload.transform` and `workload.epochs` are not looked at."]),
         ({"runs": {"accuracy": 0.61, "val_loss": 1e300, "steps_s": ["0.1"]}}, [],
          ["`accuracy`, `val_loss` and `steps_s` of its runs are not looked at. Did you mean `step_s`?"]),
+        ({"runs": {"epochs": 1, "epoch": 0}}, [], ["`epoch` of its runs is not looked at."]),
         ({}, [OTHER_CLAIM, OTHER_CLAIM], ["Its claim about `params` is not verified. What can be: mean_s, std_s, median_s"]),
         ({"x": 0}, [{"what": "throughput"}, OTHER_CLAIM],
          ["`x` is", "Its claims about `throughput` and `params` are not verified. Did you mean `throughput_ips`?"]),

@@ -78,7 +78,10 @@ def not_looked_at(report: Mapping[str, Any]) -> tuple[str, ...]:
     if workload:
         told.append(f"{_shown(workload)} {_are(workload)} not looked at.")
     if of_runs:
-        hint = _hint([*of_runs], of_run())
+        # What every run has already is no slip: `epoch` beside `epochs` is a number of its own.
+        hint = _hint(
+            [*of_runs], [name for name in of_run() if not all(name in run for run in report["runs"])]
+        )
         told.append(f"{_shown([*of_runs])} of its runs {_are(of_runs)} not looked at.{hint}")
     if unknown:
         hint = _hint(unknown, whats()) or f" What can be: {listed(whats())}."

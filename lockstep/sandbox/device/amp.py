@@ -99,7 +99,7 @@ class Autocast:
 
         def kernel(*args: Any, **kwargs: Any) -> Any:
             with torch._C._ExcludeDispatchKeyGuard(excluded):
-                if name == "binary_cross_entropy":
+                if name == "binary_cross_entropy" and index_of(args[0]) >= 0:
                     raise RuntimeError(
                         "torch.nn.functional.binary_cross_entropy and torch.nn.BCELoss are unsafe to autocast.\n"
                         "Many models use a sigmoid layer right before the binary cross entropy layer.\n"

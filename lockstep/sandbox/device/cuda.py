@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import types
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +17,19 @@ from lockstep.sandbox.device.streams import generator_class, stream_and_event
 NAME = "Emulated GPU"
 CAPABILITY = (8, 0)
 CLOCK = 1.41e9
+# What torch.cuda.memory_stats() tells.
+_STATS = (
+    *(
+        f"{kind}.{pool}.{figure}"
+        for kind in (
+            "allocation segment active inactive_split allocated_bytes reserved_bytes active_bytes "
+            "inactive_split_bytes requested_bytes"
+        ).split()
+        for pool in ("all", "large_pool", "small_pool")
+        for figure in ("allocated", "current", "freed", "peak")
+    ),
+    *"num_alloc_retries num_ooms num_sync_all_streams num_device_alloc num_device_free max_split_size".split(),
+)
 # Questions that need no GPU to be answered.
 _HARMLESS = re.compile(
     r"tunableop|llocator|nabled|Version|etadata|BadFork|ArchFlags|Capturing|ublas|debug|cudnn|conv"
@@ -79,7 +93,17 @@ def _devices(machine: Machine) -> dict[str, Any]:
             major=major,
             minor=minor,
             total_memory=machine.memory.limit,
+            uuid=str(uuid.UUID(int=machine.index(device) + 1)),
+            L2_cache_size=40 << 20,
             multi_processor_count=108,
+            max_threads_per_block=1024,
+            shared_memory_per_block=48 << 10,
+            shared_memory_per_block_optin=163 << 10,
+            shared_memory_per_multiprocessor=164 << 10,
+            regs_per_multiprocessor=65536,
+            clock_rate=1_410_000,
+            memory_clock_rate=1_215_000,
+            memory_bus_width=5120,
             is_integrated=0,
             is_multi_gpu_board=0,
             warp_size=32,
@@ -149,11 +173,11 @@ def _memory(machine: Machine) -> dict[str, Any]:
 
     def stats(device: Any = None) -> dict[str, int]:
         index = machine.index(device)
-        figures = {"current": memory.live[index], "peak": memory.peak[index]}
-        kinds = ("allocated_bytes", "reserved_bytes", "active_bytes")
-        return {f"{kind}.all.{key}": value for kind in kinds for key, value in figures.items()} | {
-            "num_ooms": 0
-        }
+        # What is not counted here is there as well, and 0.
+        found = dict.fromkeys(_STATS, 0)
+        for kind in ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes"):
+            found |= {f"{kind}.all.current": memory.live[index], f"{kind}.all.peak": memory.peak[index]}
+        return found
 
     def summary(device: Any = None, abbreviated: bool = False) -> str:
         index = machine.index(device)

@@ -94,6 +94,8 @@ class Machine:
         self.devices = [torch.device("cuda", index) for index in range(count)]
         self.cpu = torch.device("cpu")
         self.pid = os.getpid()
+        # Of what drawn numbers come from, by its address: torch hands it on as another object, which says `cpu`.
+        self.generators: dict[int, int] = {}
         self.used = False
         self.nccl_asked_for = False
         self.only_nccl = False  # the groups take no tensor of the CPU
@@ -174,6 +176,13 @@ class Machine:
             )
         self.used = True
 
+    def draw(self, generator: torch.Generator | None, index: int) -> None:
+        """Random numbers are drawn on a device. Raises RuntimeError where the generator is another device's."""
+        # The default generator, which is not among them, stands for that of every device.
+        place = None if generator is None else self.generators.get(generator._cdata)  # type: ignore[attr-defined]
+        if place is not None:
+            refuse_generator(place, index)
+
     def put(self, tensor: torch.Tensor, index: int) -> torch.Tensor:
         """Say where a tensor that was just made is."""
         if index >= 0:
@@ -249,7 +258,7 @@ class DeviceMode(TorchDispatchMode):
         if mixed:
             common = common_device(func, args, kwargs)
         if common != LOOSE and "generator" in kwargs:
-            refuse_generator(kwargs["generator"], common)
+            self._machine.draw(kwargs["generator"], common)
         machine = self._machine
         if common >= 0 and func in _FETCHING:
             machine.clock.wait(common, func.overloadpacket.__name__, explicit=False)

@@ -151,7 +151,7 @@ def _checked(name: str, named: Sequence[tuple[str, torch.Tensor]], *, numbers: b
 
 
 def _indexing(args: Sequence[object], *, writes: bool) -> int:
-    """Indices may be on the CPU, and anywhere to write by; values that are written may be there as a single number."""
+    """Indices may be on the CPU, and anywhere to write by; values that are written as well, as a single number."""
     target = _settled(args[0])
     for tensor in tensors_in([args[1]]):
         if not writes and index_of(tensor) not in (target, CPU, LOOSE):
@@ -161,21 +161,17 @@ def _indexing(args: Sequence[object], *, writes: bool) -> int:
             )
     for value in args[2:3]:
         if isinstance(value, torch.Tensor) and index_of(value) not in (target, LOOSE):
-            if not value.dim() and index_of(value) == CPU:
+            if not value.dim():
                 continue
             _refuse_pair(max(target, index_of(value)), min(target, index_of(value)))
     return target
 
 
-def refuse_generator(generator: torch.Generator | None, index: int) -> None:
-    """Random numbers are drawn where they are wanted; the default generator stands for that of every device."""
-    if generator is None or generator is torch.default_generator:
-        return
-    wanted = "cpu" if index < 0 else "cuda"
-    if generator.device.type != wanted:
-        raise RuntimeError(
-            f"Expected a '{wanted}' device type for generator but found '{generator.device.type}'"
-        )
+def refuse_generator(index: int, wanted: int) -> None:
+    """Random numbers are drawn where they are wanted."""
+    found, expected = ("cpu" if place < 0 else "cuda" for place in (index, wanted))
+    if found != expected:
+        raise RuntimeError(f"Expected a '{expected}' device type for generator but found '{found}'")
 
 
 def refuse_lengths(lengths: torch.Tensor) -> None:

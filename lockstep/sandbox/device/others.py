@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +26,7 @@ def patch_torch(machine: Machine) -> None:
     for kind in (nn.RNNBase, nn.LSTM):
         machine.patches.set(kind, "check_forward_args", _same_device(kind.check_forward_args))
     machine.patches.set(torch, "ctc_loss", _with_lengths_of_cpu(machine, torch.ctc_loss))
+    machine.patches.set(torch.jit, "trace", _unwatched(torch.jit.trace))
     real = torch.set_default_tensor_type
 
     def set_default_tensor_type(kind: Any) -> None:
@@ -66,6 +68,17 @@ def _with_lengths_of_cpu(machine: Machine, real: Callable[..., torch.Tensor]) ->
         return real(log_probs, targets, *lengths, *rest[2:], **named)
 
     return ctc_loss
+
+
+def _unwatched(real: Callable[..., Any]) -> Callable[..., Any]:
+    """`torch.jit.trace`, as of `SummaryWriter.add_graph`: it takes what a mode sees of a convolution for constants."""
+
+    @functools.wraps(real)
+    def trace(*args: Any, **kwargs: Any) -> Any:
+        with torch._C._DisableTorchDispatch():
+            return real(*args, **kwargs)
+
+    return trace
 
 
 def _legacy_type(machine: Machine, name: str) -> type:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from typing import Any
 
@@ -124,13 +125,17 @@ def generator_class(machine: Machine) -> Any:
     def new(cls: Any, device: Any = "cpu") -> Any:
         base: Any = torch._C.Generator
         made = base.__new__(cls, "cpu")
-        made.index = machine.index(device)
+        made.index = machine.generators[made._cdata] = machine.index(device)
         return made
 
     members = {
         "__module__": "torch._C",
         "__new__": new,
         "__init__": lambda self, device="cpu": None,
+        "__del__": lambda self: machine.generators.pop(self._cdata, None),
+        "__reduce__": lambda self: (torch.Generator, (self.device,), self.get_state()),
+        "__setstate__": lambda self, state: self.set_state(state),
+        "clone_state": copy.copy,
         "device": property(lambda self: machine.device(self.index)),
     }
     return _GeneratorMeta("Generator", (torch._C.Generator,), members)

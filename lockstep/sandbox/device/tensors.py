@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import sys
 import types
 from collections.abc import Callable
@@ -12,12 +13,13 @@ import torch
 from torch.utils import _device
 
 from lockstep.sandbox.device.machine import Machine
-from lockstep.sandbox.device.marks import CPU, LOOSE, index_of, mark_storage, storage_index
-from lockstep.sandbox.device.mixing import refuse_generator, type_name
+from lockstep.sandbox.device.marks import CPU, LOOSE, index_of, mark_storage, storage_index, tensors_in
+from lockstep.sandbox.device.mixing import type_name
 
 _LIKE = "empty_like zeros_like ones_like full_like rand_like randn_like randint_like".split()
 _NEW = "new_tensor new_zeros new_ones new_full new_empty new_empty_strided new".split()
 _FREE = "normal from_file".split()
+_OF_TENSORS = re.compile(r"tensor$|as_tensor|asarray|normal|sparse_")
 _TAKING_DATA = (torch.as_tensor, torch.asarray)
 _CAPTURING = ("torchmetrics", "torchvision", "lightning", "pytorch_lightning")
 _CAPTURED = frozenset(
@@ -181,6 +183,10 @@ def _patch_values(machine: Machine) -> None:
         # Autograd makes zeros of its own for what was not used.
         if found is not None and index_of(found) == LOOSE:
             machine.put(found, max(index_of(self), CPU))
+        # Autograd brings the gradient of a number home, which may be on the CPU beside tensors of a GPU.
+        if found is not None and not found.dim() and index_of(found) >= 0 and index_of(self) == CPU:
+            found = machine.copy(found, CPU)
+            real_grad.__set__(self, found)
         return found
 
     grad = property(get_grad, set_grad, real_grad.__delete__)
@@ -271,10 +277,11 @@ def make(machine: Machine, func: Callable[..., Any], device: Any, args: Any, kwa
     if isinstance(kind, torch.device) and kind.type not in ("cpu", "cuda"):
         return func(*args, **{**kwargs, "device": kind})
     index = machine.index(kind)
-    refuse_generator(kwargs.get("generator"), index)
+    machine.draw(kwargs.get("generator"), index)
     if index >= 0:
         machine.touch()
-    kwargs = {key: value for key, value in kwargs.items() if key != "device"}
+    # The device stays named, so that one that is the default does not take its place.
+    kwargs = {key: "cpu" if key == "device" else value for key, value in kwargs.items()}
     pinned = kwargs.pop("pin_memory", False)
     try:
         made = func(*args, **kwargs)
@@ -299,11 +306,14 @@ def _factory(machine: Machine, real: Callable[..., Any]) -> Callable[..., Any]:
         if kwargs.get("device") is not None or kwargs.get("pin_memory"):
             device = kwargs.get("device")
             return make(machine, real, device if device is not None else "cpu", args, kwargs)
-        if kwargs.get("generator") is not None:
-            refuse_generator(kwargs["generator"], machine.index(torch.get_default_device()))
+        if "generator" in kwargs and not any(True for _ in tensors_in([*args, *kwargs.values()])):
+            # A default device is not asked for by all of them.
+            default = torch.get_default_device() if real in _device._device_constructors() else "cpu"
+            machine.draw(kwargs["generator"], machine.index(default))
         made = real(*args, **kwargs)
         if isinstance(made, torch.Tensor) and index_of(made) == LOOSE:
-            source = args[0] if args else None
+            # Sizes and bounds are read, wherever they are.
+            source = args[0] if args and _OF_TENSORS.match(real.__name__) else None
             machine.put(made, index_of(source) if isinstance(source, torch.Tensor) else CPU)
         return made
 
