@@ -16,7 +16,7 @@ from lockstep.exercise import CheckSpec, Exercise
 from lockstep.remarks import remarks
 from lockstep.result import Review
 from lockstep.sandbox.box import Box
-from lockstep.sandbox.gpus import REAL_GPUS
+from lockstep.sandbox.gpus import environment
 from lockstep.sandbox.limits import ADDRESS_SPACE_OF_CUDA, Limits
 from lockstep.sandbox.outcome import Outcome
 from lockstep.sandbox.spec import Pack, RankInputs, RunSpec, laid_over
@@ -252,8 +252,7 @@ class Check:
 
     def _hardware(self) -> dict[str, str]:
         """Runs see no GPU: a check is about the CPU, or asks for GPUs (lockstep.sandbox.gpus)."""
-        hidden = {"CUDA_VISIBLE_DEVICES": ""}
-        return {**hidden, REAL_GPUS: str(self.real_gpus)} if self.real_gpus else hidden
+        return environment(self.real_gpus)
 
     def _group(self, count: int) -> list[Mapping[str, str]]:
         # A network of its own makes a fixed port safe; without one it must be a port nobody has.

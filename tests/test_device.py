@@ -1367,7 +1367,21 @@ def test_a_backend_that_torch_does_not_know_is_refused(name: str, box: Box) -> N
     assert "Unknown" in message(run(box, RANKS.replace("{backend}", f"{name!r}, "), ranks=2))
 
 
-SUMS = """
+ADDED_UP = """
+    def added_up():
+        told = []
+        for device in ("cuda", "cpu"):
+            total = torch.ones(1, device=device)
+            try:
+                dist.all_reduce(total)
+                told.append(total.item())
+            except RuntimeError as error:
+                told.append(str(error))
+        return told
+"""
+"""What becomes of a sum over all ranks, on a GPU and on the CPU."""
+SUMS = (
+    """
     import torch, torch.distributed as dist
 
     def main():
@@ -1375,20 +1389,15 @@ SUMS = """
         with emulated_gpus(2):
             dist.init_process_group({backend})
             {more}
-            told = []
             objects = [None, None]
             dist.all_gather_object(objects, dist.get_rank())
             dist.barrier()
-            for device in ("cuda", "cpu"):
-                total = torch.ones(1, device=device)
-                try:
-                    dist.all_reduce(total)
-                    told.append(total.item())
-                except RuntimeError as error:
-                    told.append(str(error))
+            told = added_up()
             dist.destroy_process_group()
             return [objects, told]
 """
+    + ADDED_UP
+)
 REFUSED = "No backend type associated with device type cpu"
 
 

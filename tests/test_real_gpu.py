@@ -20,7 +20,7 @@ from lockstep.exercise import find_exercises
 from lockstep.grading import default_graders, known_exercises
 from lockstep.sandbox import bubblewrap
 from lockstep.sandbox.box import Box, open_box
-from lockstep.sandbox.gpus import REAL_GPUS
+from lockstep.sandbox.gpus import environment
 from lockstep.sandbox.limits import ADDRESS_SPACE_OF_CUDA, Limits
 from tests import test_device as emulated
 from tests.gpu_expressions import OUTCOMES, outcome
@@ -36,7 +36,7 @@ ON_SEVERAL = {"two GPUs", "matmul of two GPUs", "indices of another GPU", "a GPU
 ON_SEVERAL |= {"moved from a GPU to another"}
 # As Check.run has it for real GPUs.
 LIMITS = Limits(seconds=90, address_space=ADDRESS_SPACE_OF_CUDA)
-ENVIRONMENT = {"CUDA_VISIBLE_DEVICES": "", REAL_GPUS: "1"}
+ENVIRONMENT = environment(1)
 AUTOCAST = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
@@ -85,7 +85,8 @@ def test_a_run_computes_on_the_gpu(gpu_box: Box) -> None:
     assert seen(gpu_box, COMPUTES, limits=LIMITS, environment=ENVIRONMENT) == ["cuda:0", True, True]
 
 
-GROUP = """
+GROUP = (
+    """
     import torch, torch.distributed as dist
     from lockstep.sandbox.gpus import gpus
 
@@ -96,17 +97,12 @@ GROUP = """
     def met():
         torch.cuda.set_device(0)
         dist.init_process_group("nccl", device_id=torch.device("cuda", 0))
-        told = []
-        for device in ("cuda", "cpu"):
-            total = torch.ones(1, device=device)
-            try:
-                dist.all_reduce(total)
-                told.append(total.item())
-            except RuntimeError as error:
-                told.append(str(error))
+        told = added_up()
         dist.destroy_process_group()
         return told
 """
+    + emulated.ADDED_UP
+)
 
 
 def test_nccl_adds_up_and_takes_no_tensor_of_the_cpu(gpu_box: Box) -> None:

@@ -39,7 +39,7 @@ def trial(gpus: int = 0) -> list[Finding]:
         from lockstep.exercise import Server
         from lockstep.sandbox.box import Box
         from lockstep.sandbox.bubblewrap import SandboxUnavailable
-        from lockstep.sandbox.gpus import REAL_GPUS
+        from lockstep.sandbox.gpus import environment
         from lockstep.sandbox.limits import ADDRESS_SPACE_OF_CUDA, Limits
         from lockstep.sandbox.spec import Pack, RankInputs, RunSpec
         from lockstep.verdict import GraderFault
@@ -52,11 +52,10 @@ def trial(gpus: int = 0) -> list[Finding]:
         ranks=[RankInputs(environment=torchrun_environment(rank, RANKS)) for rank in range(RANKS)],
         limits=Limits(seconds=SECONDS),
     )
-    hidden = {"CUDA_VISIBLE_DEVICES": "", REAL_GPUS: str(gpus)}
     on_gpu = replace(
         spec,
         call="compute",
-        ranks=[RankInputs(environment={**torchrun_environment(0, 1), **hidden})],
+        ranks=[RankInputs(environment={**torchrun_environment(0, 1), **environment(gpus)})],
         limits=Limits(seconds=GPU_SECONDS, address_space=ADDRESS_SPACE_OF_CUDA),
         shared_files=True,
     )

@@ -12,9 +12,13 @@ if TYPE_CHECKING:
 
 REAL_GPUS = "LOCKSTEP_REAL_GPUS"
 """How many real GPUs this run may use; not set where there are none."""
-
-
 _real = False
+
+
+def environment(real: int) -> dict[str, str]:
+    """What a run is told of GPUs: it sees none before it asks for some, and so many of those may be `real`."""
+    hidden = {"CUDA_VISIBLE_DEVICES": ""}
+    return {**hidden, REAL_GPUS: str(real)} if real else hidden
 
 
 def are_real() -> bool:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from lockstep.sandbox import lightning_spellings
+from lockstep.sandbox import gpus, lightning_spellings
 
 Note = Callable[..., None]
 MEETING_SECONDS = 5.0
@@ -39,8 +39,6 @@ def _gloo_for_nccl(note: Note) -> None:
     import torch
     import torch.distributed as dist
     from torch.distributed import distributed_c10d
-
-    from lockstep.sandbox import gpus
 
     original = distributed_c10d.init_process_group
 

@@ -79,21 +79,21 @@ def _devices(machine: Machine) -> dict[str, Any]:
             machine.current = machine.index(index)
         return old
 
-    def known(device: Any) -> None:
+    def known(device: Any) -> int:
         try:
-            machine.index(device)
+            return machine.index(device)
         except torch.AcceleratorError:
             raise AssertionError("Invalid device id") from None
 
     def properties(device: Any = None) -> Any:
-        known(device)
+        index = known(device)
         major, minor = CAPABILITY
         return types.SimpleNamespace(
             name=NAME,
             major=major,
             minor=minor,
             total_memory=machine.memory.limit,
-            uuid=str(uuid.UUID(int=machine.index(device) + 1)),
+            uuid=str(uuid.UUID(int=index + 1)),
             L2_cache_size=40 << 20,
             multi_processor_count=108,
             max_threads_per_block=1024,

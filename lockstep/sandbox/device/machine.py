@@ -257,9 +257,9 @@ class DeviceMode(TorchDispatchMode):
                 mixed = True
         if mixed:
             common = common_device(func, args, kwargs)
-        if common != LOOSE and "generator" in kwargs:
-            self._machine.draw(kwargs["generator"], common)
         machine = self._machine
+        if common != LOOSE and "generator" in kwargs:
+            machine.draw(kwargs["generator"], common)
         if common >= 0 and func in _FETCHING:
             machine.clock.wait(common, func.overloadpacket.__name__, explicit=False)
         try:

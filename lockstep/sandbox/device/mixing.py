@@ -80,7 +80,7 @@ def common_device(func: Any, args: Sequence[object], kwargs: dict[str, object]) 
     elementwise = name in _ELEMENTWISE or torch.Tag.pointwise in func.tags
     if elementwise:
         return _elementwise(func, named)
-    return _checked(name, named)
+    return _checked(name, named, numbers=name in _STRICT)
 
 
 def _settled(value: object) -> int:
@@ -118,6 +118,13 @@ def _refuse_pair(first: int, second: int) -> None:
     )
 
 
+def _refuse_argument(name: str, index: int, common: int, method: str) -> None:
+    raise RuntimeError(
+        f"Expected all tensors to be on the same device, but got {name} is on {device_name(index)}, different from "
+        f"other tensors on {device_name(common)} (when checking argument in method {method})"
+    )
+
+
 def _elementwise(func: Any, named: Sequence[tuple[str, torch.Tensor]], *, numbers: bool = True) -> int:
     """One device, beside which 0-dim CPU tensors may be read but not written, where `numbers` may be at all."""
     written = {argument.name for argument in func._schema.arguments if argument.is_write}
@@ -129,9 +136,9 @@ def _elementwise(func: Any, named: Sequence[tuple[str, torch.Tensor]], *, number
     return common
 
 
-def _checked(name: str, named: Sequence[tuple[str, torch.Tensor]], *, numbers: bool = False) -> int:
+def _checked(name: str, named: Sequence[tuple[str, torch.Tensor]], *, numbers: bool) -> int:
     """One device for all; the first tensor's is what the others are held against. `numbers`: for 0-dim ones, too."""
-    if not numbers and name not in _STRICT and not all(tensor.dim() for _, tensor in named):
+    if not numbers and not all(tensor.dim() for _, tensor in named):
         named = [(label, tensor) for label, tensor in named if tensor.dim() or index_of(tensor) >= 0]
     method = {"embedding": "index_select", "stack": "cat"}.get(name, name)
     # What torch calls for an embedding has names of its own for the arguments.
@@ -142,11 +149,7 @@ def _checked(name: str, named: Sequence[tuple[str, torch.Tensor]], *, numbers: b
             prefix = (
                 "wrapper_CUDA__" if method in _UNSTRUCTURED or method.startswith("_") else "wrapper_CUDA_"
             )
-            raise RuntimeError(
-                f"Expected all tensors to be on the same device, but got {names.get(label, label)} is on "
-                f"{device_name(index)}, different from other tensors on {device_name(common)} "
-                f"(when checking argument in method {prefix}{method})"
-            )
+            _refuse_argument(names.get(label, label), index, common, f"{prefix}{method}")
     return common
 
 
@@ -195,17 +198,12 @@ def _refuse_convolution(named: Sequence[tuple[str, torch.Tensor]], args: Sequenc
             continue
         if index_of(tensor) >= 0 and index_of(data) >= 0:
             continue
-        dense = ""
-        if index_of(data) < 0 and _taken_by_mkldnn(data, others[0][1], args):
-            dense = f" or input should be a MKLDNN tensor and {label} is a dense tensor"
-        elif index_of(data) < 0:
+        on_cpu = index_of(data) < 0
+        if on_cpu and not _taken_by_mkldnn(data, others[0][1], args):
             transposed = len(args) > 6 and args[6] is True
             kernel = "slow_conv_transpose2d" if transposed else "__slow_conv2d_forward"
-            raise RuntimeError(
-                f"Expected all tensors to be on the same device, but got {label} is on "
-                f"{device_name(index_of(tensor))}, different from other tensors on {device_name(index_of(data))} "
-                f"(when checking argument in method wrapper_CUDA_{kernel})"
-            )
+            _refuse_argument(label, index_of(tensor), index_of(data), f"wrapper_CUDA_{kernel}")
+        dense = f" or input should be a MKLDNN tensor and {label} is a dense tensor" if on_cpu else ""
         raise RuntimeError(
             f"Input type ({type_name(data)}) and {label} type ({type_name(tensor)}) should be the same{dense} "
             f"(input is on {device_name(index_of(data))}, {label} is on {device_name(index_of(tensor))})"
