@@ -20,6 +20,7 @@ from lockstep.sandbox.gpus import environment
 from lockstep.sandbox.limits import ADDRESS_SPACE_OF_CUDA, Limits
 from lockstep.sandbox.outcome import Outcome
 from lockstep.sandbox.spec import Pack, RankInputs, RunSpec, laid_over
+from lockstep.sandbox.turns import run_beside_others
 from lockstep.submission import Submission
 from lockstep.verdict import Failed, GraderFault
 from lockstep.wire import Array, Json
@@ -173,7 +174,8 @@ class Check:
             limits=limits,
             server=self._exercise.server,
             # Between real GPUs NCCL hands over memory by its address in the process, which it looks for by its pid.
-            shared_files=shared_files or self.real_gpus > 0,
+            # Where there are fewer than ranks theirs are emulated, and meet by gloo.
+            shared_files=shared_files or 1 < count <= self.real_gpus,
         )
         outcome = self._run(spec)
         hangs_at_import = False
@@ -191,6 +193,9 @@ class Check:
         return outcome
 
     def _run(self, spec: RunSpec) -> Outcome:
+        return run_beside_others(lambda: self._run_once(spec)) if self.real_gpus else self._run_once(spec)
+
+    def _run_once(self, spec: RunSpec) -> Outcome:
         outcome = self._setting.box.run(spec)
         self.count_cpu(outcome.cpu_seconds)
         return outcome

@@ -120,10 +120,17 @@ def refused_works() -> list[Work]:
 
 
 def grade(
-    submission: Path, exercise: str, checks: list[str], box: Box, *, seed: int = SEED, slow: bool = False
+    submission: Path,
+    exercise: str,
+    checks: list[str],
+    box: Box,
+    *,
+    seed: int = SEED,
+    slow: bool = False,
+    device: str = Options.device,
 ) -> dict[str, CheckResult]:
     """Grade some checks as `lockstep` does, in a sandbox that is lent to it; the results by check id."""
-    options = Options(submission, exercises=(exercise,), seed=seed, world_sizes=(2,))
+    options = Options(submission, exercises=(exercise,), seed=seed, world_sizes=(2,), device=device)
     bridge = Bridge(options, Silent(), box)
     words = [f"test_{check}" for check in checks]
     with contextlib.nullcontext() if slow else impatient_checks(SHORT_SECONDS):

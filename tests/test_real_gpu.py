@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +24,10 @@ from lockstep.sandbox import bubblewrap
 from lockstep.sandbox.box import Box, open_box
 from lockstep.sandbox.gpus import environment
 from lockstep.sandbox.limits import ADDRESS_SPACE_OF_CUDA, Limits
+from lockstep.sandbox.outcome import Outcome
+from lockstep.sandbox.turns import run_beside_others
 from tests import test_device as emulated
+from tests.attack_corpus import Attack, all_attacks, grade
 from tests.gpu_expressions import OUTCOMES, outcome
 from tests.samples import graded, samples_to_meet, surprises
 from tests.sandboxed import PROBE, ROOT, run, seen
@@ -108,6 +113,44 @@ GROUP = (
 def test_nccl_adds_up_and_takes_no_tensor_of_the_cpu(gpu_box: Box) -> None:
     (rank,) = run(gpu_box, GROUP, ranks=1, limits=LIMITS, shared_files=True, environment=ENVIRONMENT).ranks
     assert rank.values.get("seen") == [1.0, emulated.REFUSED], rank
+
+
+TAKES_MORE_THAN_HALF = """
+    import threading, torch
+    from lockstep.sandbox.gpus import gpus
+
+    def main():
+        with gpus(1):
+            return taken()
+
+    def taken():
+        free, total = torch.cuda.mem_get_info()
+        held = torch.empty(total * 11 // 20, dtype=torch.uint8, device="cuda")
+        return held.device.type
+"""
+KEEPS_IT = TAKES_MORE_THAN_HALF.replace("return held", "threading.Event().wait(); return held")
+
+
+def test_who_finds_the_memory_taken_gets_it_when_it_is_free(gpu_box: Box) -> None:
+    """No more than half, or the other tests that run meanwhile would miss it."""
+    begun: list[None] = []
+
+    def attempt() -> Outcome:
+        begun.append(None)
+        return run(gpu_box, TAKES_MORE_THAN_HALF, limits=LIMITS, environment=ENVIRONMENT)
+
+    def keep() -> Outcome:
+        return run(other, KEEPS_IT, limits=replace(LIMITS, seconds=15), environment=ENVIRONMENT)
+
+    with open_box([], isolated=True, probes={"engine": PROBE}, real_gpus=1) as other:
+        keeper = threading.Thread(target=run_beside_others, args=[keep])
+        keeper.start()
+        while (memory := torch.cuda.mem_get_info())[0] > memory[1] * 9 // 20:
+            assert keeper.is_alive()
+        (rank,) = run_beside_others(attempt).ranks
+        keeper.join()
+    assert rank.values.get("seen") == "cuda"
+    assert len(begun) == 2
 
 
 # What the emulated GPUs say, held against this one
@@ -222,3 +265,21 @@ def test_the_reference_earns_every_point(exercise: str, gpu_box: Box) -> None:
 )
 def test_samples_score_what_they_must(sample: build.Sample, tmp_path: Path, gpu_box: Box) -> None:
     assert surprises(sample, tmp_path, gpu_box, device="cuda") == []
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [attack for attack in all_attacks() if attack.about.get("exercise") in ON_GPUS],
+    ids=lambda attack: attack.name,
+)
+def test_an_attack_earns_nothing(attack: Attack, tmp_path: Path, gpu_box: Box) -> None:
+    canary = tmp_path / "canary"
+    canary.write_text("untouched")
+    canary.chmod(0o666)
+    submission = attack.build(tmp_path / "hand-in", canary)
+    exercise, checks = attack.about["exercise"], attack.about["checks"]
+    results = grade(submission, exercise, checks, gpu_box, slow=True, device="cuda")
+    assert results.keys() == set(checks)
+    for result in results.values():
+        assert (result.verdict in attack.about["verdict"], result.points) == (True, 0), result
+    assert canary.read_text() == "untouched"
