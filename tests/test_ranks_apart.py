@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections import Counter
+from pathlib import Path
+
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.limits import MIB, Limits
-from tests.sandboxed import PATIENT, keeps_abstract_sockets_apart, message, run, traces, verdict
+from tests.sandboxed import PATIENT, keeps_abstract_sockets_apart, message, processes_of, run, traces, verdict
 
 EXCHANGE = """
     import os, time, torch, torch.distributed as dist
@@ -194,6 +199,39 @@ def test_each_rank_starts_its_own_python(box: Box) -> None:
     """
     outcome = run(box, source, ranks=2, call="give")
     assert [rank.values["seen"] for rank in outcome.ranks] == ["True0", "True1"]
+
+
+def test_a_fork_is_told_by_its_number(box: Box) -> None:
+    """Packages compare the number of their process with the one that they noted (filelock does)."""
+    waits = threading.Thread(
+        target=run, args=[box, "def main():\n    while True: pass"], kwargs={"ranks": 2, "limits": Limits(2)}
+    )
+    waits.start()
+    seen: dict[int, tuple[str, str]] = {}
+    while waits.is_alive():
+        # As first seen: at the end they go to another parent.
+        for pid in processes_of(box) - seen.keys():
+            with contextlib.suppress(OSError):
+                seen[pid] = _number(pid), _number(_parent(pid))
+    waits.join()
+    # The first process of each rank, and the rank that it forked.
+    assert Counter(seen.values())["1", "2"] >= 2
+    assert Counter(seen.values())["2", "1"] >= 2
+    assert [pid for pid, (own, parent) in seen.items() if own == parent] == []
+
+
+def _number(pid: int) -> str:
+    """In the innermost of its namespaces."""
+    return _status(pid, "NSpid").split()[-1]
+
+
+def _parent(pid: int) -> int:
+    return int(_status(pid, "PPid"))
+
+
+def _status(pid: int, name: str) -> str:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(line for line in lines if line.startswith(f"{name}:")).partition(":")[2]
 
 
 def test_a_rank_that_aborts_says_so(box: Box) -> None:

@@ -18,7 +18,25 @@ from lockstep.wire import Json
 
 
 def run(job: Job, alone: Callable[[Job], None]) -> None:
-    """Have `alone` run every rank in namespaces of its own, and pass on what is said until the run is over."""
+    """Have `alone` run every rank in namespaces of its own, and pass on what is said until the run is over.
+
+    This process has number 1 in its namespace, as the first of each rank's will have. Packages that tell by its number
+    that a process was forked would think that one is this one (filelock 3.32 then lets it fork no more), so that it is
+    another process that forks them.
+    """
+    child = os.fork()
+    if child == 0:
+        try:
+            _run(job, alone)
+        except BaseException as error:
+            channel.send_fault(job.status, error)
+        finally:
+            os._exit(0)
+    confine.only_keep({0, 1, 2})
+    os.waitpid(child, 0)
+
+
+def _run(job: Job, alone: Callable[[Job], None]) -> None:
     ends: list[socket.socket] = []
     own = confine.pid_namespace()
     for number, pipes in job.ranks.items():

@@ -92,7 +92,7 @@ class Connection:
 
     def _with_supervisors(self, spec: RunSpec) -> Limits:
         """The limits of a run, in which our own processes are not held against the student's."""
-        supervisors = 1 + (len(spec.ranks) if self._isolated and spec.apart else 0)
+        supervisors = 2 + len(spec.ranks) if self._isolated and spec.apart else 1
         return replace(spec.limits, processes=spec.limits.processes + supervisors)
 
     def _counted(self, outcome: Outcome) -> Outcome:
