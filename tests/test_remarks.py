@@ -10,7 +10,7 @@ from lockstep.explain import problem
 from lockstep.grading import Options, Silent, grade
 from lockstep.notebook import read_notebook
 from lockstep.remarks import MAX_REMARKS, remarks
-from lockstep.sandbox import lightning_spellings, wandb_spellings
+from lockstep.sandbox import library_spellings, lightning_spellings, wandb_spellings
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.limits import Limits
 from lockstep.sandbox.outcome import Outcome, RankOutcome, StudentError
@@ -65,6 +65,7 @@ def test_old_spellings_are_told() -> None:
     for name, explained in (
         ("lightning", lightning_spellings.EXPLAINED),
         ("wandb", wandb_spellings.EXPLAINED),
+        ("library", library_spellings.EXPLAINED),
     ):
         for spelling, sentence in explained.items():
             assert told({"kind": "shim", "name": name, "spelling": spelling}) == (sentence,)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from lockstep.sandbox import gpus, lightning_spellings, wandb_spellings
+from lockstep.sandbox import gpus, library_spellings, lightning_spellings, wandb_spellings
 
 Note = Callable[..., None]
 MEETING_SECONDS = 5.0
@@ -33,6 +33,7 @@ def install(note: Note) -> None:
     _as_many_cores_everywhere()
     lightning_spellings.install(note)
     wandb_spellings.install(note)
+    library_spellings.install(note)
 
 
 def _gloo_for_nccl(note: Note) -> None:

@@ -6,13 +6,10 @@ Source: the change log of wandb's releases 0.9 to 0.31.
 from __future__ import annotations
 
 import functools
-import importlib.abc
-import importlib.machinery
-import importlib.util
-import sys
-from collections.abc import Callable, Mapping, Sequence
-from types import ModuleType
+from collections.abc import Callable, Mapping
 from typing import Any
+
+from lockstep.sandbox import after_import
 
 PACKAGE = "wandb"
 EXPLAINED: Mapping[str, str] = {
@@ -45,35 +42,7 @@ def install(note: Callable[..., None]) -> None:
             told.add(spelling)
             note("shim", name=PACKAGE, spelling=spelling)
 
-    if PACKAGE in sys.modules:
-        _modernise(sys.modules[PACKAGE], tell)
-    else:
-        sys.meta_path.insert(0, _Finder(tell))
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """Finds W&B where it is, and brings it up to date when it has been imported."""
-
-    def __init__(self, tell: Tell) -> None:
-        self._tell = tell
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        """The spec of W&B, once; None for everything else."""
-        if name != PACKAGE:
-            return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(PACKAGE)
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def and_modernise(module: ModuleType) -> None:
-                execute(module)
-                _modernise(module, self._tell)
-
-            spec.loader.exec_module = and_modernise  # type: ignore[method-assign]
-        return spec
+    after_import.change(PACKAGE, lambda package: _modernise(package, tell))
 
 
 def _modernise(package: Any, tell: Tell) -> None:
