@@ -87,3 +87,31 @@ def told(program: str, *arguments: str) -> list[str]:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
+
+
+LIGHTNING = """
+import warnings; warnings.simplefilter("ignore")
+from lockstep.sandbox import lightning_spellings
+lightning_spellings.install(lambda kind, name, spelling: noted.append(spelling))
+import pytorch_lightning as pl
+from lightning.pytorch.utilities.distributed import rank_zero_warn
+from pytorch_lightning.callbacks import GPUStatsMonitor, LearningRateLogger, ModelCheckpoint
+from pytorch_lightning.core.memory import ModelSummary
+from pytorch_lightning.loggers import LightningLoggerBase
+from pytorch_lightning.profiler import SimpleProfiler
+from pytorch_lightning.trainer.supporters import CombinedLoader
+from pytorch_lightning.utilities.distributed import rank_zero_only
+from pytorch_lightning.utilities.seed import seed_everything
+from pytorch_lightning.utilities.types import EPOCH_OUTPUT
+assert isinstance(pl.loggers.CSVLogger("x"), LightningLoggerBase)
+assert isinstance(GPUStatsMonitor(memory_utilization=True), pl.callbacks.DeviceStatsMonitor)
+kept = ModelCheckpoint(filepath="a/b/{epoch}", prefix="p", period=2)
+assert (kept.dirpath[-4:], kept.filename, kept._every_n_epochs) == ("/a/b", "{epoch}", 2)
+trainer = pl.Trainer(logger=False, max_steps=None, max_epochs=1, reload_dataloaders_every_epoch=True)
+assert trainer.max_steps == -1 and trainer.reload_dataloaders_every_n_epochs == 1
+print(*sorted(set(noted)))
+"""
+
+
+def test_what_lightning_has_moved_is_found() -> None:
+    assert told(START + LIGHTNING) == ["checkpoint", "dropped", "moved", "renamed"]

@@ -6,7 +6,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -19,6 +19,21 @@ def change(name: str, how: Change) -> None:
         how(sys.modules[name])
     else:
         sys.meta_path.insert(0, _Finder(name, how))
+
+
+def answer(module: Any, old: Mapping[str, Any], tell: Callable[[], None]) -> None:
+    """Let a module have names that it has dropped."""
+    otherwise = getattr(module, "__getattr__", None)
+
+    def lookup(name: str) -> Any:
+        if name in old:
+            tell()
+            return old[name]
+        if otherwise is not None:
+            return otherwise(name)
+        raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+
+    module.__getattr__ = lookup
 
 
 class _Finder(importlib.abc.MetaPathFinder):

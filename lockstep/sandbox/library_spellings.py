@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lockstep.sandbox import after_import
+from lockstep.sandbox.after_import import answer
 
 EXPLAINED: Mapping[str, str] = {
     "verbose": "Schedulers of torch.optim have no verbose=... any more: print scheduler.get_last_lr() yourself.",
@@ -59,21 +60,6 @@ def install(note: Callable[..., None]) -> None:
         after_import.change(name, functools.partial(modernise, tell=tell))
 
 
-def _answering(module: Any, old: Mapping[str, Any], tell: Callable[[], None]) -> None:
-    """Let a module have names that it has dropped."""
-    otherwise = getattr(module, "__getattr__", None)
-
-    def lookup(name: str) -> Any:
-        if name in old:
-            tell()
-            return old[name]
-        if otherwise is not None:
-            return otherwise(name)
-        raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
-
-    module.__getattr__ = lookup
-
-
 def _numpy(numpy: Any, tell: Tell) -> None:
     old = dict.fromkeys(("Inf", "Infinity", "infty", "PINF"), numpy.inf)
     old |= {"NINF": -numpy.inf, "NaN": numpy.nan, "NAN": numpy.nan}
@@ -87,7 +73,7 @@ def _numpy(numpy: Any, tell: Tell) -> None:
     old |= {"product": numpy.prod, "cumproduct": numpy.cumprod, "alltrue": numpy.all, "sometrue": numpy.any}
     old |= {"round_": numpy.round, "trapz": numpy.trapezoid, "in1d": numpy.isin, "row_stack": numpy.vstack}
     old |= {"asscalar": lambda array: array.item()}
-    _answering(numpy, old, lambda: tell("numpy"))
+    answer(numpy, old, lambda: tell("numpy"))
 
 
 def _schedulers(module: Any, tell: Tell) -> None:
@@ -165,7 +151,7 @@ def _colours(module: Any, tell: Tell) -> None:
 
         return pyplot.get_cmap(name, lut)
 
-    _answering(module, {"get_cmap": get_cmap}, lambda: None)
+    answer(module, {"get_cmap": get_cmap}, lambda: None)
 
 
 def _windows(module: Any, tell: Tell) -> None:
@@ -174,4 +160,4 @@ def _windows(module: Any, tell: Tell) -> None:
 
 
 def _images(module: Any, tell: Tell) -> None:
-    _answering(module, {"ANTIALIAS": module.LANCZOS}, lambda: tell("antialias"))
+    answer(module, {"ANTIALIAS": module.LANCZOS}, lambda: tell("antialias"))
