@@ -131,8 +131,14 @@ def _nothing_is_compiled(note: Note) -> None:
 
 
 def _as_many_cores_everywhere() -> None:
-    """Whoever starts a process for each core starts as many on every machine, not more than a run may hold on some."""
+    """Whoever starts a process for each core starts as many on every machine, not more than a run may hold on some.
+
+    Nor is anybody warned, and ended where warnings are errors, for more workers than there are cores here.
+    """
+    from torch.utils.data import DataLoader
+
     os.cpu_count = lambda: CORES
+    DataLoader.check_worker_number_rationality = lambda self: None  # type: ignore[method-assign]
 
 
 def names_nccl(word: object) -> bool:
