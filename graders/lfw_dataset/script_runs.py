@@ -54,7 +54,7 @@ _MEAN = re.compile(
     r"mean|average|avg|mittel|durchschnitt|moyenne|m[eé]dia\b|promedio|średni|平均|μ", re.IGNORECASE
 )
 _DEVIATION = re.compile(
-    r"std|dev|\bsd\b|sigma|σ|abweichung|streuung|[ée]cart|desv|odch|标准差|標準偏差", re.IGNORECASE
+    r"std|\bdev\b|devia|\bsd\b|sigma|σ|abweichung|streuung|[ée]cart|desv|odch|标准差|標準偏差", re.IGNORECASE
 )
 # "Timing [ms]: 310.2 +- 20.1", "mean_ms: 310.2": a unit before its numbers.
 _UNIT_BEFORE = re.compile(r"(?<![A-Za-z\d])([muµμn]s(?:ecs?)?(?![A-Za-z])|(?i:milli|mi[ck]ro|nano)|毫秒)")
