@@ -18,6 +18,7 @@ WRAPPERS = frozenset(
     "time timeit capture prun memit mprun wandb snakeviz pyinstrument scalene filprofile".split()
 )
 _WRITERS = frozenset({"writefile", "file"})
+_SHELLS = frozenset({"bash", "sh"})
 # How a cell of Databricks that is not Python begins.
 _DATABRICKS = re.compile(r"%(?:md|md-sandbox|sh|fs|sql|scala|r)(?:\s|$)")
 
@@ -36,7 +37,9 @@ _AUTOMATIC = re.compile(
     )
 )
 # What later lines may need: a folder to write into, a variable to read. Which process this is torchrun says.
-_FOLDERS = re.compile(r"[!%]mkdir((?: +(?:-p|\w[\w./-]*))+) *$")
+_FOLDERS = re.compile(
+    r"[!%]mkdir((?: +(?:-p|-v|-pv|--parents|(?:\./)?\w[\w./-]*))+)(?: +2> ?/dev/null)?(?: *\|\| *true)? *;? *(?:#.*)?$"
+)
 # What brings the names of another file in, unless IPython would first fill a variable in, or take a module's name.
 # Where the command goes on in the next line, no Python could stand in its place.
 _RUN = re.compile(r"%run +(?!-\w*m)([^\s{$][^{$]*)(?<!\\)$")
@@ -63,8 +66,8 @@ class PlainCell:
     """A cell without IPython: as many `lines` as it had.
 
     `future` are `from __future__` imports, which belong at the top of a file and are comments here.
-    `left_out` says in a few words why the cell is all comment, "" when it is not; an unfinished one would be
-    an error in Jupyter, too.
+    `left_out` says in a few words why the cell is all comment, or all but the folders that a shell's makes, "" when it
+    is not; an unfinished one would be an error in Jupyter, too.
     """
 
     lines: tuple[str, ...]
@@ -101,7 +104,22 @@ def _foreign(lines: Sequence[str], magic: str, arguments: str, body: Sequence[st
             return PlainCell(_commented(lines), written=written)
     # Anything but a plain word is not repeated: a message must not carry a cell's text.
     named = f"a %%{magic} cell" if re.fullmatch(r"[A-Za-z_]\w{0,19}", magic) else "a cell of some magic"
+    if magic.lower() in _SHELLS:
+        return _of_the_shell(lines, body, f"is {named}")
     return _left_out(lines, f"is {named}")
+
+
+def _of_the_shell(lines: Sequence[str], body: Sequence[str], why: str) -> PlainCell:
+    """A cell of bash, of which nothing is left but the folders that it makes, in lines of their own."""
+    made = [_done_in_python(f"!{line}") if _FOLDERS.match(f"!{line}") else "" for line in body]
+    plain = [
+        f"{python}  {_comment(line)}" if python else _comment(line)
+        for python, line in zip(made, body, strict=True)
+    ]
+    is_all = any(made) and all(
+        python or not line.strip() or line[0] == "#" for python, line in zip(made, body, strict=True)
+    )
+    return PlainCell((*_commented(lines[: -len(body) or None]), *plain), left_out="" if is_all else why)
 
 
 def _left_out(lines: Sequence[str], why: str) -> PlainCell:
@@ -171,7 +189,7 @@ def _done_in_python(code: str) -> str:
     An `import os` would make `os` a local name of the function that this may stand in.
     """
     if made := _FOLDERS.match(code):
-        folders = [word for word in made[1].split() if word != "-p" and ".." not in word]
+        folders = [word for word in made[1].split() if word[0] != "-" and ".." not in word]
         return "; ".join(f'_ = __import__("os").makedirs("{folder}", exist_ok=True)' for folder in folders)
     if (given := _VARIABLE.match(code)) and not _TORCHRUN.match(given[1]):
         return f'__import__("os").environ["{given[1]}"] = "{given[2]}"'

@@ -9,13 +9,14 @@ import re
 from collections.abc import Mapping
 
 from lockstep.causes import NOT_HERE
-from lockstep.sandbox.lightning_spellings import EXPLAINED
+from lockstep.sandbox import library_spellings, lightning_spellings, wandb_spellings
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.submission import Submission
 from lockstep.text import safe_line
 from lockstep.wire import Json
 
 MAX_REMARKS = 16
+_EXPLAINED = {**lightning_spellings.EXPLAINED, **wandb_spellings.EXPLAINED, **library_spellings.EXPLAINED}
 # How lockstep.sandbox.missing says where an import stands.
 _IMPORTED_BY = re.compile(r"\bline (\d{1,6}) of ([^\s,]{1,200}\.py)\b")
 # How Python words it where a function asks for what was left out.
@@ -141,7 +142,7 @@ def _stood_in(event: Mapping[str, Json]) -> str:
     if event.get("name") == "compile":
         return _COMPILE
     spelling = event.get("spelling")
-    return EXPLAINED.get(spelling, "") if isinstance(spelling, str) else ""
+    return _EXPLAINED.get(spelling, "") if isinstance(spelling, str) else ""
 
 
 def _left_out(event: Mapping[str, Json], submission: Submission) -> str:

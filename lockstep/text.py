@@ -73,6 +73,11 @@ def safe(text: str, limit: int = LIMIT) -> str:
     return f"{kept} ... ({left_out} more character{'s' * (left_out != 1)})" if left_out else kept
 
 
+def without_escapes(text: str) -> str:
+    """`text` without what colours it in a terminal; harmless it is not."""
+    return _ESCAPE.sub("", text)
+
+
 def safe_line(text: str, limit: int = 200) -> str:
     """`safe` for names and other text that must stay on one line."""
     return " ".join(safe(text, limit).split())

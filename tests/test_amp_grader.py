@@ -540,6 +540,7 @@ def test_constants_are_found_in_the_parameters_cell() -> None:
         ("Größter Batch ohne OOM: 169\n", {169}),
         ("best batch: 190\n191 is too large: out of memory\n192: out of memory, max memory reached\n", {190}),
         ("largest batch: 190\nNo more than max_batch, OOM with 192\n", {190, 192}),
+        ("\x1b[1mbest: 190\x1b[0m\n\x1b[31m191 does not fit\x1b[0m\n", {190}),
         ("191 images no longer fits, OOM\n", set()),
         ("best 7\nx.py:203: UserWarning: the result\n  f(203)\n", {7}),
         ("Using batch_size=187\nepoch 0: loss 2.31\n", {187, 0}),

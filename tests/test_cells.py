@@ -149,6 +149,7 @@ STAND_INS = {
     "shown again": "shown = display(1, display_id=True)\nshown.update(2)",
     "every expression": "from IPython.core.interactiveshell import InteractiveShell\nInteractiveShell.ast_node_interactivity = 'all'",
     "magics of one's own": "from IPython.core.magic import register_line_magic\n@register_line_magic\ndef two(line):\n    return 2\nassert two('') == 2",
+    "what cells held and showed": "1 + 1\n_, __, ___\n_.shape, Out[3], In[-1], len(Out)\nfor _ in range(3): pass\nassert _ == 2",
     "folders in a function": "import os\ndef f():\n    if not os.path.isdir('c'):\n        !mkdir c\n    return os.path.isdir('c')\nassert f()",
     "folders and variables": "!mkdir -p a/b\n%env PLACE=a/b\nimport os\nassert os.path.isdir(os.environ['PLACE'])",
     "which front end": "assert 'google.colab' not in str(get_ipython())\nassert get_ipython().__class__.__name__ != 'ZMQInteractiveShell'",

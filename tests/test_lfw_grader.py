@@ -129,6 +129,14 @@ ODD_TIMINGS = [
     "28 images, 5 passes: (310 ± 20) ms",
     "Timing [ms]: 310.2 +- 20.1",
     "mean_ms: 310.2, std_ms: 20.1",
+    "0.310(20) s",
+    "Timing: .310 +- .020",
+    "310.0 msec +- 20.0 msecs",
+    "平均值0.310秒，标准差0.020秒",
+    "平均310毫秒，标准差20毫秒",
+    "mean \x1b[1m0.310\x1b[0m s\nstd \x1b[38;5;208m0.020\x1b[0m s",
+    "09:03:16.123 | INFO | mean 0.310 s\n09:03:16.124 | INFO | std 0.020 s",
+    "0.310 s (51.2 images/s), std 0.020 s",
 ]
 
 
@@ -136,6 +144,18 @@ ODD_TIMINGS = [
 def test_a_timing_is_read_in_odd_spellings(printed: str) -> None:
     found = [r for r in script_runs.readings_otherwise(printed) if r.fits(0.1, 2.0)]
     assert {(round(r.mean, 2), round(r.std, 2)) for r in found} == {(0.31, 0.02)}
+
+
+AMONG_OTHERS = [
+    "310,0 Millisekunden, Standardabweichung 20,0 Millisekunden",
+    '{"max": 0.391, "mean": 0.310, "median": 0.305, "min": 0.212, "std": 0.020}',
+]
+
+
+@pytest.mark.parametrize("printed", AMONG_OTHERS)
+def test_a_timing_is_read_among_other_numbers(printed: str) -> None:
+    found = script_runs.readings_otherwise(printed)
+    assert (0.31, 0.02) in [(round(r.mean, 4), round(r.std, 4)) for r in found]
 
 
 @pytest.mark.parametrize(

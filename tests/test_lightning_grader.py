@@ -62,7 +62,7 @@ def test_old_spellings_are_explained_and_cost_nothing(tmp_path: Path, box: Box) 
     told = " ".join(check.message for check in checks.values())
     for key in (
         "gpus accelerator precision progress_bar checkpoint_callback weights_summary train_dataloader epoch_end "
-        "metrics task hparams moved"
+        "metrics task hparams moved checkpoint"
     ).split():
         assert told.count(EXPLAINED[key].split(":")[0]) == 1, key
 

@@ -141,6 +141,16 @@ CELLS_AS_PYTHON = {
         '  # !mkdir -p reports logs/x\nif x:\n    _ = __import__("os").makedirs("a", exist_ok=True)  # %mkdir a\n'
         "# !mkdir /content/x\n# !mkdir a && cd a\n# !mkdir ../a",
     ),
+    "folders are made quietly": (
+        "!mkdir -pv ./runs 2>/dev/null || true\n!mkdir --parents a;  # for plots\n!mkdir -p .",
+        '_ = __import__("os").makedirs("./runs", exist_ok=True)  # !mkdir -pv ./runs 2>/dev/null || true\n'
+        '_ = __import__("os").makedirs("a", exist_ok=True)  # !mkdir --parents a;  # for plots\n# !mkdir -p .',
+    ),
+    "folders are made by bash": (
+        "%%bash\n# for plots\nmkdir -p reports\n\nif true; then\n  mkdir x\nfi\nls -la",
+        '# %%bash\n# # for plots\n_ = __import__("os").makedirs("reports", exist_ok=True)  # mkdir -p reports\n\n'
+        "# if true; then\n#   mkdir x\n# fi\n# ls -la",
+    ),
     "variables are set": (
         "%env DATA=./data\n%set_env A b\n%env\n%env DATA\n%env A={x}\n%env A=$x\n%env A='\"'",
         '__import__("os").environ["DATA"] = "./data"  # %env DATA=./data\n'

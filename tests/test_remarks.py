@@ -10,8 +10,8 @@ from lockstep.explain import problem
 from lockstep.grading import Options, Silent, grade
 from lockstep.notebook import read_notebook
 from lockstep.remarks import MAX_REMARKS, remarks
+from lockstep.sandbox import library_spellings, lightning_spellings, wandb_spellings
 from lockstep.sandbox.box import Box
-from lockstep.sandbox.lightning_spellings import EXPLAINED
 from lockstep.sandbox.limits import Limits
 from lockstep.sandbox.outcome import Outcome, RankOutcome, StudentError
 from lockstep.submission import Submission
@@ -62,7 +62,13 @@ def test_nccl_on_an_emulated_gpu_is_right() -> None:
 
 
 def test_old_spellings_are_told() -> None:
-    assert told({"kind": "shim", "name": "lightning", "spelling": "gpus"}) == (EXPLAINED["gpus"],)
+    for name, explained in (
+        ("lightning", lightning_spellings.EXPLAINED),
+        ("wandb", wandb_spellings.EXPLAINED),
+        ("library", library_spellings.EXPLAINED),
+    ):
+        for spelling, sentence in explained.items():
+            assert told({"kind": "shim", "name": name, "spelling": spelling}) == (sentence,)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from lockstep.exercise import Server
 from lockstep.notebook import read_notebook
@@ -298,8 +299,21 @@ def test_it_is_told_of_as_many_cores_as_on_any_other_machine(box: Box) -> None:
 
 def test_cores_are_told_where_a_machine_has_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 16)
+    monkeypatch.setattr(torch.utils.data.DataLoader, "check_worker_number_rationality", None)
     shims._as_many_cores_everywhere()
     assert os.cpu_count() == 2
+
+
+def test_nobody_is_warned_of_more_workers_than_cores(box: Box) -> None:
+    source = """
+        import warnings
+        from torch.utils.data import DataLoader
+
+        def main():
+            warnings.simplefilter("error")
+            return len(DataLoader(range(8), num_workers=64))
+    """
+    assert seen(box, source) == 8
 
 
 def test_its_python_is_the_one_outside(box: Box) -> None:

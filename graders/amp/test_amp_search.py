@@ -13,7 +13,7 @@ from lockstep.check import Check
 from lockstep.compare import integer, shown
 from lockstep.devicefault import is_device_fault
 from lockstep.sandbox.outcome import Outcome
-from lockstep.text import last_lines
+from lockstep.text import last_lines, without_escapes
 from lockstep.verdict import CheckEnded, Feedback, Verdict
 from lockstep.wire import Json
 
@@ -188,7 +188,11 @@ def was_a_step(outcome: Outcome, size: int) -> bool:
 def answers_printed(output: str) -> set[int]:
     """The numbers in the last line with one, and in the last that has no other, speaks of a result, of a batch size."""
     # A warning and the line of source below it are not the script's own words.
-    said = [line for line in output.splitlines() if "Warning" not in line and not line.startswith("  ")]
+    said = [
+        line
+        for line in without_escapes(output).splitlines()
+        if "Warning" not in line and not line.startswith("  ")
+    ]
     # Nor is the time that a log puts in front.
     said = [re.sub(r"\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d([.,]\d+)?", "", line) for line in said]
     numbered = [line for line in said if re.search(r"\d", line)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from graders.lfw_dataset.looks import number, problem_text
 from graders.lfw_dataset.raised import ended_by_script, raised_by_script
 from lockstep.check import Check
 from lockstep.sandbox.outcome import Outcome, RankOutcome
-from lockstep.text import safe_line
+from lockstep.text import safe_line, without_escapes
 from lockstep.wire import Json
 
 PASSES = 5
@@ -41,17 +41,27 @@ _PLACE = re.compile(r" \([^()]*, line \d+\)$")
 _IDLE = 'The script did nothing at all: is main() called at its end, below `if __name__ == "__main__":`?'
 # What `"50 % of it" % {...}` and its like raise.
 FORMAT_ERRORS = ("ValueError", "TypeError", "KeyError")
-# "0.31", "3.1e-02", also in "0.31s", "0.31." and "0.31) ms"; not the 64 of "float64", nor any part of a version number.
+# "0.31", ".31", "3.1e-02", also in "0.31s", "0.31." and "0.31) ms"; not the 64 of "float64", nor any part of a version
+# number. Chinese has no blank before a number.
 _NUMBER = re.compile(
-    r"(?<![\w.])(\d+(\.\d+)?([eE][-+]?\d+)?)(?!\d*\.\d)[\s)\]}]*(m?s\b|second|milli|[uµμ]s\b|micro|ns\b|nano)?"
+    r"(?<![A-Za-z\d_.])((?:\d+|(?=\.\d))(\.\d+)?([eE][-+]?\d+)?)(?!\d*\.\d)[\s)\]}]*"
+    r"(m?s(?:ecs?)?(?![A-Za-z])|[uµμn]s(?:ecs?)?(?![A-Za-z])|(?i:second|milli|mi[ck]ro|nano)|毫秒)?"
+)
+# "0.312(51)": the deviation in the last digits of the mean.
+_CONCISE = re.compile(r"(?<![A-Za-z\d_.])(\d+\.(\d+))\((\d+)\)")
+# Between these words' numbers may stand others: "mean 0.31 s (51.2 images/s), std 0.02 s".
+_MEAN = re.compile(
+    r"mean|average|avg|mittel|durchschnitt|moyenne|m[eé]dia\b|promedio|średni|平均|μ", re.IGNORECASE
+)
+_DEVIATION = re.compile(
+    r"std|\bdev\b|devia|\bsd\b|sigma|σ|abweichung|streuung|[ée]cart|desv|odch|标准差|標準偏差", re.IGNORECASE
 )
 # "Timing [ms]: 310.2 +- 20.1", "mean_ms: 310.2": a unit before its numbers.
-_UNIT_BEFORE = re.compile(
-    r"(?<![A-Za-z\d])(ms(?![A-Za-z])|milli|[uµμ]s(?![A-Za-z])|micro|ns(?![A-Za-z])|nano)"
-)
+_UNIT_BEFORE = re.compile(r"(?<![A-Za-z\d])([muµμn]s(?:ecs?)?(?![A-Za-z])|(?i:milli|mi[ck]ro|nano)|毫秒)")
 _SECONDS = {
     "ms": 1e-3,
     "milli": 1e-3,
+    "毫秒": 1e-3,
     "us": 1e-6,
     "µs": 1e-6,
     "μs": 1e-6,
@@ -213,7 +223,10 @@ def timing_complaint(check: Check) -> Complaint | None:
     others = any(_list(e.get("batches")) and e.get("workers") != 1 for e in loaders)
     # Two numbers one after the other may be the times of two passes, and then are those of no five.
     timings = [reading for reading in fitting if reading.is_of_five(took) and not reading.is_of_two(took)]
-    if passes >= 2 * PASSES and len(timings) >= 2 and not others:
+    # Other settings than the number of workers, and other data sets, may be compared.
+    timed = [entry.get("settings") for entry in asked if len(_list(entry.get("batches"))) >= PASSES]
+    alike = all(settings == timed[0] for settings in timed)
+    if passes >= 2 * PASSES and len(timings) >= 2 and not others and alike:
         return Complaint(
             f"{told} printed {len(timings)} timings, all of loaders with 1 worker.",
             "num_workers is fixed when a DataLoader is made: make a new one for every number you compare.",
@@ -392,7 +405,8 @@ def readings_otherwise(output: str) -> list[Reading]:
     """Every mean with its deviation in less usual spellings.
 
     There may be a whole number in between ("mean of 5 passes: 0.31 s, std of 5 passes: 0.02 s"), the deviation may come
-    first, milliseconds may have no decimals, and their unit may stand before them.
+    first, milliseconds may have no decimals, and their unit may stand before them. Behind their words, the two may have
+    others between them.
     """
     found = []
     for text in _texts(output):
@@ -400,7 +414,16 @@ def readings_otherwise(output: str) -> list[Reading]:
         found += _odd_pairs_in(printed)
         before = _UNIT_BEFORE.search(text)
         if before and not any(one.unit in _SECONDS for one in printed):
-            found += _odd_pairs_in([one._replace(unit=one.unit or before[1]) for one in printed])
+            found += _odd_pairs_in([one._replace(unit=one.unit or _unit(before[1])) for one in printed])
+        means, deviations = (_behind(word, text) for word in (_MEAN, _DEVIATION))
+        others = [one for one in printed if one.is_fine]
+        pairs = zip(means, deviations, strict=False) if means else product(others[:20], deviations[:20])
+        found += [_reading(*pair) for pair in pairs]
+    found += [
+        Reading(float(mean), int(last) / 10 ** len(decimals), *[10.0 ** -len(decimals)] * 2)
+        for mean, decimals, last in _CONCISE.findall(output[-20000:])
+        if len(last) <= len(decimals) + 1 < 20
+    ]
     return found
 
 
@@ -411,7 +434,7 @@ def _pairs(output: str) -> list[Reading]:
 
 def _texts(output: str) -> tuple[str, str]:
     """What was printed, and the same with points for decimal commas."""
-    text = output[-20000:]
+    text = without_escapes(output[-20000:])
     return text, re.sub(r"(?<=\d),(?=\d)", ".", text)
 
 
@@ -433,8 +456,23 @@ def _numbers(text: str) -> list[_Printed]:
         # Forged output may hold any exponent; a second is never 1e30 of anything.
         power = max(-30, min(30, int(exponent[1:]))) if 0 < len(exponent) < 9 else 0
         digit = 10.0 ** (power - max(len(decimals) - 1, 0))
-        found.append(_Printed(float(digits), digit, unit, bool(decimals or exponent)))
+        found.append(_Printed(float(digits), digit, _unit(unit), bool(decimals or exponent)))
     return found
+
+
+def _unit(word: str) -> str:
+    """A unit as `_SECONDS` knows it, if it does: "msecs" and "Millisekunden" are other words for some."""
+    return re.sub(r"ecs?$", "", word.lower()).replace("mikro", "micro")
+
+
+def _behind(word: re.Pattern[str], text: str) -> list[_Printed]:
+    """The first time behind each such word, in its line."""
+    times = (
+        next((one for one in _numbers(line[at.end() :]) if one.is_fine), None)
+        for line in text.splitlines()
+        for at in word.finditer(line)
+    )
+    return [one for one in times if one is not None]
 
 
 def _pairs_in(text: str) -> list[Reading]:

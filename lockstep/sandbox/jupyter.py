@@ -6,6 +6,7 @@ Magics have been made comments where the notebook was taken in (lockstep/magics.
 
 from __future__ import annotations
 
+import collections
 import importlib
 import os
 import re
@@ -53,6 +54,9 @@ def furnish(namespace: dict[str, Any], source: str) -> bool:
     if not is_notebook and not is_exported and not _NOTATION.search(source):
         return False
     namespace |= {"display": display, "get_ipython": get_ipython}
+    # What cells held and showed, until the code makes something else of these names.
+    namespace |= {"In": [""], "Out": collections.defaultdict(_Nothing)}
+    namespace |= dict.fromkeys(("_", "__", "___"), _Nothing())
     if not is_notebook and _ASKS.search(source):
         return False
     namespace[_MARK] = True

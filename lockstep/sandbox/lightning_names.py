@@ -25,6 +25,10 @@ MOVED = {
     f"{PACKAGE}.callbacks.base": f"{PACKAGE}.callbacks.callback",
     f"{PACKAGE}.loggers.base": f"{PACKAGE}.loggers.logger",
     f"{PACKAGE}.utilities.cli": f"{PACKAGE}.cli",
+    f"{PACKAGE}.utilities.distributed": f"{PACKAGE}.utilities.rank_zero",
+    f"{PACKAGE}.profiler": f"{PACKAGE}.profilers",
+    f"{PACKAGE}.core.memory": f"{PACKAGE}.utilities.model_summary",
+    f"{PACKAGE}.trainer.supporters": f"{PACKAGE}.utilities.combined_loader",
 }
 METRICS = {f"{PACKAGE}.metrics": "torchmetrics", f"{PACKAGE}.metrics.functional": "torchmetrics.functional"}
 

@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
+from lockstep.sandbox import after_import
+from lockstep.sandbox.after_import import answer
 from lockstep.sandbox.lightning_names import PACKAGE, Names, Tell
 
 Note = Callable[..., None]
@@ -49,6 +51,10 @@ EXPLAINED: Mapping[str, str] = {
     "checkpoint_callback": (
         "Trainer(checkpoint_callback=...) was removed in Lightning 2.0: write enable_checkpointing=True or "
         "False, and put a ModelCheckpoint among the callbacks."
+    ),
+    "checkpoint": (
+        "ModelCheckpoint(filepath=..., prefix=..., period=...) was removed between Lightning 1.2 and 1.7: write "
+        "dirpath=..., filename=..., every_n_epochs=..."
     ),
     "weights_summary": (
         "Trainer(weights_summary=...) was removed in Lightning 2.0: write enable_model_summary=True or False."
@@ -104,16 +110,19 @@ RENAMED = {
     "default_save_path": "default_root_dir",
     "weights_save_path": "default_root_dir",
     "replace_sampler_ddp": "use_distributed_sampler",
+    "reload_dataloaders_every_epoch": "reload_dataloaders_every_n_epochs",
     "show_progress_bar": "enable_progress_bar",
 }
 DROPPED = frozenset(
     (
-        "amp_backend amp_level auto_lr_find auto_scale_batch_size auto_select_gpus early_stop_callback "
+        "amp_backend amp_level auto_lr_find auto_scale_batch_size auto_select_gpus automatic_optimization "
+        "early_stop_callback enable_pl_optimizer "
         "flush_logs_every_n_steps log_gpu_memory log_save_interval move_metrics_to_cpu multiple_trainloader_mode "
         "prepare_data_per_node print_nan_grads process_position resume_from_checkpoint stochastic_weight_avg "
         "terminate_on_nan track_grad_norm truncated_bptt_steps ipus"
     ).split()
 )
+OF_CHECKPOINTS = frozenset(("filepath", "prefix", "period", "every_n_val_epochs"))
 HOW_PROCESSES_WORK = frozenset(("ddp", "ddp_spawn", "ddp_cpu", "ddp_sharded", "dp", "ddp2", "horovod"))
 NO_LONGER = frozenset(("dp", "ddp2", "horovod", "ddp_sharded"))
 OLD_PRECISIONS = (16, "16", "bf16")
@@ -141,6 +150,8 @@ def _modernise(package: ModuleType, tell: Tell) -> None:
     _module(package, tell)
     _metrics(tell)
     _package(package, tell)
+    _checkpoints(package, tell)
+    _parts(package, tell)
 
 
 # Trainer
@@ -217,6 +228,9 @@ def _today(kwargs: dict[str, Any], tell: Tell) -> dict[str, Any]:
             now.setdefault(RENAMED[name], value)
         elif name in DROPPED:
             tell("dropped")
+    if now.get("max_steps", -1) is None:
+        tell("dropped")
+        del now["max_steps"]
     _strategy(now, tell)
     _devices(now, tell)
     if "progress_bar_refresh_rate" in now:
@@ -374,6 +388,47 @@ def _package(package: ModuleType, tell: Tell) -> None:
 
     if plugins is not None:
         plugins.__getattr__ = plugin
+
+
+def _checkpoints(package: ModuleType, tell: Tell) -> None:
+    """What ModelCheckpoint took before."""
+    cls: Any = package.callbacks.ModelCheckpoint
+    construct = cls.__init__
+
+    @functools.wraps(construct)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        now = {name: value for name, value in kwargs.items() if name not in OF_CHECKPOINTS}
+        if len(now) < len(kwargs):
+            tell("checkpoint")
+        for old in ("period", "every_n_val_epochs"):
+            if old in kwargs:
+                now.setdefault("every_n_epochs", kwargs[old])
+        if kwargs.get("filepath"):
+            folder, _, name = str(kwargs["filepath"]).rpartition("/")
+            now = {"dirpath": folder or None, "filename": name or None, **now}
+        construct(self, *args, **now)
+
+    cls.__init__ = init
+
+
+def _parts(package: ModuleType, tell: Tell) -> None:
+    """Names that parts of the package had."""
+
+    def watch(*_: Any, **__: Any) -> Any:
+        return package.callbacks.DeviceStatsMonitor()
+
+    for part, names in (
+        (
+            "callbacks",
+            {"GPUStatsMonitor": watch, "LearningRateLogger": package.callbacks.LearningRateMonitor},
+        ),
+        ("loggers", {"LightningLoggerBase": package.loggers.Logger}),
+        ("loggers.logger", {"LightningLoggerBase": package.loggers.Logger}),
+        ("utilities.seed", {"seed_everything": package.seed_everything}),
+        ("utilities.types", {"EPOCH_OUTPUT": list}),
+    ):
+        add = functools.partial(answer, old=names, tell=lambda: tell("moved"))
+        after_import.change(f"{PACKAGE}.{part}", add)
 
 
 # torchmetrics

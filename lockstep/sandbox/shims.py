@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from lockstep.sandbox import gpus, lightning_spellings
+from lockstep.sandbox import gpus, library_spellings, lightning_spellings, wandb_spellings
 
 Note = Callable[..., None]
 MEETING_SECONDS = 5.0
@@ -32,6 +32,8 @@ def install(note: Note) -> None:
     _nothing_is_compiled(note)
     _as_many_cores_everywhere()
     lightning_spellings.install(note)
+    wandb_spellings.install(note)
+    library_spellings.install(note)
 
 
 def _gloo_for_nccl(note: Note) -> None:
@@ -129,8 +131,14 @@ def _nothing_is_compiled(note: Note) -> None:
 
 
 def _as_many_cores_everywhere() -> None:
-    """Whoever starts a process for each core starts as many on every machine, not more than a run may hold on some."""
+    """Whoever starts a process for each core starts as many on every machine, not more than a run may hold on some.
+
+    Nor is anybody warned, and ended where warnings are errors, for more workers than there are cores here.
+    """
+    from torch.utils.data import DataLoader
+
     os.cpu_count = lambda: CORES
+    DataLoader.check_worker_number_rationality = lambda self: None  # type: ignore[method-assign]
 
 
 def names_nccl(word: object) -> bool:

@@ -23,6 +23,10 @@ from .figures import Figures
 from .opens import opens_by_any_means, slow_opens
 from .reading import describe
 
+SETTINGS = (
+    "batch_size", "num_workers", "pin_memory", "prefetch_factor", "persistent_workers", "multiprocessing_context"
+)  # fmt: skip
+
 # There is no screen here: a back end with windows, which right solutions ask for, would only raise.
 plt.switch_backend("agg")
 matplotlib.use = plt.switch_backend = lambda *args, **kwargs: None  # type: ignore[assignment]
@@ -72,7 +76,8 @@ def given_files(data: str) -> list[str]:
 def watch_loaders(seconds: Sequence[float]) -> list[dict[str, Any]]:
     """The data loaders that are made from now on: workers asked for, and how many batches each pass got of it.
 
-    `length` is how many batches a whole pass has, `seconds` what a pass took up to its last batch.
+    `length` is how many batches a whole pass has, `seconds` what a pass took up to its last batch, `settings` what the
+    loader has in common with others that were made alike, of the same data set.
 
     In the n-th pass over any loader every batch comes `seconds[n]` late, then over again. It is held up here, when it
     has come: what workers read ahead makes up for no delay of the last batch, so that a pass takes longer than another
@@ -82,6 +87,11 @@ def watch_loaders(seconds: Sequence[float]) -> list[dict[str, Any]]:
     make, iterate, step = DataLoader.__init__, DataLoader.__iter__, _BaseDataLoaderIter.__next__
     delays = itertools.cycle(seconds or [0.0])
     sleep, now = time.sleep, time.perf_counter
+    datasets: list[Any] = []
+
+    def number_of(dataset: Any) -> int:
+        datasets.append(dataset)
+        return next(number for number, other in enumerate(datasets) if other is dataset)
 
     def making(self: Any, *args: Any, **kwargs: Any) -> None:
         make(self, *args, **kwargs)
@@ -94,6 +104,7 @@ def watch_loaders(seconds: Sequence[float]) -> list[dict[str, Any]]:
             "workers": plain(self.num_workers),
             "batch_size": batch_size,
             "length": length,
+            "settings": str([number_of(self.dataset), *(getattr(self, name, None) for name in SETTINGS)]),
             "batches": [],
             "seconds": [],
         }

@@ -1,0 +1,60 @@
+"""Does something to a module as soon as it has been imported, or at once where it has been; costs nothing before."""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+Change = Callable[[Any], None]
+
+
+def change(name: str, how: Change) -> None:
+    """Call `how` with the module `name`."""
+    if name in sys.modules:
+        how(sys.modules[name])
+    else:
+        sys.meta_path.insert(0, _Finder(name, how))
+
+
+def answer(module: Any, old: Mapping[str, Any], tell: Callable[[], None]) -> None:
+    """Let a module have names that it has dropped."""
+    otherwise = getattr(module, "__getattr__", None)
+
+    def lookup(name: str) -> Any:
+        if name in old:
+            tell()
+            return old[name]
+        if otherwise is not None:
+            return otherwise(name)
+        raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+
+    module.__getattr__ = lookup
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    def __init__(self, name: str, how: Change) -> None:
+        self._name = name
+        self._how = how
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """The module's spec, once; None for everything else."""
+        if name != self._name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def and_change(module: ModuleType) -> None:
+                execute(module)
+                self._how(module)
+
+            spec.loader.exec_module = and_change  # type: ignore[method-assign]
+        return spec
