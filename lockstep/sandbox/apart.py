@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import select
 import socket
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import NoReturn, cast
@@ -44,7 +45,7 @@ def _run(job: Job, alone: Callable[[Job], None]) -> None:
         confine.new_pids_for_children()
         if os.fork() == 0:
             confine.only_keep({0, 1, 2, theirs.fileno(), job.files_fd, *pipes.all()})
-            _become_supervisor(replace(job, status=theirs, ranks={number: pipes}), alone)
+            _become_supervisor(replace(job, status=theirs, ranks={number: pipes}), number, alone)
         confine.children_join(own)
         theirs.close()
         ends.append(ours)
@@ -55,9 +56,14 @@ def _run(job: Job, alone: Callable[[Job], None]) -> None:
     _pass_on(job.status, ends)
 
 
-def _become_supervisor(job: Job, alone: Callable[[Job], None]) -> NoReturn:
+def _become_supervisor(job: Job, number: int, alone: Callable[[Job], None]) -> NoReturn:
     """In the fork, which is the first process of its namespace: what its rank starts ends with it."""
     try:
+        # Each takes a number: as on one machine, no two ranks are processes of the same one.
+        for _ in range(number):
+            thread = threading.Thread(target=int)
+            thread.start()
+            thread.join()
         confine.own_mounts()
         confine.own_abstract_sockets()
         alone(job)

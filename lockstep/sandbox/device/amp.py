@@ -58,12 +58,14 @@ class Autocast:
         real_enable, real_clear = torch.set_autocast_enabled, torch.clear_autocast_cache
 
         def set_autocast_enabled(*args: Any) -> None:
-            if args[0] == "cuda" or len(args) == 1:
+            # Of a device's name, which may be "cuda:0"; without one it is about the GPUs.
+            kind = "cuda" if len(args) == 1 else str(args[0]).partition(":")[0]
+            if kind == "cuda":
                 self._install()
             real_enable(*args)
-            if args[0] == "cpu":
+            if kind == "cpu":
                 _spare_gpus(bool(args[-1]))
-            if args[0] == "cuda" or len(args) == 1:
+            if kind == "cuda":
                 # Tensors of real GPUs bring the key along, those of the CPU do not.
                 torch._C._dispatch_tls_set_dispatch_key_included(_KEY, bool(args[-1]))
 

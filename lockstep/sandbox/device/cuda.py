@@ -70,8 +70,12 @@ def _refuse(*_: Any, **__: Any) -> None:
 
 def _devices(machine: Machine) -> dict[str, Any]:
     def set_device(device: Any) -> None:
-        if (index := machine.index(device)) >= 0:
-            machine.current = index
+        kind = torch.device(device) if isinstance(device, str) else device
+        if isinstance(kind, torch.device) and kind.type == "cuda" and kind.index is None:
+            raise ValueError(
+                f"Expected a torch.device with a specified index or an integer, but got:{device}"
+            )
+        machine.current = machine.gpu(device)
 
     def exchange(index: int) -> int:
         old = machine.current
@@ -81,7 +85,7 @@ def _devices(machine: Machine) -> dict[str, Any]:
 
     def known(device: Any) -> int:
         try:
-            return machine.index(device)
+            return machine.gpu(device)
         except torch.AcceleratorError:
             raise AssertionError("Invalid device id") from None
 
@@ -120,7 +124,7 @@ def _devices(machine: Machine) -> dict[str, Any]:
         return CAPABILITY
 
     def synchronize(device: Any = None) -> None:
-        machine.clock.wait(machine.index(device), "torch.cuda.synchronize", explicit=True)
+        machine.clock.wait(machine.gpu(device), "torch.cuda.synchronize", explicit=True)
 
     return {
         "is_available": lambda: machine.count > 0,
@@ -161,18 +165,18 @@ def _memory(machine: Machine) -> dict[str, Any]:
     memory = machine.memory
 
     def of(figures: Callable[[int], int]) -> Callable[..., int]:
-        return lambda device=None: figures(machine.index(device))
+        return lambda device=None: figures(machine.gpu(device))
 
     def reset(device: Any = None) -> None:
-        index = machine.index(device)
+        index = machine.gpu(device)
         memory.peak[index] = memory.live[index]
 
     def info(device: Any = None) -> tuple[int, int]:
-        index = machine.index(device)
+        index = machine.gpu(device)
         return max(0, memory.limit - memory.live[index]), memory.limit
 
     def stats(device: Any = None) -> dict[str, int]:
-        index = machine.index(device)
+        index = machine.gpu(device)
         # What is not counted here is there as well, and 0.
         found = dict.fromkeys(_STATS, 0)
         for kind in ("allocated_bytes", "reserved_bytes", "active_bytes", "requested_bytes"):
@@ -180,7 +184,7 @@ def _memory(machine: Machine) -> dict[str, Any]:
         return found
 
     def summary(device: Any = None, abbreviated: bool = False) -> str:
-        index = machine.index(device)
+        index = machine.gpu(device)
         return f"{NAME} {index}: {memory.live[index]} bytes allocated, {memory.peak[index]} at most\n"
 
     live, peak = of(lambda index: memory.live[index]), of(lambda index: memory.peak[index])

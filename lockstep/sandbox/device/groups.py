@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import distributed
+from torch import distributed, nn
 from torch.distributed import device_mesh, distributed_c10d
 
 from lockstep.sandbox.device.machine import Machine
@@ -22,6 +23,7 @@ _COLLECTIVES = (
 def patch_groups(machine: Machine) -> None:
     """Let gloo stand in wherever NCCL, which needs real GPUs, is asked for."""
     _patch_makers(machine)
+    _patch_wrapper(machine)
     for name in _COLLECTIVES:
         # Where torch calls them itself, for objects and for DistributedDataParallel, it knows them by another name.
         machine.patches.set(distributed, name, _only_of_gpus(machine, getattr(distributed, name)))
@@ -62,13 +64,33 @@ def _without_nccl(word: Any) -> Any:
 def _only_of_gpus(machine: Machine, real: Any) -> Any:
     @functools.wraps(real)
     def through(*args: Any, **kwargs: Any) -> Any:
-        if machine.only_nccl and any(
-            index_of(tensor) == CPU for tensor in tensors_in([*args, *kwargs.values()])
-        ):
-            raise RuntimeError("No backend type associated with device type cpu")
+        if machine.only_nccl:
+            tensors = list(tensors_in([*args, *kwargs.values()]))
+            _refuse_cpu(tensors)
+            if not all(tensor.is_contiguous() for tensor in tensors):
+                raise ValueError("Tensors must be contiguous")
         return real(*args, **kwargs)
 
     return through
+
+
+def _refuse_cpu(tensors: Iterable[torch.Tensor]) -> None:
+    if any(index_of(tensor) == CPU for tensor in tensors):
+        raise RuntimeError("No backend type associated with device type cpu")
+
+
+def _patch_wrapper(machine: Machine) -> None:
+    """Before it says anything to the other ranks, a wrapper hands them the shapes of its parameters."""
+    kind = nn.parallel.DistributedDataParallel
+    real: Any = kind._build_params_for_reducer
+
+    def build(self: nn.parallel.DistributedDataParallel) -> Any:
+        parameters, expect_sparse = real(self)
+        if machine.only_nccl:
+            _refuse_cpu(parameters)
+        return parameters, expect_sparse
+
+    machine.patches.set(kind, "_build_params_for_reducer", build)
 
 
 def _named(machine: Machine, real: Any) -> Any:

@@ -14,7 +14,12 @@ from torch.nn.parameter import UninitializedBuffer
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from lockstep.sandbox.device.marks import CPU, LOOSE, Memory, give, index_of, put, tensors_in
-from lockstep.sandbox.device.mixing import common_device, refuse_generator, refuse_lengths
+from lockstep.sandbox.device.mixing import (
+    common_device,
+    refuse_generator,
+    refuse_lengths,
+    refuse_whole_numbers,
+)
 
 DEFAULT_MEMORY = 16 << 30
 MAX_RECORDS = 100_000
@@ -167,6 +172,13 @@ class Machine:
             )
         return number
 
+    def gpu(self, device: Any) -> int:
+        """The index of a GPU, where no other device will do. Raises ValueError for the CPU."""
+        kind = torch.device(device) if isinstance(device, str) else device
+        if isinstance(kind, torch.device) and kind.type == "cpu":
+            raise ValueError(f"Expected a cuda device, but got: {device}")
+        return self.index(device)
+
     def touch(self) -> None:
         """Something is put on a GPU. Raises RuntimeError in a forked child, as CUDA does."""
         if os.getpid() != self.pid and self.used:
@@ -260,8 +272,10 @@ class DeviceMode(TorchDispatchMode):
         machine = self._machine
         if common != LOOSE and "generator" in kwargs:
             machine.draw(kwargs["generator"], common)
-        if common >= 0 and func in _FETCHING:
-            machine.clock.wait(common, func.overloadpacket.__name__, explicit=False)
+        if common >= 0:
+            if func in _FETCHING:
+                machine.clock.wait(common, func.overloadpacket.__name__, explicit=False)
+            refuse_whole_numbers(func.overloadpacket.__name__, args)
         try:
             result = _run(func, args, kwargs)
         except RuntimeError as error:

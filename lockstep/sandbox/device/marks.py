@@ -12,6 +12,7 @@ CPU = -1
 # Made inside torch's own C++ with the options of some input: it belongs to whatever it meets first.
 LOOSE = -2
 _MARK = "_lockstep_mark"
+_BLOCK = 512
 # Sparse, lazy and wrapped tensors answer so when they are asked for their storage.
 _NO_STORAGE = (NotImplementedError, RuntimeError, ValueError)
 
@@ -101,6 +102,11 @@ def _holder(tensor: torch.Tensor) -> dict[str, Any]:
         return tensor.__dict__
 
 
+def _in_blocks(size: int) -> int:
+    """What torch's allocator takes for so many bytes."""
+    return -(-size // _BLOCK) * _BLOCK
+
+
 def storage_index(storage: torch.UntypedStorage) -> int:
     """The GPU that holds a storage, or CPU."""
     mark = getattr(storage, _MARK, None)
@@ -112,7 +118,7 @@ def mark_storage(storage: torch.UntypedStorage, index: int, memory: Memory) -> N
     if index == CPU:
         storage.__dict__.pop(_MARK, None)
         return
-    size = storage.nbytes()
+    size = _in_blocks(storage.nbytes())
     memory.take(index, size)
     storage.__dict__[_MARK] = Mark(index, size, memory)
 
@@ -121,7 +127,7 @@ def put(tensor: torch.Tensor, index: int, memory: Memory) -> None:
     """Say that a tensor and all that shares its storage is on a GPU, the CPU or LOOSE."""
     try:
         storage = tensor.untyped_storage()
-        holder, size = storage.__dict__, storage.nbytes()
+        holder, size = storage.__dict__, _in_blocks(storage.nbytes())
     except _NO_STORAGE:
         holder, size = _holder(tensor), 0
     if index == CPU:

@@ -15,7 +15,8 @@ from lockstep.sandbox.device.marks import CPU, LOOSE, index_of, tensors_in
 
 # Go from any device to any; the result is where the destination is.
 _COPIES = frozenset(
-    "copy_ copy fill_ fill _copy_from _copy_from_and_resize set_ resize_as_ _resize_output_".split()
+    "copy_ copy fill_ fill _copy_from _copy_from_and_resize set_ resize_as_ _resize_output_ "
+    "_has_compatible_shallow_copy_type".split()
 )
 _INDEXING = frozenset("index index_put index_put_ _index_put_impl_ _unsafe_index _unsafe_index_put".split())
 # Element-wise through and through, though torch does not tag them so.
@@ -44,6 +45,26 @@ _UNSTRUCTURED = frozenset(
     "masked_select take put_ equal huber_loss roll flip multinomial histc native_dropout convolution_backward "
     "embedding_renorm_ grid_sampler_2d masked_scatter_ multi_margin_loss binary_cross_entropy_backward".split()
 )
+
+
+# What cuBLAS and CUDA's own kernels have in floating point alone, and how torch calls them.
+_FLOATING = {
+    "mm": "addmm_cuda",
+    "addmm": "addmm_cuda",
+    "bmm": "baddbmm_cuda",
+    "baddbmm": "baddbmm_cuda",
+    "dot": "dot",
+    "avg_pool2d": "avg_pool2d_out_cuda_frame",
+    "max_pool2d_with_indices": "max_pool2d_with_indices_out_cuda_frame",
+}
+_NUMBERS = {
+    torch.int64: "Long",
+    torch.int32: "Int",
+    torch.int16: "Short",
+    torch.int8: "Char",
+    torch.uint8: "Byte",
+}
+_NUMBERS |= {torch.bool: "Bool"}
 
 
 def device_name(index: int) -> str:
@@ -168,6 +189,16 @@ def _indexing(args: Sequence[object], *, writes: bool) -> int:
                 continue
             _refuse_pair(max(target, index_of(value)), min(target, index_of(value)))
     return target
+
+
+def refuse_whole_numbers(name: str, args: Sequence[object]) -> None:
+    """Matrices of whole numbers are multiplied by the CPU alone."""
+    kernel = _FLOATING.get(name)
+    if kernel is None:
+        return
+    dtype = next(tensor.dtype for tensor in tensors_in(args))
+    if dtype in _NUMBERS:
+        raise NotImplementedError(f"\"{kernel}\" not implemented for '{_NUMBERS[dtype]}'")
 
 
 def refuse_generator(index: int, wanted: int) -> None:

@@ -60,12 +60,12 @@ def _same_device(real: Callable[..., None]) -> Callable[..., None]:
 
 
 def _with_lengths_of_cpu(machine: Machine, real: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """`torch.ctc_loss`, which takes lengths from anywhere."""
+    """`torch.ctc_loss`, which takes targets and lengths from anywhere."""
 
     def ctc_loss(log_probs: torch.Tensor, targets: torch.Tensor, *rest: Any, **named: Any) -> torch.Tensor:
         here = max(index_of(log_probs), CPU)
         lengths = [machine.move(part, here) if isinstance(part, torch.Tensor) else part for part in rest[:2]]
-        return real(log_probs, targets, *lengths, *rest[2:], **named)
+        return real(log_probs, machine.move(targets, here), *lengths, *rest[2:], **named)
 
     return ctc_loss
 

@@ -17,7 +17,7 @@ class StreamBase:
     machine: Machine
 
     def __init__(self, device: Any = None, priority: int = 0, **_: Any) -> None:
-        self.device_index = self.machine.index(device)
+        self.device_index = self.machine.gpu(device)
         self.device = self.machine.device(self.device_index)
         self.priority = priority
         self.stream_id = self.cuda_stream = 0

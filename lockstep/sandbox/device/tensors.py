@@ -9,6 +9,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils import _device
 
@@ -21,7 +22,7 @@ _NEW = "new_tensor new_zeros new_ones new_full new_empty new_empty_strided new".
 _FREE = "normal from_file".split()
 _OF_TENSORS = re.compile(r"tensor$|as_tensor|asarray|normal|sparse_")
 _TAKING_DATA = (torch.as_tensor, torch.asarray)
-_CAPTURING = ("torchmetrics", "torchvision", "lightning", "pytorch_lightning")
+_CAPTURING = ("torchmetrics", "torchvision", "lightning", "pytorch_lightning", "torch.utils.data")
 _CAPTURED = frozenset(
     "tensor as_tensor zeros ones full empty arange linspace eye rand randn randint randperm".split()
 )
@@ -200,10 +201,21 @@ def _on_device_of(machine: Machine, tensor: torch.Tensor, key: Any) -> Any:
     """An index with its masks where the tensor is, to write by: torch takes those of any device."""
     if isinstance(key, tuple):
         return tuple(_on_device_of(machine, tensor, part) for part in key)
+    here = max(index_of(tensor), CPU)
+    if here >= 0 and _is_list_of_places(key):
+        key = torch.as_tensor(key)
     if not isinstance(key, torch.Tensor):
         return key
-    here, index = max(index_of(tensor), CPU), max(index_of(key), CPU)
+    index = max(index_of(key), CPU)
     return machine.move(key, here) if index != here and key.dim() else key
+
+
+def _is_list_of_places(key: Any) -> bool:
+    if isinstance(key, np.ndarray):
+        return key.dtype.kind in "iub"
+    return (
+        isinstance(key, list) and len(key) > 0 and all(isinstance(place, int | np.integer) for place in key)
+    )
 
 
 def _patch_storages(machine: Machine) -> None:
