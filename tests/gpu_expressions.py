@@ -1,14 +1,20 @@
 """What students write with tensors of two devices or types, and what a real GPU made of it.
 
-`gpu_outcomes.json` holds the expressions, each with what came of it on an NVIDIA H200 (torch 2.11): where the result lay,
-its type and its shape, or the first line of the error. They are evaluated with the names of this module.
+`gpu_outcomes.json` holds the expressions, each with what came of it on an NVIDIA H200 or H100 (torch 2.11): where the
+result lay, its type and its shape, or the first line of the error. They are evaluated with the names of this module.
 """
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import copy
 import io
 import json
+import os
+import pickle
+import tempfile
+import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -17,26 +23,92 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+import torchvision
+from torch import distributed as dist
+from torch import nn, optim
+from torch.autograd import Variable
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+from torchvision import transforms
+from torchvision.transforms import v2
 
 OUTCOMES: dict[str, str] = json.loads(Path(__file__).with_name("gpu_outcomes.json").read_text())
 LONGEST = 400
 
 
 def outcome(expression: str) -> str:
-    """What comes of an expression of the table on the first GPU that torch has."""
+    """What comes of an expression of the table on the first GPU that torch has; it leaves nothing for the next."""
+    torch.manual_seed(0)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             found = eval(expression, globals())
     except Exception as error:
         return f"{type(error).__name__}: {error}".split("\n")[0][:LONGEST]
+    finally:
+        _restore()
     if isinstance(found, tuple) and found and isinstance(found[0], torch.Tensor):
         found = found[0]
+    return _told(found)
+
+
+def _told(found: object) -> str:
     if isinstance(found, torch.Tensor):
         return f"{found.device} {found.dtype} {tuple(found.shape)}".replace("torch.", "")
     return repr(found).replace("torch.", "")
+
+
+def _restore() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.set_default_tensor_type(torch.FloatTensor)
+    torch.set_default_device(None)
+    torch.use_deterministic_algorithms(False)
+    torch.set_grad_enabled(True)
+    torch.autograd.set_detect_anomaly(False)
+    torch.set_float32_matmul_precision("highest")
+    torch.clear_autocast_cache()
+    for device in ("cpu", "cuda"):
+        torch.set_autocast_enabled(device, False)
+    for name, value in {"benchmark": False, "deterministic": False, "enabled": True}.items():
+        setattr(torch.backends.cudnn, name, value)
+
+
+def do(source: str) -> Any:
+    """Run the statements, and give the value of the last one."""
+    *first, last = ast.parse(source).body
+    assert isinstance(last, ast.Expr)
+    names = dict(globals())
+    exec(compile(ast.Module(first, []), "<student>", "exec"), names)
+    return eval(compile(ast.Expression(last.value), "<student>", "eval"), names)
+
+
+def told(*values: object) -> str:
+    """What each value would be told as, in one."""
+    return " | ".join(_told(value) for value in values)
+
+
+def in_group(backend: str | None, act: Callable[[], Any], **options: Any) -> Any:
+    """What comes of it in a process group of this process alone."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        store = dist.FileStore(os.path.join(folder, "store"), 1)
+        dist.init_process_group(backend, store=store, rank=0, world_size=1, **options)
+        stack.callback(dist.destroy_process_group)
+        return act()
+
+
+def net() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 3))
+
+
+def images(n: int = 8) -> tuple[torch.Tensor, torch.Tensor]:
+    torch.manual_seed(0)
+    return torch.rand(n, 1, 4, 4), torch.arange(n) % 3
+
+
+def loader(**options: Any) -> DataLoader[Any]:
+    return DataLoader(TensorDataset(*images()), 4, **options)
 
 
 def gpu(*size: Any, **options: Any) -> torch.Tensor:
@@ -208,5 +280,19 @@ def stepped_twice() -> None:
     scaler.step(optimizer)
 
 
-# F and np are for the expressions alone.
-__all__ = ["OUTCOMES", "F", "np", "outcome"]
+# Most of these are for the expressions alone.
+__all__ = [
+    "DDP",
+    "OUTCOMES",
+    "DistributedSampler",
+    "F",
+    "Variable",
+    "np",
+    "optim",
+    "outcome",
+    "pickle",
+    "time",
+    "torchvision",
+    "transforms",
+    "v2",
+]
