@@ -1211,6 +1211,14 @@ def test_a_gpu_has_only_so_much_memory() -> None:
         torch.zeros(250, 1024, device="cuda")
 
 
+def test_memory_of_what_is_no_gpu_is_only_asked_once_there_is_some() -> None:
+    with emulated_gpus(1):
+        assert torch.cuda.max_memory_allocated("cpu") == torch.cuda.memory_reserved("cpu") == 0
+        torch.ones(3, device="cuda")
+        with pytest.raises(ValueError, match="Expected a cuda device, but got: cpu"):
+            torch.cuda.max_memory_allocated("cpu")
+
+
 def test_what_backward_needs_counts_as_memory() -> None:
     def most(rows: int) -> bool:
         try:

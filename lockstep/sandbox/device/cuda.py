@@ -165,7 +165,8 @@ def _memory(machine: Machine) -> dict[str, Any]:
     memory = machine.memory
 
     def of(figures: Callable[[int], int]) -> Callable[..., int]:
-        return lambda device=None: figures(machine.gpu(device))
+        # Of what was never used nothing is asked, not even whether it is a GPU.
+        return lambda device=None: figures(machine.gpu(device)) if machine.used else 0
 
     def reset(device: Any = None) -> None:
         index = machine.gpu(device)
