@@ -1,4 +1,7 @@
-"""Does something to a module as soon as it has been imported, or at once where it has been; costs nothing before."""
+"""Does something to a module as soon as it has been imported, or at once where it has been; costs nothing before.
+
+What it is for are old spellings: names and arguments that a library has dropped are brought up to date, and told once.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,20 @@ from types import ModuleType
 from typing import Any
 
 Change = Callable[[Any], None]
+Tell = Callable[[str], None]
+"""Is told the key of an old spelling when it is used."""
+
+
+def teller(note: Callable[..., None], library: str) -> Tell:
+    """What notes each key once, as an event `{"kind": "shim", "name": library, "spelling": key}`."""
+    told: set[str] = set()
+
+    def tell(spelling: str) -> None:
+        if spelling not in told:
+            told.add(spelling)
+            note("shim", name=library, spelling=spelling)
+
+    return tell
 
 
 def change(name: str, how: Change) -> None:

@@ -1,7 +1,7 @@
 """Old spellings of torch, torchvision, NumPy, matplotlib and Pillow, brought up to date as they are used.
 
-What courses and blog posts of some years ago write, and these libraries have dropped since. Each is noted as an event
-`{"kind": "shim", "name": "library", "spelling": key}`; `EXPLAINED[key]` is the sentence for the student.
+What courses and blog posts of some years ago write, and these libraries have dropped since. `EXPLAINED[key]` is the
+sentence for the student about each key that is noted.
 
 Source: the release notes of PyTorch 2.2 and 2.7, torchvision 0.10 to 0.15, NumPy 1.20 to 2.4, matplotlib 3.6 to 3.9 and
 Pillow 10.
@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lockstep.sandbox import after_import
-from lockstep.sandbox.after_import import answer
+from lockstep.sandbox.after_import import Tell, answer, teller
 
 EXPLAINED: Mapping[str, str] = {
     "verbose": "Schedulers of torch.optim have no verbose=... any more: print scheduler.get_last_lr() yourself.",
@@ -35,17 +35,11 @@ EXPLAINED: Mapping[str, str] = {
     ),
     "antialias": "Pillow has dropped Image.ANTIALIAS: it is called Image.LANCZOS.",
 }
-Tell = Callable[[str], None]
 
 
 def install(note: Callable[..., None]) -> None:
     """Translate old spellings of each library once it is imported."""
-    told: set[str] = set()
-
-    def tell(spelling: str) -> None:
-        if spelling not in told:
-            told.add(spelling)
-            note("shim", name="library", spelling=spelling)
+    tell = teller(note, "library")
 
     for name, modernise in (
         ("numpy", _numpy),

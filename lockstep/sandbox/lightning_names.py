@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-Tell = Callable[[str], None]
-"""Is told the key of an old spelling when it is used."""
+from lockstep.sandbox.after_import import Tell
 
 PACKAGE, ALIAS = "pytorch_lightning", "lightning"
 # Modules that are known under another name today.

@@ -19,8 +19,8 @@ from types import ModuleType
 from typing import Any
 
 from lockstep.sandbox import after_import
-from lockstep.sandbox.after_import import answer
-from lockstep.sandbox.lightning_names import PACKAGE, Names, Tell
+from lockstep.sandbox.after_import import Tell, answer, teller
+from lockstep.sandbox.lightning_names import PACKAGE, Names
 
 Note = Callable[..., None]
 
@@ -131,13 +131,7 @@ RANK_ZERO = "lightning_utilities.core.rank_zero"
 
 def install(note: Note) -> None:
     """Make both names importable, and translate old spellings once Lightning is imported; costs nothing before."""
-    told: set[str] = set()
-
-    def tell(spelling: str) -> None:
-        if spelling not in told:
-            told.add(spelling)
-            note("shim", name="lightning", spelling=spelling)
-
+    tell = teller(note, "lightning")
     sys.meta_path.insert(0, Names(tell, _modernise))
     if PACKAGE in sys.modules:
         # Lightning reads it when it is imported, which was before this process had one.

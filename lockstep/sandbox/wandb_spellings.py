@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lockstep.sandbox import after_import
+from lockstep.sandbox.after_import import Tell, teller
 
 PACKAGE = "wandb"
 EXPLAINED: Mapping[str, str] = {
@@ -30,17 +31,11 @@ _DROPPED: Mapping[str, frozenset[str]] = {
     "init": frozenset(("magic",)),
     "Settings": frozenset(("start_method", "_start_method")),
 }
-Tell = Callable[[str], None]
 
 
 def install(note: Callable[..., None]) -> None:
     """Translate old spellings once W&B is imported; costs nothing before."""
-    told: set[str] = set()
-
-    def tell(spelling: str) -> None:
-        if spelling not in told:
-            told.add(spelling)
-            note("shim", name=PACKAGE, spelling=spelling)
+    tell = teller(note, PACKAGE)
 
     after_import.change(PACKAGE, lambda package: _modernise(package, tell))
 
