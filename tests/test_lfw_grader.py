@@ -20,6 +20,7 @@ from graders.lfw_dataset.script_runs import Complaint, told_once
 from lockstep.sandbox.box import Box
 from lockstep.submission import Submission
 from lockstep.verdict import Verdict
+from tests.effort import costs_at_most
 from tests.forging import forgery, taken_in
 from tests.samples import graded
 
@@ -150,6 +151,15 @@ AMONG_OTHERS = [
     "310,0 Millisekunden, Standardabweichung 20,0 Millisekunden",
     '{"max": 0.391, "mean": 0.310, "median": 0.305, "min": 0.212, "std": 0.020}',
 ]
+
+
+@pytest.mark.parametrize(
+    "part", ["std", "std 0.1 ", "mean 1.5 std ", "sd 1 ", "0.31(", "mean " * 99 + "0.3 0.1\n"]
+)
+def test_whatever_is_printed_is_soon_read(part: str) -> None:
+    printed = part * (20_000 // len(part))
+    with costs_at_most(20):
+        script_runs.readings_otherwise(printed)
 
 
 @pytest.mark.parametrize("printed", AMONG_OTHERS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -443,6 +444,7 @@ class _Printed(NamedTuple):
     digit: float
     unit: str
     has_decimals: bool
+    place: int
 
     @property
     def is_fine(self) -> bool:
@@ -452,11 +454,12 @@ class _Printed(NamedTuple):
 
 def _numbers(text: str) -> list[_Printed]:
     found = []
-    for digits, decimals, exponent, unit in _NUMBER.findall(text):
+    for match in _NUMBER.finditer(text):
+        digits, decimals, exponent, unit = match.groups("")
         # Forged output may hold any exponent; a second is never 1e30 of anything.
         power = max(-30, min(30, int(exponent[1:]))) if 0 < len(exponent) < 9 else 0
         digit = 10.0 ** (power - max(len(decimals) - 1, 0))
-        found.append(_Printed(float(digits), digit, _unit(unit), bool(decimals or exponent)))
+        found.append(_Printed(float(digits), digit, _unit(unit), bool(decimals or exponent), match.start()))
     return found
 
 
@@ -467,12 +470,13 @@ def _unit(word: str) -> str:
 
 def _behind(word: re.Pattern[str], text: str) -> list[_Printed]:
     """The first time behind each such word, in its line."""
-    times = (
-        next((one for one in _numbers(line[at.end() :]) if one.is_fine), None)
-        for line in text.splitlines()
-        for at in word.finditer(line)
-    )
-    return [one for one in times if one is not None]
+    found = []
+    for line in text.splitlines():
+        words = [at.end() for at in word.finditer(line)]
+        fine = [one for one in _numbers(line) if one.is_fine] if words else []
+        places = [one.place for one in fine]
+        found += [fine[nth] for end in words if (nth := bisect.bisect_left(places, end)) < len(fine)]
+    return found
 
 
 def _pairs_in(text: str) -> list[Reading]:
