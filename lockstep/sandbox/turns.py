@@ -17,7 +17,7 @@ from lockstep.sandbox.outcome import Outcome, RankOutcome
 
 # Folders of the machine's that every grader of it can lock, and that no run sees: a box has its own in their place.
 # Who wants the GPUs alone keeps the turn while it waits, so that nobody new begins.
-_TURN, _GPUS = "/dev/shm", "/tmp"
+_TURN, _GPUS = "/dev", "/tmp"
 # How torch, cuBLAS, cuDNN and NCCL say that there was no memory left, some of them only that they could not begin.
 _TAKEN = re.compile(
     r"out of memory|_ALLOC_FAILED|CU(?:BLAS|DNN)_STATUS_NOT_INITIALIZED|unhandled ?cuda ?error", re.IGNORECASE
