@@ -52,6 +52,11 @@ def outcome(expression: str) -> str:
     return _told(found)
 
 
+def refuses(outcome: str) -> bool:
+    """Whether it is an error."""
+    return "Error: " in outcome
+
+
 def _told(found: object) -> str:
     if isinstance(found, torch.Tensor):
         return f"{found.device} {found.dtype} {tuple(found.shape)}".replace("torch.", "")
@@ -291,6 +296,7 @@ __all__ = [
     "optim",
     "outcome",
     "pickle",
+    "refuses",
     "time",
     "torchvision",
     "transforms",

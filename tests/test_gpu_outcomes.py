@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from lockstep.sandbox.device import emulated_gpus
-from tests.gpu_expressions import OUTCOMES, outcome
+from tests.gpu_expressions import OUTCOMES, outcome, refuses
 
 # What comes to something else, and why.
 DIFFERENCES: dict[str, str] = json.loads(Path(__file__).with_name("gpu_differences.json").read_text())
@@ -19,15 +19,11 @@ def test_an_emulated_gpu_does_what_a_real_one_did() -> None:
         found = {expression: outcome(expression) for expression in OUTCOMES}
     # A convolution's refusal says as well where its tensors are.
     others = {name for name, told in OUTCOMES.items() if not found[name].startswith(told)}
-    in_other_words = {name for name in others if _refuses(OUTCOMES[name]) and _refuses(found[name])}
+    in_other_words = {name for name in others if refuses(OUTCOMES[name]) and refuses(found[name])}
     assert others - in_other_words == DIFFERENCES.keys()
     assert len(in_other_words) <= MOST_IN_OTHER_WORDS
 
 
-def _refuses(told: str) -> bool:
-    return "Error: " in told
-
-
 def test_the_table_is_long_enough() -> None:
     assert len(OUTCOMES) > 800
-    assert sum(map(_refuses, OUTCOMES.values())) > 200
+    assert sum(map(refuses, OUTCOMES.values())) > 200

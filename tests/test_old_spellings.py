@@ -115,3 +115,16 @@ print(*sorted(set(noted)))
 
 def test_what_lightning_has_moved_is_found() -> None:
     assert told(START + LIGHTNING) == ["checkpoint", "dropped", "moved", "renamed"]
+
+
+ASKED_BEFORE = """
+import importlib.util
+assert importlib.util.find_spec("wandb") is not None
+import wandb
+assert wandb.util.generate_id()
+print(*noted)
+"""
+
+
+def test_who_only_asks_whether_it_is_there_changes_nothing() -> None:
+    assert told(START + INSTALL + ASKED_BEFORE) == ["wandb_name"]

@@ -28,7 +28,7 @@ from lockstep.sandbox.outcome import Outcome
 from lockstep.sandbox.turns import run_beside_others
 from tests import test_device as emulated
 from tests.attack_corpus import Attack, all_attacks, grade
-from tests.gpu_expressions import OUTCOMES, outcome
+from tests.gpu_expressions import OUTCOMES, outcome, refuses
 from tests.samples import graded, samples_to_meet, surprises
 from tests.sandboxed import PROBE, ROOT, run, seen
 
@@ -233,15 +233,11 @@ def test_autocast_casts_what_it_casts(precision: str, monkeypatch: pytest.Monkey
 def test_expressions_come_to_what_they_came_to() -> None:
     """Of another release of torch the words may be others, but what is refused is refused."""
     found = {expression: outcome(expression) for expression in OUTCOMES}
-    differ = {name for name, told in OUTCOMES.items() if _refuses(told) or _refuses(found[name])}
-    assert {name for name in differ if _refuses(OUTCOMES[name]) != _refuses(found[name])} == set()
+    differ = {name for name, told in OUTCOMES.items() if refuses(told) or refuses(found[name])}
+    assert {name for name in differ if refuses(OUTCOMES[name]) != refuses(found[name])} == set()
     assert {name: found[name] for name in OUTCOMES.keys() - differ} == {
         name: OUTCOMES[name] for name in OUTCOMES.keys() - differ
     }
-
-
-def _refuses(told: str) -> bool:
-    return "Error: " in told
 
 
 def test_memory_runs_out_in_these_words() -> None:

@@ -57,15 +57,19 @@ class _Finder(importlib.abc.MetaPathFinder):
     def __init__(self, name: str, how: Change) -> None:
         self._name = name
         self._how = how
+        self._busy = False
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """The module's spec, once; None for everything else."""
-        if name != self._name:
+        """The module's spec, also for those who only ask whether there is one; None for everything else."""
+        if name != self._name or self._busy:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        self._busy = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._busy = False
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 

@@ -35,17 +35,13 @@ METRICS = {f"{PACKAGE}.metrics": "torchmetrics", f"{PACKAGE}.metrics.functional"
 class Names(importlib.abc.MetaPathFinder):
     """Finds `lightning` and its parts where only `pytorch_lightning` is installed, and what has moved since."""
 
-    def __init__(self, tell: Tell, modernise: Callable[[ModuleType, Tell], None]) -> None:
+    def __init__(self, tell: Tell) -> None:
         self._tell = tell
-        self._modernise = modernise
-        self._busy = False
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """A spec for one of the other names; None for everything else."""
-        if name == PACKAGE and not self._busy:
-            return self._original()
         if name == ALIAS:
             return importlib.util.spec_from_loader(name, _Loader(self._umbrella), is_package=True)
         real = self._real(name)
@@ -64,22 +60,6 @@ class Names(importlib.abc.MetaPathFinder):
             if name == alias or name.startswith(f"{alias}."):
                 return package + name.removeprefix(alias)
         return None
-
-    def _original(self) -> importlib.machinery.ModuleSpec | None:
-        self._busy = True
-        try:
-            spec = importlib.util.find_spec(PACKAGE)
-        finally:
-            self._busy = False
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def and_modernise(module: ModuleType) -> None:
-                execute(module)
-                self._modernise(module, self._tell)
-
-            spec.loader.exec_module = and_modernise  # type: ignore[method-assign]
-        return spec
 
     def _umbrella(self) -> ModuleType:
         """The package `lightning`: the parts under their new names, and what it offers at its top."""

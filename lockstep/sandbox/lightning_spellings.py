@@ -132,11 +132,11 @@ RANK_ZERO = "lightning_utilities.core.rank_zero"
 def install(note: Note) -> None:
     """Make both names importable, and translate old spellings once Lightning is imported; costs nothing before."""
     tell = teller(note, "lightning")
-    sys.meta_path.insert(0, Names(tell, _modernise))
+    sys.meta_path.insert(0, Names(tell))
     if PACKAGE in sys.modules:
         # Lightning reads it when it is imported, which was before this process had one.
         sys.modules[RANK_ZERO].rank_zero_only.rank = int(os.environ.get("RANK", "0"))
-        _modernise(sys.modules[PACKAGE], tell)
+    after_import.change(PACKAGE, lambda package: _modernise(package, tell))
 
 
 def _modernise(package: ModuleType, tell: Tell) -> None:

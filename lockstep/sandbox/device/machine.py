@@ -174,10 +174,9 @@ class Machine:
 
     def gpu(self, device: Any) -> int:
         """The index of a GPU, where no other device will do. Raises ValueError for the CPU."""
-        kind = torch.device(device) if isinstance(device, str) else device
-        if isinstance(kind, torch.device) and kind.type == "cpu":
+        if (index := self.index(device)) == CPU:
             raise ValueError(f"Expected a cuda device, but got: {device}")
-        return self.index(device)
+        return index
 
     def touch(self) -> None:
         """Something is put on a GPU. Raises RuntimeError in a forked child, as CUDA does."""
