@@ -59,7 +59,9 @@ def test_weights_in_sync() -> None:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     results = mp.get_context("spawn").SimpleQueue()
-    context = mp.spawn(rank_main, (port, seed, results), nprocs=WORLD, join=False)
+    context = mp.spawn(  # type: ignore[attr-defined,no-untyped-call]
+        rank_main, (port, seed, results), nprocs=WORLD, join=False
+    )
     seen = sorted((results.get() for _ in range(WORLD)), key=lambda entry: entry[0])
     while not context.join():
         pass
