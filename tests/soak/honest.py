@@ -147,6 +147,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak.honest", description=__doc__)
     parser.add_argument("--minutes", type=float, default=math.inf, help="begin no grading after so many")
     parser.add_argument("--exercise", action="append", choices=known, help="only this one (repeatable)")
+    parser.add_argument("--submission", action="append", metavar="NAME", help="only this one (repeatable)")
     parser.add_argument("--jobs", type=int, default=min(os.cpu_count() or 1, 4), help="gradings at a time")
     options = parser.parse_args()
 
@@ -157,8 +158,10 @@ def main() -> int:
         (exercise, sample.name): sample
         for exercise in options.exercise or known
         for sample in build.all_submissions(exercise)
-        if sample.kind == "correct"
+        if sample.kind == "correct" and sample.name in (options.submission or [sample.name])
     }
+    if unknown := {*(options.submission or ())} - {name for _, name in samples}:
+        parser.error(f"there is no right submission called {', '.join(sorted(unknown))}")
     counts = read(COUNTED.read_text("utf-8")) if COUNTED.exists() else {}
     harmed = 0
     for outcome in graded(next_ones(counts, samples), options.jobs, until):
