@@ -35,7 +35,7 @@ bench: setup ## measure, and write docs/benchmarks.md; PARTS="batch pages" measu
 	@$(PYTHON) -m benchmarks $(PARTS)
 
 soak: setup ## 1,000 gradings of 20 submissions, whole classes, a class killed at 20 moments, the rest of the mistakes
-	@$(PYTHON) -m pytest tests -m slow
+	@$(PYTHON) -m pytest tests -m "slow and not gpu"
 
 honest: setup ## grade the unusual but right submissions for MINUTES=60; docs/honest-runs.csv counts how often by now
 	@$(PYTHON) -m tests.soak.honest --minutes $(MINUTES) --jobs $(JOBS)
