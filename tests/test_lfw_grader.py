@@ -147,6 +147,22 @@ def test_a_timing_is_read_in_odd_spellings(printed: str) -> None:
     assert {(round(r.mean, 2), round(r.std, 2)) for r in found} == {(0.31, 0.02)}
 
 
+@pytest.mark.parametrize(
+    "printed",
+    [
+        "Timing: 0.02+-0.31",
+        "20.0 ms ± 310.0 ms",
+        "0.02 +/- 0.31 s",
+        "mean: 0.0200 s, std: 0.3100 s",
+        "mean 0.02\nstandard deviation 0.31",
+        "Mittelwert 0,02 Standardabweichung 0,31",
+    ],
+)
+def test_a_deviation_that_is_called_the_mean_is_no_mean(printed: str) -> None:
+    found = script_runs.readings_otherwise(printed) + script_runs.readings(printed, None)
+    assert [r for r in found if r.mean > r.std] == []
+
+
 AMONG_OTHERS = [
     "310,0 Millisekunden, Standardabweichung 20,0 Millisekunden",
     '{"max": 0.391, "mean": 0.310, "median": 0.305, "min": 0.212, "std": 0.020}',
@@ -241,6 +257,9 @@ def test_the_mean_for_the_deviation_is_told_from_what_rounding_makes_alike(print
     assert [reading.is_twice_the_same() for reading in script_runs.readings(printed, None)] == [same]
 
 
+LINES = "".join(f"pass {n}: {s} s\n" for n, s in enumerate((0.1512, 0.4312, 0.1103, 0.27, 0.3121)))
+
+
 @pytest.mark.parametrize(
     ("printed", "told"),
     [
@@ -260,10 +279,28 @@ def test_the_mean_for_the_deviation_is_told_from_what_rounding_makes_alike(print
         ("[0.255, 0.114]", False),
         ("0.1512, 0.4312, 0.1103, 0.27, 0.3121", False),
         ("[]", False),
+        ("[0.1512, 0.4312, 0.1103, 0.27, 0.3121]\nmean 0.25 s", True),
+        # One line for each pass.
+        (LINES, True),
+        (f"Timing on 1 worker\n{LINES}mean: 0.255 s", True),
+        (LINES.replace(".", ","), True),
+        (f"{LINES}0.255 +- 0.114", False),
+        (f"{LINES}0,255 +- 0,114", False),
+        (f"{LINES}0.255(114)", False),
+        (f"{LINES}In milliseconds: 255 +- 114", False),
+        (LINES.replace("pass", "mean so far after"), False),
+        (LINES.replace(" s", " s, 51.2 images per second"), False),
+        (LINES.replace("0.27", "0.02"), False),
     ],
 )
-def test_a_list_of_the_readings_is_told_from_what_is_made_of_them(printed: str, told: bool) -> None:
-    assert script_runs.is_list_of_passes(printed, [0.06, 0.27, 0.03, 0.15, 0.18]) == told
+def test_readings_alone_are_told_from_what_is_made_of_them(printed: str, told: bool) -> None:
+    assert script_runs.are_bare_passes(printed, [0.06, 0.27, 0.03, 0.15, 0.18]) == told
+
+
+def test_a_deviation_is_read_beside_the_passes() -> None:
+    least = [0.06, 0.27, 0.03, 0.15, 0.18]
+    rest = script_runs.without_passes(f"{LINES}mean 0.255 s, variance 0.0129 s", least)
+    assert [(r.mean, r.std) for r in script_runs.readings(rest, None)] == [(0.255, 0.0129)]
 
 
 def test_delays_differ_whichever_passes_are_timed() -> None:

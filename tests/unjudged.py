@@ -266,6 +266,8 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("script", "script/5 ended|script/5 ranks", "*", "a script may refuse a precision that it does not know"),
         Row("script", "script/6 ended|script/6 ranks", "*", "nor need it know --batch-size"),
         Row("script", "script/7 ended|script/7 ranks|script/7 values.strategy", "*", "nor hand on --strategy where there is one device: then it is asked once more"),
+        Row("script", "script/8 ended|script/8 ranks", "*", "nor need it know --report"),
+        Row("script", "script* values.limit_val", "*", "any share of the pictures, and any number of batches but one, will do for validation"),
         Row("script", "script* values.epochs_from_one*|script* values.loggers*|script* values.limit|script* values.left*", "*", "each of the runs is for one flag, and says nothing of the others"),
         Row("", "flags values.*|script values.*|train values.*", UNREAD, "every Trainer and every fit is described in full, as for the other checks"),
     ),

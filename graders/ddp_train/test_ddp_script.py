@@ -227,6 +227,15 @@ def _goes_on(check: Check, went_on: Json, arguments: Sequence[str], loopback_byt
         "first_epoch = load_checkpoint(model, optimizer, args.checkpoint) + 1; then range(first_epoch, args.epochs).",
         points=check.points / 2,
     )
+    # Who keeps the best checkpoint only keeps its epoch with it.
+    stale = went_on.get("moved") is False and first is not None and last is not None and first < last
+    check.expect(
+        not before or before != after or not stale,
+        f"{call} its checkpoint tells of epoch {last}, before it was {first}, but holds the weights that it held before: "
+        f"num_batches_tracked is still {before}. What that epoch learned is lost to whoever resumes.",
+        "Call save_checkpoint after the epoch, with the model that was trained in it.",
+        points=check.points / 2,
+    )
     check.expect(
         went_on.get("reported") is not False,
         "ddp_train.sh works, but `python ddp_train.py ... --report reports/resumed.json` wrote no such file, and wrote "

@@ -27,7 +27,8 @@ _RESET = "The sum goes on from epoch to epoch: set it to zero at the start of ea
 class Passes:
     """Whole passes over the data, one for each epoch: the losses on the logits, on their softmax, and without labels.
 
-    `uniform` is the loss if all classes were equally right, which label smoothing mixes in. `backward` holds the
+    `uniform` is the loss if all classes were equally right, which label smoothing mixes in, and `negative` the labels'
+    own logits with a minus, which is what nn.NLLLoss makes of logits. `backward` holds the
     epochs' means of what the backward passes began at, where that is a loss of the student's own: with a penalty
     on the weights, with weights for the classes, on mixed pictures.
     """
@@ -35,6 +36,7 @@ class Passes:
     logits: list[Epoch]
     softmax: list[Epoch]
     uniform: list[Epoch]
+    negative: list[Epoch]
     backward: list[float] | None = None
 
 
@@ -59,9 +61,12 @@ def _passes(own: Calls, data: Data, epochs: int) -> Passes | None:
         expected.cross_entropy(own.logits, labels),
         expected.cross_entropy(expected.softmax(own.logits), labels),
         expected.uniform_cross_entropy(own.logits),
+        -own.logits[np.arange(len(labels)), labels].astype(np.float64),
     )
-    logits, softmax, uniform = (_by_epoch(np.split(losses, np.cumsum(sizes)[:-1]), n) for losses in of_items)
-    return Passes(logits, softmax, uniform, _of_their_own(own, logits))
+    logits, softmax, uniform, negative = (
+        _by_epoch(np.split(losses, np.cumsum(sizes)[:-1]), n) for losses in of_items
+    )
+    return Passes(logits, softmax, uniform, negative, _of_their_own(own, logits))
 
 
 def _of_their_own(own: Calls, logits: Sequence[Epoch]) -> list[float] | None:

@@ -48,6 +48,13 @@ def test_returns_mean_loss(check: Check) -> None:
             "one too many the loss cannot get near 0, and the training is slower."
         )
         return
+    check.expect(
+        not any(losses.same(values, losses.means(own.negative)) for own in ways),
+        f"{call} returned {', '.join(f'{value:.4g}' for value in values[:6])}: the mean of the labels' own logits, with a minus. "
+        "That is no loss: it falls for ever, however the other classes' logits grow.",
+        "nn.NLLLoss takes log-probabilities, and the network answers with logits: nn.CrossEntropyLoss() takes those.",
+        points=check.points / 2,
+    )
     if any(own.backward is not None and losses.same(values, own.backward) for own in ways):
         return
     hints = [(losses.hint(values, own), own) for own in ways]

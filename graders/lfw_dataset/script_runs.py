@@ -48,6 +48,8 @@ _NUMBER = re.compile(
     r"(?<![A-Za-z\d_.])((?:\d+|(?=\.\d))(\.\d+)?([eE][-+]?\d+)?)(?!\d*\.\d)[\s)\]}]*"
     r"(m?s(?:ecs?)?(?![A-Za-z])|[uµμn]s(?:ecs?)?(?![A-Za-z])|(?i:second|milli|mi[ck]ro|nano)|毫秒)?"
 )
+# What differs where a line is printed for each pass.
+_DIFFERING = re.compile(r"\d+(?:[.,]\d+)*(?:[eE][-+]?\d+)?")
 # "0.312(51)": the deviation in the last digits of the mean.
 _CONCISE = re.compile(r"(?<![A-Za-z\d_.])(\d+\.(\d+))\((\d+)\)")
 # Between these words' numbers may stand others: "mean 0.31 s (51.2 images/s), std 0.02 s".
@@ -57,6 +59,9 @@ _MEAN = re.compile(
 _DEVIATION = re.compile(
     r"std|\bdev\b|devia|\bsd\b|sigma|σ|abweichung|streuung|[ée]cart|desv|odch|标准差|標準偏差", re.IGNORECASE
 )
+_PLUS_MINUS = re.compile(r"±|\+ ?/? ?[-−]")
+# Of what a number is called: there ends what belongs to another.
+_BEGINNING = re.compile(r"[\d\n]")
 # "Timing [ms]: 310.2 +- 20.1", "mean_ms: 310.2": a unit before its numbers.
 _UNIT_BEFORE = re.compile(r"(?<![A-Za-z\d])([muµμn]s(?:ecs?)?(?![A-Za-z])|(?i:milli|mi[ck]ro|nano)|毫秒)")
 _SECONDS = {
@@ -202,32 +207,42 @@ def timing_complaint(check: Check) -> Complaint | None:
     bars = rank.values.get("bars")
     printed = readings(rank.output, bars)
     shortest = (ASKED_BATCHES - 1) * BATCH_SIZE * delay
-    fitting = [reading for reading in printed if reading.fits(shortest, outcome.elapsed)]
-    otherwise = [
-        reading for reading in readings_otherwise(rank.output) if reading.fits(shortest, outcome.elapsed)
-    ]
-    if not fitting and not otherwise:
+
+    def fits(said: Reading) -> bool:
+        return said.fits(shortest, outcome.elapsed)
+
+    fitting = [*filter(fits, readings_otherwise(rank.output)), *filter(fits, printed)]
+    if not fitting:
         return _no_timing(told, rank.output, printed, outcome.elapsed)
     took = [number(seconds) or 0.0 for entry in loaders for seconds in _list(entry.get("seconds"))]
     # What came late in these five passes, the first batch of each left out: its wait may lie before the clock.
     waited = (min(batches) - 1) * float(np.mean(delays[:PASSES]))
     # Each without its first batch as well.
     least = [(count - 1) * float(late) for count, late in zip(batches, delays, strict=False)]
-    if not bars and not rank.arrays and len(took) == PASSES and is_list_of_passes(rank.output, least):
-        return Complaint(
-            f"{told} printed the {PASSES} readings, and neither their mean nor their standard deviation.",
-            "Print both, for instance print(f'Timing: {np.mean(res)}+-{np.std(res)}').",
-        )
-    faults = [_fault(reading, told, took, waited) for reading in (*otherwise, *fitting)]
+    if len(took) == PASSES:
+        if not bars and not rank.arrays and are_bare_passes(rank.output, least):
+            return Complaint(
+                f"{told} printed the {PASSES} readings, but not both their mean and their standard deviation.",
+                "Print both, for instance print(f'Timing: {np.mean(res)}+-{np.std(res)}').",
+            )
+        # The times of two passes may be taken for a mean with its deviation, and hide a wrong one.
+        besides = without_passes(rank.output, least)
+        left = [*filter(fits, readings_otherwise(besides)), *filter(fits, readings(besides, bars))]
+        fitting = left or fitting
+    faults = [_fault(reading, told, took, waited) for reading in fitting]
     if None not in faults:
         return faults[-1]
     others = any(_list(e.get("batches")) and e.get("workers") != 1 for e in loaders)
     # Two numbers one after the other may be the times of two passes, and then are those of no five.
-    timings = [reading for reading in fitting if reading.is_of_five(took) and not reading.is_of_two(took)]
+    timings = [
+        reading
+        for reading in readings(rank.output, bars)
+        if fits(reading) and reading.is_of_five(took) and not reading.is_of_two(took)
+    ]
     # Other settings than the number of workers, and other data sets, may be compared.
-    timed = [entry.get("settings") for entry in asked if len(_list(entry.get("batches"))) >= PASSES]
-    alike = all(settings == timed[0] for settings in timed)
-    if passes >= 2 * PASSES and len(timings) >= 2 and not others and alike:
+    kinds = {str(e.get("settings")) for e in asked if len(_list(e.get("batches"))) >= PASSES}
+    most = max(len(kinds), 1)
+    if passes >= PASSES * (most + 1) and len(timings) > most and not others:
         return Complaint(
             f"{told} printed {len(timings)} timings, all of loaders with 1 worker.",
             "num_workers is fixed when a DataLoader is made: make a new one for every number you compare.",
@@ -285,7 +300,9 @@ def _fault(said: Reading, told: str, took: list[float], waited: float) -> Compla
     if said.mean + said.digit < 0.95 * waited:
         return Complaint(
             f"{told} took {spread} each.",
-            f"Print the mean of {PASSES} readings, each of a whole pass: from before its first batch to after its "
+            "The two have changed places: print(f'Timing: {np.mean(res)}+-{np.std(res)}')."
+            if Reading(said.std, said.mean, said.std_digit, said.digit).is_of_five(took)
+            else f"Print the mean of {PASSES} readings, each of a whole pass: from before its first batch to after its "
             "last. Seconds per batch, or per image, are less.",
         )
     if said.is_twice_the_same():
@@ -371,18 +388,45 @@ class Reading:
         )
 
 
-def is_list_of_passes(output: str, least: Sequence[float]) -> bool:
-    """Whether a list of one time for each pass, none below its `least`, was printed, and no other that may be one."""
+def without_passes(output: str, least: Sequence[float]) -> str:
+    """What was printed, without the time of each pass where there is a list of them or a line for each, all alike.
+
+    None of these is below its `least`.
+    """
     lists = _LIST.findall(output)
-    if len(lists) != 1:
-        return False
-    rest, times = _LIST.sub("", output), _numbers(lists[0])
-    if _UNIT_BEFORE.search(rest) or any(one.is_fine for text in _texts(rest) for one in _numbers(text)):
-        return False
+    if len(lists) == 1 and _are_passes(_numbers(lists[0]), least):
+        return _LIST.sub("", output)
+    lines = without_escapes(output[-20000:]).splitlines()
+    alike: dict[str, list[int]] = {}
+    for place, line in enumerate(lines):
+        alike.setdefault(_DIFFERING.sub("#", " ".join(line.split())), []).append(place)
+    found = [
+        places
+        for words, places in alike.items()
+        if len(places) == len(least)
+        and not (_MEAN.search(words) or _DEVIATION.search(words))
+        and _are_passes(
+            [one for place in places for one in _numbers(_texts(lines[place])[1]) if one.has_decimals], least
+        )
+    ]
+    if len(found) != 1:
+        return output
+    return "\n".join(line for place, line in enumerate(lines) if place not in found[0])
+
+
+def _are_passes(times: Sequence[_Printed], least: Sequence[float]) -> bool:
     return len(times) == len(least) and all(
-        one.has_decimals and one.value + one.digit >= seconds
+        one.has_decimals and (one.value + one.digit) * _SECONDS.get(one.unit, 1.0) >= seconds
         for one, seconds in zip(times, least, strict=True)
     )
+
+
+def are_bare_passes(output: str, least: Sequence[float]) -> bool:
+    """Whether beside the time of each pass there are no two numbers, as of a mean and a deviation."""
+    rest = without_passes(output, least)
+    if rest == output or _UNIT_BEFORE.search(rest) or _CONCISE.search(rest):
+        return False
+    return all(sum(one.is_fine for one in _numbers(text)) < 2 for text in _texts(rest))
 
 
 def is_flat(reading: Reading) -> bool:
@@ -412,10 +456,11 @@ def readings_otherwise(output: str) -> list[Reading]:
     found = []
     for text in _texts(output):
         printed = _numbers(text)
-        found += _odd_pairs_in(printed)
+        found += _odd_pairs_in(printed, text)
         before = _UNIT_BEFORE.search(text)
         if before and not any(one.unit in _SECONDS for one in printed):
-            found += _odd_pairs_in([one._replace(unit=one.unit or _unit(before[1])) for one in printed])
+            in_units = [one._replace(unit=one.unit or _unit(before[1])) for one in printed]
+            found += _odd_pairs_in(in_units, text)
         means, deviations = (_behind(word, text) for word in (_MEAN, _DEVIATION))
         others = [one for one in printed if one.is_fine]
         pairs = zip(means, deviations, strict=False) if means else product(others[:20], deviations[:20])
@@ -485,14 +530,22 @@ def _pairs_in(text: str) -> list[Reading]:
     ]
 
 
-def _odd_pairs_in(found: list[_Printed]) -> list[Reading]:
+def _odd_pairs_in(found: list[_Printed], text: str) -> list[Reading]:
     fine = [one for one in found if one.is_fine]
     # "(310 +- 20) ms"
     shared = [(one, other) for one, other in pairwise(found) if not one.is_fine and other.unit in _SECONDS]
     both = [(one._replace(unit=one.unit or other.unit), other) for one, other in pairwise(fine)]
-    turned = [_reading(other, one) for one, other in both]
+    turned = [_reading(other, one) for one, other in both if not _are_in_order(one, other, text)]
     # Unless something stopped the script, the deviation is less than the mean.
     return [_reading(*pair) for pair in shared + both] + [each for each in turned if each.std < each.mean]
+
+
+def _are_in_order(one: _Printed, other: _Printed, text: str) -> bool:
+    """Whether the first of two numbers is called the mean and the second the deviation, by a sign or by words."""
+    before = _BEGINNING.split(text[max(0, one.place - 80) : one.place])[-1]
+    between = text[one.place : min(other.place, one.place + 160)]
+    is_mean = _MEAN.search(before) is not None and not _DEVIATION.search(before)
+    return _PLUS_MINUS.search(between) is not None or (is_mean and _DEVIATION.search(between) is not None)
 
 
 def _reading(mean: _Printed, std: _Printed) -> Reading:

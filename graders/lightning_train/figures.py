@@ -52,7 +52,7 @@ def watches_the_right_way(check: Check, seen: RankOutcome, call: str) -> None:
         match entry:
             case [str() as callback, str() as name, "min"] if ACCURACY.fullmatch(name):
                 taken, better = "smallest accuracy", "max"
-            case [str() as callback, str() as name, "max"] if LOSS.fullmatch(name):
+            case [str() as callback, str() as name, "max"] if _is_a_loss(name):
                 taken, better = "largest loss", "min"
             case _:
                 continue
@@ -62,3 +62,7 @@ def watches_the_right_way(check: Check, seen: RankOutcome, call: str) -> None:
             f"Say mode={better!r}: it is 'min' where nothing is said, whatever the figure.",
             points=check.points / 2,
         )
+
+
+def _is_a_loss(name: str) -> bool:
+    return bool(LOSS.fullmatch(name) or TRAINING_LOSS.fullmatch(name))

@@ -24,6 +24,7 @@ from lockstep.text import few_names, safe
 from lockstep.verdict import CheckEnded
 from lockstep.wire import Json
 
+REPORT = "reports/of_this_run.json"
 FEW_PICTURES = 4  # in a batch; larger ones are cut down to LOADED_BY
 
 
@@ -190,10 +191,18 @@ def test_script(check: Check) -> None:
     _draws_anew(check, seen, call)
     logs_no_constant(check, seen, call)
     watches_the_right_way(check, seen, call)
+    check.expect(
+        integer(seen.values.get("limit_val")) != 1,
+        f"{call}: the Trainer has limit_val_batches=1: a whole number is a number of batches, so that val_loss and val_acc are "
+        "those of the first batch alone.",
+        "Leave it out: Lightning validates on all batches. As a share that is limit_val_batches=1.0.",
+        points=check.points / 2,
+    )
     _keeps_defaults(check, untold.ranks[0])
     _hands_on(check)
     _batches_as_asked(check)
     _hands_on_the_strategy(check)
+    _writes_its_report(check)
 
 
 def _draws_anew(check: Check, seen: RankOutcome, call: str) -> None:
@@ -295,6 +304,30 @@ def _hands_on_the_strategy(check: Check) -> None:
         f"lightning_train.py --accelerator cpu {' '.join(told)}: the Trainer has a {shown(made)}, which is what Lightning "
         "chooses where it is told no strategy; with --devices 1 --strategy ddp likewise.",
         "Hand --strategy on to build_trainer(strategy=args.strategy), whatever it is.",
+        points=check.points / 2,
+    )
+
+
+def _writes_its_report(check: Check) -> None:
+    """End the check where a script that knows --report, as the template does, comes to its end and leaves no such file."""
+    # Who reads the options elsewhere, or in a notebook, may leave this one out and never say so.
+    if b"--report" not in check.submission.files.get("lightning_train.py", b""):
+        return
+    told = ["--devices", "1", "--max-epochs", "3", "--limit-train-batches", "1.0", "--logger", "csv"]
+    told += ["--report", REPORT]
+    try:
+        seen = run_script(check, told, n=(16, 8)).ranks[0].values
+    except CheckEnded:
+        return
+    left = seen.get("left")
+    # Where its table is not among them either, the files of the script are not seen.
+    if integer(seen.get("status")) != 0 or not isinstance(left, dict) or not _has_table(left):
+        return
+    check.expect(
+        any(name.endswith(REPORT) for name in left),
+        f"lightning_train.py {' '.join(told)} trained, and left no {REPORT}.",
+        "Hand the clock to the Trainer, build_trainer(..., callbacks=[clock]): without it there are no times to write down. "
+        "And write them where --report says.",
         points=check.points / 2,
     )
 

@@ -149,6 +149,7 @@ def _facts(trainer: pl.Trainer) -> dict[str, Json]:
         "strategy": _strategy(trainer.strategy),
         "max_epochs": plain(trainer.max_epochs),
         "limit": plain(trainer.limit_train_batches),
+        "limit_val": plain(trainer.limit_val_batches),
         "loggers": [type(logger).__name__[:60] for logger in trainer.loggers],
         "global_step": plain(trainer.global_step),
         "shared_out": _is_shared_out(trainer.train_dataloader),
