@@ -21,7 +21,7 @@ from graders.ddp_train.probe import compression
 from graders.ddp_train.probe.checkpoints import CHECKPOINT
 from graders.ddp_train.probe.script import checkpoint_elsewhere
 from graders.ddp_train.test_ddp_communication import is_divided
-from graders.ddp_train.test_ddp_script import RESNET
+from graders.ddp_train.test_ddp_script import RESNET, hands_nothing_on
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.outcome import Outcome, RankOutcome, StudentError
 from lockstep.sandbox.spec import RunSpec
@@ -431,6 +431,29 @@ IN_MAIN = 'Traceback (most recent call last):\n  File "ddp_train.py", line 182, 
 def test_a_script_that_needs_torchrun_is_told_which_variable_it_misses(output: Json, missing: str) -> None:
     told = verdict("script", lambda _: launched(resumed=output))
     assert told == "" if not missing else f"there is no environment variable {missing}." in told
+
+
+TOLD = "--standalone\n--nproc-per-node\n2\nddp_train.py\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "script", "nothing"),
+    [
+        (TOLD, b"torchrun ddp_train.py\n", True),
+        (TOLD, b"torchrun ddp_train.py --lr 0.1 # ${#NAMES} $name $?\n", True),
+        (TOLD + "--checkpoint\nmy checkpoint.pt\n--help\n", b". ./common.sh\n", False),
+        (TOLD + "--checkpoint\nmy\ncheckpoint.pt\n--help\n", b"torchrun ddp_train.py $@\n", False),
+        # It may have arguments of its own.
+        (TOLD, b"EPOCHS=${1:-3}\ntorchrun ddp_train.py --epochs $EPOCHS\n", False),
+        (TOLD, b"while getopts e: name; do epochs=$OPTARG; done\n", False),
+        (TOLD, b'ARGS=("${@:1}")\n', False),
+        (TOLD, b"", False),  # a notebook writes it
+        ("", b"torchrun ddp_train.py\n", False),
+        (None, b"torchrun ddp_train.py\n", False),
+    ],
+)
+def test_a_script_that_hands_nothing_on_is_told_so(words: Json, script: bytes, nothing: bool) -> None:
+    assert hands_nothing_on(words, script) == nothing
 
 
 def test_a_network_that_was_not_trained_earns_nothing_whatever_else_is_wrong_with_it() -> None:

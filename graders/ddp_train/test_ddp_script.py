@@ -30,6 +30,8 @@ EPOCHS, IMAGES, BATCH_SIZE = 2, 16, 4
 BATCHES = EPOCHS * IMAGES // (2 * BATCH_SIZE)  # of each of two processes
 BATCHES_ALONE = IMAGES // BATCH_SIZE  # of one process, in an epoch
 WORDS = "my checkpoint.pt"  # one argument
+# Without a word for what a script was given it hands none of it on.
+_PARAMETERS = re.compile(rb"\$(?:[@*#1-9]|\{[!#]?[@*1-9]|\{#\})|BASH_ARGV|getopts")
 WARM_UP_STEPS = 4  # two epochs: a rate that goes up by the epoch has gone up once
 
 
@@ -47,7 +49,7 @@ def test_script(check: Check) -> None:
             "further": ["--epochs", str(EPOCHS + 1)],
         },
         data={"cifar": tree},
-        # Where the script does not hand its arguments on, the default folder has the data, too.
+        # The default folder has the data, too: half of the points are left to a script that hands nothing on.
         files={f"data/{name}": content for name, content in tree.items()},
         limits=replace(SCRIPT_LIMITS, disk=768 * MIB),  # for those who keep a checkpoint of every epoch
     )
@@ -81,6 +83,13 @@ def test_script(check: Check) -> None:
         "ddp_train.sh ran, but wrote no reports/ddp.json that tells of a run with world_size 2 (one that was handed in does "
         "not count).",
         "Pass --report reports/ddp.json in ddp_train.sh; rank 0 writes it, in the format perf-report/1.",
+    )
+    check.expect(
+        not hands_nothing_on(values.get("asked"), check.submission.files.get("ddp_train.sh", b"")),
+        "ddp_train.sh works, but hands on nothing that it is given: `./ddp_train.sh --epochs 6 --resume` starts ddp_train.py as "
+        "`./ddp_train.sh` does.",
+        'Let "$@" stand behind ddp_train.py and its arguments, with the quotes: it is all that the script was given.',
+        points=check.points / 2,
     )
     _trained_as_asked(check, values, names, arguments, seen.loopback_bytes)
     # A script that takes no such arguments, or starts its processes in another way, is not asked.
@@ -253,6 +262,18 @@ def _lines(words: Json) -> str:
 def _hands_on(words: Json) -> bool:
     """Whether what the script is given comes last among the words after torchrun."""
     return isinstance(words, str) and words.rstrip("\n").endswith("\n--help")
+
+
+def hands_nothing_on(words: Json, script: bytes) -> bool:
+    """Whether torchrun was told nothing of what a script was given, which has no word for that either."""
+    told = _lines(words)
+    return (
+        told != ""
+        and "--help" not in told
+        and WORDS not in told
+        and script != b""
+        and not _PARAMETERS.search(script)
+    )
 
 
 def _not_loaded(output: Json) -> str:
