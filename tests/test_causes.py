@@ -139,6 +139,15 @@ def test_a_script_that_reads_no_options_is_told_so(
         ("TypeError", "f() got an unexpected keyword argument 'lr'", "calling f()", "has it called"),
         ("TypeError", "f() got an unexpected keyword argument 'lr'", "", "in the place of"),
         ("AttributeError", "'NoneType' object has no attribute 'to'", "calling f()", "without `return`"),
+        ("TypeError", "'NoneType' object is not iterable", "calling f()", "without `return`"),
+        ("TypeError", "'int' object is not iterable", "calling f()", "range(n)"),
+        ("TypeError", "'Net' object is not iterable", "calling f()", "model.parameters()"),
+        (
+            "ValueError",
+            "Expected a torch.device with a specified index or an integer, but got:cuda",
+            "calling f()",
+            "local_rank",
+        ),
     ],
 )
 def test_the_usual_cause_is_named(kind: str, message: str, phase: str, told: str) -> None:
@@ -188,6 +197,8 @@ def test_how_to_save_a_file_that_python_cannot_read() -> None:
         (lambda: torch.zeros(3).item(), "one number"),
         (lambda: bool(torch.zeros(3)), "torch.equal"),
         (lambda: torch.zeros(2).long().mean(), ".float().mean()"),
+        (lambda: torch.device("gpu"), "'cuda:1'"),
+        (lambda: torch.device("cuda", "1"), "text"),
     ],
 )
 def test_what_torch_says_of_types_and_shapes_has_a_cause(mistake: Callable[[], object], told: str) -> None:

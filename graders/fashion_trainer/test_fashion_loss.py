@@ -66,7 +66,7 @@ def test_returns_mean_loss(check: Check) -> None:
     check.fail(
         f"{call} returned {len(values)} numbers ({told}). Worked out from {source}, the epochs' means were "
         f"{', '.join(f'{mean:.4g}' for mean in means)}.",
-        hint,
+        hint if len(values) == epochs else f"One number for each of the {epochs} epochs is asked for. {hint}",
     )
 
 

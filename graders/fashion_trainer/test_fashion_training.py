@@ -233,7 +233,9 @@ def _goes_to_the_end(check: Check, patterns: Patterns, shape: Shape, weights: Ma
         not asleep,
         f"train on {n} pictures in {MANY_BATCHES} batches: {len(asleep)} batches were trained on in evaluation mode, "
         f"beginning with call {asleep[0] + 1 if asleep else 0} of the model. Dropout is off then, and batch norm learns nothing more.",
-        "evaluate() calls model.eval(): after a look at the accuracy within an epoch, call model.train() again.",
+        "Call model.train() where an epoch begins."
+        if asleep[:1] == [0]
+        else "evaluate() calls model.eval(): after a look at the accuracy within an epoch, call model.train() again.",
         points=points,
     )
     graphs = integer(seen.values.get("graphs")) or 0
