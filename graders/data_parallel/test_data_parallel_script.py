@@ -50,7 +50,9 @@ def test_report(check: Check) -> None:
     written = seen.arrays.get("report")
     if written is None or written.dtype != np.uint8:
         check.fail(
-            f"{call} left no {REPORT}.", "Write it where --report says: write_report in perf_report.py does."
+            f"{call} left no {REPORT}. Its last lines: {last_lines(seen.output)}",
+            "Measure each batch size on what there is, a CPU counts as one device, and write it where --report says: "
+            "write_report in perf_report.py does.",
         )
     report = perf_report.read(written.tobytes())
     kind = report.get("report") if isinstance(report, dict) else None

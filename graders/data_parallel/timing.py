@@ -281,6 +281,8 @@ def _why_long(
             if session.on_gpu
             else "Start the clock after the warm-up, right before the call."
         )
+    if readings[long[0]] > session.returned - session.calls[0].start:
+        return "That is longer than all calls together: a reading is time.perf_counter() - start, in seconds."
     if list(readings) == sorted(readings):
         return "Each reading holds the ones before it: read the start of the clock anew for every call."
     return "Start the clock right before the call and read it right after the device is done, with nothing in between."
