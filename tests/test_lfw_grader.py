@@ -156,6 +156,8 @@ def test_a_timing_is_read_in_odd_spellings(printed: str) -> None:
         "mean: 0.0200 s, std: 0.3100 s",
         "mean 0.02\nstandard deviation 0.31",
         "Mittelwert 0,02 Standardabweichung 0,31",
+        "std: 0.3100 s, mean: 0.0200 s",
+        "standard deviation 0.31\nmean 0.02",
     ],
 )
 def test_a_deviation_that_is_called_the_mean_is_no_mean(printed: str) -> None:

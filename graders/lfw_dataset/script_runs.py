@@ -321,7 +321,7 @@ def empty_complaint(check: Check) -> Complaint | None:
     rank = outcome.ranks[0]
     if rank.values.get("problem") is not None or rank.values.get("status") != 0:
         return None
-    if not any(reading.fits(0.0, outcome.elapsed) for reading in _pairs(rank.output)):
+    if not any(reading.fits(0.0, outcome.elapsed) for reading in _pairs(rank.output, turned=True)):
         return None
     return Complaint(
         f"`{_shown(arguments)}`: the folder does not exist, yet timings of an empty loop were printed.",
@@ -473,9 +473,12 @@ def readings_otherwise(output: str) -> list[Reading]:
     return found
 
 
-def _pairs(output: str) -> list[Reading]:
-    """Two numbers with decimals, one after the other, in whatever words; some write 0,31."""
-    return next(filter(None, map(_pairs_in, _texts(output))), [])
+def _pairs(output: str, *, turned: bool = False) -> list[Reading]:
+    """Two numbers with decimals, one after the other, in whatever words; some write 0,31.
+
+    With `turned` also where the words say that the deviation comes first.
+    """
+    return next(filter(None, (_pairs_in(text, turned) for text in _texts(output))), [])
 
 
 def _texts(output: str) -> tuple[str, str]:
@@ -524,9 +527,11 @@ def _behind(word: re.Pattern[str], text: str) -> list[_Printed]:
     return found
 
 
-def _pairs_in(text: str) -> list[Reading]:
+def _pairs_in(text: str, turned: bool) -> list[Reading]:
     return [
-        _reading(*pair) for pair in pairwise(_numbers(text)) if pair[0].has_decimals and pair[1].has_decimals
+        _reading(*pair)
+        for pair in pairwise(_numbers(text))
+        if pair[0].has_decimals and pair[1].has_decimals and (turned or not _are_turned(*pair, text))
     ]
 
 
@@ -536,16 +541,29 @@ def _odd_pairs_in(found: list[_Printed], text: str) -> list[Reading]:
     shared = [(one, other) for one, other in pairwise(found) if not one.is_fine and other.unit in _SECONDS]
     both = [(one._replace(unit=one.unit or other.unit), other) for one, other in pairwise(fine)]
     turned = [_reading(other, one) for one, other in both if not _are_in_order(one, other, text)]
+    both = [pair for pair in both if not _are_turned(*pair, text)]
     # Unless something stopped the script, the deviation is less than the mean.
     return [_reading(*pair) for pair in shared + both] + [each for each in turned if each.std < each.mean]
 
 
 def _are_in_order(one: _Printed, other: _Printed, text: str) -> bool:
     """Whether the first of two numbers is called the mean and the second the deviation, by a sign or by words."""
+    before, between = _called(one, other, text)
+    by_words = _MEAN.search(before) and not _DEVIATION.search(before) and _DEVIATION.search(between)
+    return bool(_PLUS_MINUS.search(between) or by_words)
+
+
+def _are_turned(one: _Printed, other: _Printed, text: str) -> bool:
+    """Whether the first of two numbers is called the deviation, and the second the mean."""
+    before, between = _called(one, other, text)
+    is_deviation = _DEVIATION.search(before) and not _MEAN.search(before)
+    return bool(is_deviation and _MEAN.search(between) and not _DEVIATION.search(between))
+
+
+def _called(one: _Printed, other: _Printed, text: str) -> tuple[str, str]:
+    """What stands before the first of two numbers, in its line, and between the two."""
     before = _BEGINNING.split(text[max(0, one.place - 80) : one.place])[-1]
-    between = text[one.place : min(other.place, one.place + 160)]
-    is_mean = _MEAN.search(before) is not None and not _DEVIATION.search(before)
-    return _PLUS_MINUS.search(between) is not None or (is_mean and _DEVIATION.search(between) is not None)
+    return before, text[one.place : min(other.place, one.place + 160)]
 
 
 def _reading(mean: _Printed, std: _Printed) -> Reading:
