@@ -440,6 +440,7 @@ TOLD = "--standalone\n--nproc-per-node\n2\nddp_train.py\n"
     ("words", "script", "nothing"),
     [
         (TOLD, b"torchrun ddp_train.py\n", True),
+        (TOLD, b'#!/bin/sh\n  # >>> a checkpoint, "$@"\ntorchrun ddp_train.py\n', True),
         (TOLD, b"torchrun ddp_train.py --lr 0.1 # ${#NAMES} $name $?\n", True),
         (TOLD + "--checkpoint\nmy checkpoint.pt\n--help\n", b". ./common.sh\n", False),
         (TOLD + "--checkpoint\nmy\ncheckpoint.pt\n--help\n", b"torchrun ddp_train.py $@\n", False),

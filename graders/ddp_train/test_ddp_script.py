@@ -32,6 +32,7 @@ BATCHES_ALONE = IMAGES // BATCH_SIZE  # of one process, in an epoch
 WORDS = "my checkpoint.pt"  # one argument
 # Without a word for what a script was given it hands none of it on.
 _PARAMETERS = re.compile(rb"\$(?:[@*#1-9]|\{[!#]?[@*1-9]|\{#\})|BASH_ARGV|getopts")
+_COMMENT = re.compile(rb"^[ \t]*#.*$", re.MULTILINE)  # the template's says "$@"
 WARM_UP_STEPS = 4  # two epochs: a rate that goes up by the epoch has gone up once
 
 
@@ -272,7 +273,7 @@ def hands_nothing_on(words: Json, script: bytes) -> bool:
         and "--help" not in told
         and WORDS not in told
         and script != b""
-        and not _PARAMETERS.search(script)
+        and not _PARAMETERS.search(_COMMENT.sub(b"", script))
     )
 
 
