@@ -29,6 +29,7 @@ _DTYPES = (
     "Two tensors that meet in that line have different types, as with .half() or .double() of one of them: leave both "
     "float32. Under torch.autocast each operation takes the type that it needs, the model and the batch stay as they are."
 )
+_DEVICE = "A device is called 'cpu' or 'cuda', or 'cuda:1' where there are several: what is given there is none of these."
 
 NOT_HERE = (
     "Either the package is not part of this course's environment, or a helper file of yours is not in the folder you "
@@ -117,7 +118,9 @@ _CAUSES: Sequence[tuple[str, str, str]] = (
     ("TypeError", "NoneType", _IS_NONE),
     ("TypeError", "object is not iterable", "That cannot be looped over: a number wants range(n), and an optimizer model.parameters(), not the model."),
     ("TypeError", "must be int, not str", "What os.environ holds is text, and so is what argparse hands over without type=int: int(os.environ['LOCAL_RANK'])."),
-    ("RuntimeError", "device type at start of device string", "A device is called 'cpu' or 'cuda', or 'cuda:1' where there are several: what is given there is none of these."),
+    ("AttributeError", "'str' object has no attribute 'type'", "That is the name of a device: only torch.device(name) has .type and .index."),
+    ("RuntimeError", "Invalid device string", _DEVICE),
+    ("RuntimeError", "device type at start of device string", _DEVICE),
     ("ValueError", "Expected a torch.device with a specified index", "Say which GPU: torch.device('cuda', local_rank), or its number alone."),
     ("UnboundLocalError", "", "Whatever a function assigns anywhere is its own in all of it: was it assigned on this way? Is it the name of something outside as well?"),
     ("PermissionError", "Permission denied: '", _READ_ONLY),

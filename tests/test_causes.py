@@ -198,6 +198,8 @@ def test_how_to_save_a_file_that_python_cannot_read() -> None:
         (lambda: bool(torch.zeros(3)), "torch.equal"),
         (lambda: torch.zeros(2).long().mean(), ".float().mean()"),
         (lambda: torch.device("gpu"), "'cuda:1'"),
+        (lambda: torch.device("cuda:x"), "'cuda:1'"),
+        (lambda: "cpu".type, "torch.device(name)"),
         (lambda: torch.device("cuda", "1"), "text"),
     ],
 )

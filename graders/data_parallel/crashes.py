@@ -16,6 +16,11 @@ CRASHES = {
     "the default.",
     "Caught ": "Each replica runs in a thread of its own, on one GPU, and ends with the call. It shares with the model "
     "what is put on the instance: a function there, such as a replaced `forward`, still means the first GPU's weights.",
+    **{
+        f"object has no attribute '{name}'": "Only the wrapper has that, nn.DataParallel(model, "
+        "device_ids=device_ids): the model in it is its attribute `module`."
+        for name in ("device_ids", "module", "output_device")
+    },
     "'Net' object has no attribute": "What a replica's forward, or a hook on it, keeps in `self` is lost after the "
     "call: replicas are made anew for each. Work with what forward returns.",
     "is invalid for input of size": "A batch may have any size, and each GPU sees a part of it: take the size from the "
