@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +21,6 @@ OTHERS = tuple(exercise for exercise in known_exercises(default_graders()) if ex
 STUDENTS = 300
 GROWTH = 8.0
 """MiB by which the coordinator may grow while it grades: what Python keeps of a few hundred names is less."""
-
 
 of_exercises = pytest.mark.parametrize("exercises", [CHEAP, OTHERS], ids=["cheap exercises", "the others"])
 
@@ -66,16 +65,11 @@ def _works(canary: Path, exercises: Sequence[str]) -> list[Work]:
     """What the class hands in: everything there is, and of an exercise that has more than fit some, drawn by lot."""
     works = [*class_works(exercises), *refused_works(), *_attacks(canary, exercises)]
     alone = [work for work in works if not work.of]
-    return [
-        *alone,
-        *(work for exercise in exercises for work in _some(exercise, works, STUDENTS - len(alone))),
-    ]
-
-
-def _some(exercise: str, works: Sequence[Work], most: int) -> Iterator[Work]:
-    own = [work for work in works if work.of == exercise]
-    random.Random(exercise).shuffle(own)
-    yield from own[:most]
+    rng, chosen = random.Random(1), list(alone)
+    for exercise in exercises:
+        own = [work for work in works if work.of == exercise]
+        chosen += rng.sample(own, min(len(own), STUDENTS - len(alone)))
+    return chosen
 
 
 def _attacks(canary: Path, exercises: Sequence[str]) -> list[Work]:
