@@ -112,7 +112,7 @@ def test_script(check: Check) -> None:
         'variable a default, int(os.environ.get("LOCAL_RANK", 0)).',
         points=check.points / 2,
     )
-    _goes_on(check, values.get("went_on"), arguments, seen.loopback_bytes)
+    _goes_on(check, values.get("went_on"), values.get("asked"), arguments, seen.loopback_bytes)
     asked = _processes_asked_for(values.get("asked"))
     check.expect(
         asked in ("", str(OTHER_NPROC)),
@@ -191,7 +191,9 @@ def _trained_as_asked(
     )
 
 
-def _goes_on(check: Check, went_on: Json, arguments: Sequence[str], loopback_bytes: int | None) -> None:
+def _goes_on(
+    check: Check, went_on: Json, asked: Json, arguments: Sequence[str], loopback_bytes: int | None
+) -> None:
     """End the check where a run that resumes trains no epoch more, or more than the one that is left, or learns nothing."""
     if not isinstance(went_on, dict):
         return
@@ -203,7 +205,10 @@ def _goes_on(check: Check, went_on: Json, arguments: Sequence[str], loopback_byt
         went_on.get("wrote") is not False,
         f"{call} it ended without having written any file, as one that has nothing left to train.",
         "load_checkpoint returns the epoch after which was saved, and main goes on with the one after it: one of the two adds "
-        "1, not both.",
+        "1, not both."
+        if _hands_on(asked)
+        else 'Does "$@" stand behind ddp_train.py and its arguments in ddp_train.sh? Without it the first run does not hear of '
+        "--epochs. Otherwise see what load_checkpoint returns: one of it and main adds 1, not both.",
         points=check.points / 2,
     )
     before, after = integer(went_on.get("before")), integer(went_on.get("after"))
