@@ -25,6 +25,12 @@ _READ_ONLY = (
     "so can the data where each rank has folders of its own."
 )
 _LABELS = "Labels are class numbers, whole ones: leave them as the data set gives them, or say labels.long()."
+_TEXT = "What os.environ holds is text, and so is what argparse hands over without type=int: int(os.environ['LOCAL_RANK'])."
+_LOSS_ORDER = (
+    "The loss takes what the network gives first, and then the labels: F.cross_entropy(logits, labels)."
+)
+_PICKLE = "No file and no other process is given a function that is defined within another: save model.state_dict() and optimizer.state_dict(), not the objects, and give spawn a function at the left margin of the file."
+_WHOLE = "A whole number is wanted there: `//` divides and leaves the rest out, `/` always gives a float."
 _DTYPES = (
     "Two tensors that meet in that line have different types, as with .half() or .double() of one of them: leave both "
     "float32. Under torch.autocast each operation takes the type that it needs, the model and the batch stay as they are."
@@ -64,13 +70,16 @@ _CAUSES: Sequence[tuple[str, str, str]] = (
     ("ModuleNotFoundError", "", NOT_HERE),
     ("SourceError", "is larger than", "Keep the code in it: data, weights and printed results belong in files of their own, which it reads and writes."),
     ("SourceError", "UTF-", "Open it in an editor, and save it with the encoding UTF-8: in VS Code the encoding stands at the bottom right."),
-    ("FileNotFoundError", "", "Use the path you are given; paths of your own machine do not exist where this is graded."),
+    ("FileNotFoundError", "directory: '/", "Use the path you are given; paths of your own machine do not exist where this is graded."),
+    ("FileNotFoundError", "directory: ", "A path without a / in front begins in the folder that the file is run in: is what is read there part of what you handed in? What is written needs its folder first: Path(path).parent.mkdir(parents=True, exist_ok=True)."),
+    ("FileNotFoundError", "", "Nothing was found where it was looked for: print the path, and what lies there, list(Path(path).iterdir())."),
     ("UnpicklingError", "Weights only load failed", "With weights_only=True torch.load reads tensors, numbers, texts, lists and dicts alone, as torch.save writes them by default: save state_dict()s and plain numbers, and leave pickle_protocol out."),
     ("StopIteration", "", "Something was asked for its next item and had none: is the data set empty?"),
     ("RuntimeError", "marked as ready twice", "A parameter was used twice in one forward of DistributedDataParallel: wrap the model once, and call the wrapped model once per step."),
     ("ValueError", "Default process group has not been initialized", "A collective was called before init_process_group: check that this code also works without torchrun."),
     ("RuntimeError", "is invalid for input of size", "The last batch may hold fewer items than the others: take sizes from the tensor, as in x.view(x.size(0), -1)."),
     ("RuntimeError", "rank < size", "That rank is not in the group: its size and the ranks in it come from WORLD_SIZE and RANK, neither is written out."),
+    ("ValueError", "environment variable MASTER_", "Without torchrun nobody sets that, and one process needs no address: init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1), or no group at all."),
     ("ValueError", "rendezvous: ", "file:// and tcp:// read neither RANK nor WORLD_SIZE: init_process_group(..., rank=int(os.environ['RANK']), world_size=int(os.environ['WORLD_SIZE'])) works with any init_method."),
     ("ValueError", "batch_size should be a positive integer", "A DataLoader takes a whole number: hand on the batch size that is given. It is that of one rank, and the sampler shares the data out; `/` would make a float of it."),
     ("ValueError", "device_ids and output_device arguments only work", "device_ids are numbers of GPUs: device_ids=[device.index] if device.type == 'cuda' else None."),
@@ -95,6 +104,9 @@ _CAUSES: Sequence[tuple[str, str, str]] = (
     ("RuntimeError", "backward through the graph a second time", "Call backward once for each forward. A loss that is kept or added up over batches keeps its graph as well: add loss.item()."),
     ("RuntimeError", "modified by an inplace operation", "Something is overwritten that backward still needs: write x = x + y instead of x += y, and leave out inplace=True."),
     ("RuntimeError", "Can't call numpy() on Tensor that requires grad", "For printing and counting take loss.item(), or tensor.detach().cpu().numpy()."),
+    ("NotImplementedError", "log_softmax", _LOSS_ORDER),
+    ("RuntimeError", "log_softmax", _LOSS_ORDER),
+    ("RuntimeError", "only batches of spatial targets supported", "The loss wants the network's output, (batch, classes): is it given the pictures, or an output that still has height and width?"),
     ("RuntimeError", "expected target dtype to be Long", _LABELS),
     ("RuntimeError", "expected scalar type Long", _LABELS),
     ("RuntimeError", "same dtype", _DTYPES),
@@ -102,6 +114,7 @@ _CAUSES: Sequence[tuple[str, str, str]] = (
     ("RuntimeError", "must match the size of tensor", "Two tensors whose shapes do not fit meet in that line: print both shapes in front of it. A tensor with one value for each row gets a dimension to be spread over by x[:, None]."),
     ("RuntimeError", "multi-target not supported", "Labels are one class number for each item, in one dimension: labels.squeeze(1) takes away a second one."),
     ("ValueError", "to match target batch_size", "The network gives another number of rows than there are labels: was the batch's dimension flattened as well, or its size written out? x.flatten(1) keeps it."),
+    ("IndexError", "Dimension out of range", "The tensor has fewer dimensions than that: `dim` counts them from 0. Print its shape. Are two arguments mixed up?"),
     ("IndexError", "Target ", "There are labels that the network has no output for: they count from 0, and the last layer needs one output for each class."),
     ("RuntimeError", "channels, but got", "The pictures have another number of channels than the first convolution was made for: print x.shape in front of it, (batch, channels, height, width)."),
     ("RuntimeError", "cannot be converted to Scalar", "item() wants a tensor of one number: take the mean or the sum first, or tolist()."),
@@ -114,10 +127,28 @@ _CAUSES: Sequence[tuple[str, str, str]] = (
     ("RuntimeError", "loading state_dict", "The names in the file are not those of the model. With `module.` in front they are those of a wrapped model: save and load model.module.state_dict(). Or was another model saved?"),
     ("AttributeError", "before Module.__init__() call", "The first line of __init__ has to be super().__init__()."),
     ("AttributeError", "'DistributedDataParallel' object has no attribute", "The wrapper has only what every module has: your own model is its attribute, model.module."),
+    ("AttributeError", "object has no attribute 'module'", "Only the wrapper has .module, and here the model is not wrapped: plain = model.module if isinstance(model, DistributedDataParallel) else model."),
+    ("AttributeError", "Can't pickle", _PICKLE),
+    ("AttributeError", "Can't get local object", _PICKLE),
+    ("PicklingError", "Can't pickle", _PICKLE),
     ("AttributeError", "has no attribute 'set_epoch'", "set_epoch belongs to the DistributedSampler: loader.sampler.set_epoch(epoch)."),
+    ("TypeError", "found <class 'PIL.", "A DataLoader makes batches of tensors, not of pictures: give the data set a transform that ends with ToTensor()."),
     ("TypeError", "NoneType", _IS_NONE),
-    ("TypeError", "object is not iterable", "That cannot be looped over: a number wants range(n), and an optimizer model.parameters(), not the model."),
-    ("TypeError", "must be int, not str", "What os.environ holds is text, and so is what argparse hands over without type=int: int(os.environ['LOCAL_RANK'])."),
+    ("TypeError", "'list' object is not callable", "A list is no function: several transforms become one by transforms.Compose([...]), and an item of a list is taken with x[0]."),
+    ("TypeError", "'float' object cannot be interpreted as an integer", _WHOLE),
+    ("TypeError", "be tuple of ints", _WHOLE),
+    ("ValueError", "must be a positive integer, not", _WHOLE),
+    ("TypeError", "for image data", "imshow wants the channels last, (height, width, channels): image.permute(1, 2, 0) of a tensor."),
+    ("ValueError", "too many values to unpack", "There is more on the right than there are names on the left: a dict is gone through with .items(), and a batch holds as many parts as one item of the data set."),
+    ("ValueError", "does not match the world size", "Lightning counts devices x nodes and finds another number of processes: hand on what the script is given, Trainer(devices=args.devices)."),
+    ("AttributeError", "'str' object has no attribute 'finalize'", "A logger is an object, CSVLogger(...), not its name."),
+    ("MisconfigurationException", "`train_dataloader` must be implemented", "Nothing was given to train on: trainer.fit(model, datamodule=data), or fit(model, train_loader, val_loader)."),
+    ("MisconfigurationException", "Unknown configuration for model optimizers", "configure_optimizers returns an optimizer: torch.optim.Adam(self.parameters(), lr=...)."),
+    ("TypeError", "Path' object is not iterable", "A path is no list: path.iterdir() is what lies in a folder, path.rglob('*.jpg') with all folders below it."),
+    ("TypeError", "object is not iterable", "That cannot be looped over: a number wants range(n); an optimizer and clip_grad_norm_ want model.parameters(), not the model. Or are two arguments mixed up?"),
+    ("AssertionError", "Unknown backend type", "The backends are 'nccl' for GPUs and 'gloo' for processors."),
+    ("RuntimeError", "must be an integer. ", _TEXT),
+    ("TypeError", "must be int, not str", _TEXT),
     ("AttributeError", "'str' object has no attribute 'type'", "That is the name of a device: only torch.device(name) has .type and .index."),
     ("RuntimeError", "Invalid device string", _DEVICE),
     ("RuntimeError", "device type at start of device string", _DEVICE),

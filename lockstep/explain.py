@@ -16,6 +16,7 @@ from lockstep.causes import ENDS_PROGRAM, advice, is_peer_lost
 from lockstep.remarks import imports_placed, on_missing_name
 from lockstep.sandbox.limits import GIB, MIB, Limits
 from lockstep.sandbox.outcome import CodeFrame, Outcome, RankOutcome, Standing, StudentError
+from lockstep.sandbox.standing import WITH_OTHERS
 from lockstep.submission import Submission, misnamed
 from lockstep.text import last_lines, safe, safe_line
 from lockstep.verdict import CheckEnded, Crashed, Failed, GraderFault, Hung, LimitExceeded
@@ -315,8 +316,8 @@ def _student_ran(rank: RankOutcome) -> bool:
 
 
 def _capital(text: str) -> str:
-    # A file's name stays as it is.
-    return text if "." in text.split(" ")[0] else text[:1].upper() + text[1:]
+    # The name of a file or a function stays as it is.
+    return text if re.search(r"[._(]", text.split(" ")[0]) else text[:1].upper() + text[1:]
 
 
 def _exceeded(error: StudentError) -> str | None:
@@ -332,7 +333,7 @@ def _exceeded(error: StudentError) -> str | None:
 
 
 def _hung(outcome: Outcome, limits: Limits) -> Hung:
-    ranks = outcome.ranks
+    ranks = outcome.ranks if len(outcome.ranks) > 1 else tuple(map(_alone, outcome.ranks))
     # What one of them is in, not what the others are at meanwhile, which may be a wait for that one.
     phase = _phase([rank for rank in ranks if rank.standing and rank.standing.frame] or ranks)
     where = "; ".join(_stands(number, rank, len(ranks), phase) for number, rank in enumerate(ranks))
@@ -362,6 +363,14 @@ def _hung(outcome: Outcome, limits: Limits) -> Hung:
             "batches, and for an exception that one rank swallows."
         )
     return Hung(text, hint)
+
+
+def _alone(rank: RankOutcome) -> RankOutcome:
+    """The one rank of a run: in what only several do together, it computes."""
+    stands = rank.standing
+    if stands is None or stands.waits_in not in WITH_OTHERS:
+        return rank
+    return replace(rank, standing=replace(stands, waits_in=""))
 
 
 def _stands(number: int, rank: RankOutcome, world: int, phase: str) -> str:

@@ -307,6 +307,7 @@ UNWEIGHED = {name: sum(batch[name] for batch in EACH) / 4 for name in EACH[0]}
         ({**figures(), "acc5": None}, "returned acc5 = None"),
         ({**figures(unit=1.0), "acc1": 35.714}, "returned acc5"),
         ({name: 28 * value for name, value in figures().items()}, "divide by the number of all items"),
+        ({name: -value for name, value in figures().items()}, "over all items it is 35.714"),
         ({**figures(), "loss": float("nan")}, "returned loss = nan"),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -143,6 +144,61 @@ def test_a_script_that_reads_no_options_is_told_so(
         ("TypeError", "'int' object is not iterable", "calling f()", "range(n)"),
         ("TypeError", "'Net' object is not iterable", "calling f()", "model.parameters()"),
         (
+            "TypeError",
+            "default_collate: batch must contain tensors; found <class 'PIL.Image.Image'>",
+            "calling f()",
+            "ToTensor()",
+        ),
+        ("TypeError", "'list' object is not callable", "calling f()", "transforms.Compose"),
+        ("ValueError", "too many values to unpack (expected 2)", "calling f()", ".items()"),
+        (
+            "ValueError",
+            "You set `devices=1` and `num_nodes=1` in Lightning, but the product (1 * 1) does not match the world size (2).",
+            WITH_OPTIONS,
+            "devices=args.devices",
+        ),
+        ("FileNotFoundError", "no .jpg images in '/data/faces'", "calling f()", "what lies there"),
+        (
+            "AttributeError",
+            "'Net' object has no attribute 'module'",
+            "calling f()",
+            "Only the wrapper has .module",
+        ),
+        (
+            "AttributeError",
+            "Can't pickle local object 'Recorder.__init__.<locals>.<lambda>'",
+            "calling save_checkpoint(...)",
+            "model.state_dict()",
+        ),
+        ("AssertionError", "Unknown backend type nccl_", "calling setup()", "'gloo'"),
+        ("RuntimeError", "`rank` must be an integer. 0", "calling setup()", "is text"),
+        (
+            "ValueError",
+            "Error initializing torch.distributed using env:// rendezvous: environment variable MASTER_ADDR expected, but not set",
+            "calling setup()",
+            "HashStore()",
+        ),
+        (
+            "ValueError",
+            "Number of columns must be a positive integer, not np.float64(4.0)",
+            WITH_OPTIONS,
+            "`//`",
+        ),
+        ("TypeError", "Invalid shape (3, 250, 250) for image data", WITH_OPTIONS, "permute(1, 2, 0)"),
+        ("AttributeError", "'str' object has no attribute 'finalize'", WITH_OPTIONS, "CSVLogger(...)"),
+        (
+            "MisconfigurationException",
+            "`train_dataloader` must be implemented to be used with the Lightning Trainer",
+            WITH_OPTIONS,
+            "datamodule=data",
+        ),
+        (
+            "MisconfigurationException",
+            "Unknown configuration for model optimizers. Output from `model.configure_optimizers()` should be",
+            "calling f()",
+            "returns an optimizer",
+        ),
+        (
             "ValueError",
             "Expected a torch.device with a specified index or an integer, but got:cuda",
             "calling f()",
@@ -201,6 +257,18 @@ def test_how_to_save_a_file_that_python_cannot_read() -> None:
         (lambda: torch.device("cuda:x"), "'cuda:1'"),
         (lambda: "cpu".type, "torch.device(name)"),
         (lambda: torch.device("cuda", "1"), "text"),
+        (
+            lambda: F.cross_entropy(torch.zeros(4).long(), torch.zeros(4, 10)),
+            "F.cross_entropy(logits, labels)",
+        ),
+        (lambda: F.cross_entropy(torch.zeros(4, 1, 28, 28), torch.zeros(4).long()), "the pictures"),
+        (lambda: torch.zeros(4).topk(1, dim=1), "Print its shape"),
+        (lambda: torch.zeros(4 / 2), "`//`"),
+        (lambda: torch.arange(4).split(2.0), "`//`"),
+        (lambda: Path("/nowhere/x.jpg").read_bytes(), "paths of your own machine"),
+        (lambda: Path("nowhere/x.jpg").touch(), "parents=True"),
+        (lambda: iter(Path()), "rglob"),
+        (lambda: range(4 / 2), "`//`"),
     ],
 )
 def test_what_torch_says_of_types_and_shapes_has_a_cause(mistake: Callable[[], object], told: str) -> None:

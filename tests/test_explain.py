@@ -131,6 +131,7 @@ def test_a_file_that_is_known_to_be_unreadable_is_told_of_in_the_words_of_the_no
         (Standing("", LINE), "Does the loop that this line is in"),
         (Standing("", None), "Look for an endless loop"),
         (Standing("barrier", LINE), "ranks that never come"),
+        (Standing("the gradient all_reduce inside backward()", LINE), "Does the loop that this line is in"),
     ],
 )
 def test_what_to_look_for_is_told_by_where_one_process_stands(standing: Standing, hint: str) -> None:

@@ -53,6 +53,15 @@ def test_the_wait_is_named(text: str, events: Sequence[Mapping[str, Json]], word
         assert str(found.frame) == "ddp_train.py, line 31"
 
 
+def test_what_calls_their_code_does_not_wait_meanwhile() -> None:
+    theirs = '  File "/work/ddp_train.py", line 12 in forward\n'
+    wrapper = f'  File "{TORCH}/nn/parallel/distributed.py", line 9 in forward\n'
+    found = standing.read(f"{theirs}{wrapper}{STUDENT}", "/work", "R", [])
+    assert (found.waits_in, str(found.frame)) == ("", "ddp_train.py, line 12")
+    found = standing.read(f"{wrapper}{theirs}{STUDENT}", "/work", "S", [])
+    assert "before forward" in found.waits_in
+
+
 def test_a_stopped_process_is_no_wait() -> None:
     assert standing.read("", "/work", "T", []).state == "stopped"
 

@@ -223,7 +223,12 @@ def _differing(name: str, series: Series, batches: Sequence[Batch], epochs: int,
         )
     return Feedback(
         f"{tag}, value {wrong + 1} of {n}, is {series.values[wrong]:.6g}; the batch had {_shown(name, batches[wrong])}",
-        "Log the values that train_step returns, each at its own step.",
+        "Log the values that train_step returns, each at its own step."
+        + (
+            " Does it return wrong ones, which accuracy_topk looks at? Mend that first: this curve shows them."
+            if name.startswith("acc")
+            else ""
+        ),
     )
 
 

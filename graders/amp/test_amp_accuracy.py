@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,6 +20,15 @@ from lockstep.wire import Array, Json
 
 # Percent, and parts of one.
 UNITS = (100.0, 1.0)
+
+
+@dataclass(frozen=True)
+class Right:
+    """The parts of a batch of `size` items whose label is the first, or among the first five, of the logits."""
+
+    first: float
+    five: float
+    size: int
 
 
 def test_accuracy_topk(check: Check) -> None:
@@ -50,7 +60,7 @@ def _accurate_steps(check: Check, case: Case, seen: RankOutcome, sizes: Sequence
         check.fail(
             f"A batch of {size}: {round(first * size)} labels are the largest logit and {round(five * size)} among the five "
             f"largest, so acc1 is {first:.2%} and acc5 {five:.2%}. train_step returned {shown(acc1)} and {shown(acc5)}.",
-            _accuracy_hint(number(acc1), number(acc5), first, five, size),
+            _accuracy_hint(number(acc1), number(acc5), Right(first, five, size)),
         )
     check.fail(
         "train_step did not return acc1 and acc5 for every batch, in one unit.",
@@ -71,7 +81,7 @@ def evaluation_problem(evaluated: Json, logits: Array, labels: Array) -> Feedbac
     """What is wrong with what the template's `evaluate` returns; a validation of another form may return what it likes."""
     if not isinstance(evaluated, dict):
         return None
-    shares = [number(evaluated.get(name)) or 0.0 for name in ("acc1", "acc5")]
+    shares = [abs(number(evaluated.get(name)) or 0.0) for name in ("acc1", "acc5")]
     unit = 100.0 if max(shares) > 1 else 1.0
     right = _figures(logits, labels, unit)
     wrong = [name for name in right if name in evaluated and not _agrees(evaluated, right, name)]
@@ -132,12 +142,22 @@ def _places(size: int) -> Array:
     return np.resize(np.array([0, 2, 7, 0, 3, 9, 2, 8, 1]), size)
 
 
-def _accuracy_hint(acc1: float | None, acc5: float | None, first: float, five: float, size: int) -> str:
-    if acc1 is not None and acc5 is not None:
-        if acc5 < acc1:
-            return "acc5 is less than acc1, which cannot be: the first logit is among the first five. Are they mixed up?"
-        if (acc1, acc5) == (round(first * size), round(five * size)):
-            return "Those are counts: divide by the number of items in the batch."
+def _accuracy_hint(acc1: float | None, acc5: float | None, right: Right) -> str:
+    if acc1 is None or acc5 is None:
+        return "Return a dict with the keys 'loss', 'acc1' and 'acc5', spelled just so, each with a number."
+    for unit in UNITS:
+        first, five = unit * right.first, unit * right.five
+        if close(acc1, five) and close(acc5, first):
+            return "acc1 and acc5 are mixed up: acc5 is the larger one, since the first logit is among the first five."
+        if close(acc1, first) and close(acc5, five / 5):
+            return (
+                "acc5 is a fifth of what it should be: each item has five guesses, of which one can be right. Divide the number "
+                "of right ones by that of the items, as (guesses == labels[:, None]).any(dim=1).float().mean() does."
+            )
+    if (acc1, acc5) == (round(right.first * right.size), round(right.five * right.size)):
+        return "Those are counts: divide by the number of items in the batch."
+    if acc5 < acc1:
+        return "acc5 is less than acc1, which cannot be: the first logit is among the first five."
     return (
         "logits.topk(5, dim=1).indices are five classes a row; an item counts for acc5 when its label is one of them. "
         "Divide by the size of this batch: the last one is smaller."

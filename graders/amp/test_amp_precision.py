@@ -244,7 +244,9 @@ def test_matches_fp32(check: Check) -> None:
             continue
         value = number(loss)
         hint = "Return the mean loss of the batch as a number: loss.item()."
-        if value is not None and close(value, wanted.loss * case.scenario.scale, rtol=LOW_LOSS):
+        if loss is None:
+            hint = "Return the mean loss of the batch under the key 'loss', as a number: loss.item()."
+        elif value is not None and close(value, wanted.loss * case.scenario.scale, rtol=LOW_LOSS):
             hint = "That is the loss times the scale: return loss.item(), not what scaler.scale made of it."
         elif step > 1:
             hint = f"The first losses are right: the steps are not. {usual}"

@@ -86,6 +86,15 @@ def test_find_batch(check: Check) -> None:
         "In the template, write_amp_report reads precision, batch_size and ok of each trial that find_batch_size returns.",
         points=half,
     )
+    smaller = {size for size, ok in tried if ok} & printed
+    check.expect(
+        best in printed or not smaller,
+        f"{call} tried {best} images, which fit, and came to {max(smaller, default=0)}. Its last lines: "
+        f"{last_lines(seen.output)}",
+        "Of the two sizes that close in, the one that fits moves up to a middle that fits, the other down to one that does "
+        "not.",
+        points=half,
+    )
     check.expect(
         best in printed,
         f"{call} found {best}, and did not print it. Its last lines: {last_lines(seen.output)}",

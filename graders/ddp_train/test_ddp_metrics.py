@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
@@ -257,10 +258,14 @@ def _accuracy_hint(
     value: Json, right: int, n: int, outcome: Outcome, data: expected.Data, is_right: Array
 ) -> str:
     seen = number(value)
+    if value is None:
+        return "evaluate ends with `return`, a plain float: without it a function gives None."
+    if seen is None or not math.isfinite(seen):
+        return "It was divided by a number of items that is zero: count the items of every batch, `items += len(labels)`."
     found = (data.find(rank.arrays.get("order0", np.zeros(0))) for rank in outcome.ranks)
     orders = [order for order in found if order]
     values = [number(rank.values.get("accuracy")) for rank in outcome.ranks]
-    if seen is not None and seen > 1:
+    if seen > 1:
         return "Accuracy is a fraction between 0 and 1: divide the number of right answers by the number of items."
     if len(set(values)) > 1:
         return "The ranks disagree: add up right answers and items over all ranks with dist.all_reduce before dividing."
@@ -277,7 +282,9 @@ def _accuracy_hint(
             "That is the mean of the batches' accuracies, in which an item of a short last batch counts for more: add up right "
             "answers and items of all batches and ranks, then divide once."
         )
-    if padded or (seen is not None and abs(seen - right / n) < (len(outcome.ranks) - 1) / n):
+    if close(seen, 1 - right / n, rtol=0, atol=1e-5):
+        return "That is the share of wrong answers: count where `logits.argmax(dim=1) == labels`."
+    if padded or (abs(seen - right / n) < (len(outcome.ranks) - 1) / n):
         return (
             "DistributedSampler repeats items until all shares are equally long, and those count twice here. Leave "
             "the repeated ones out, or give each rank its share without padding; and read the whole loader (no `break`)."

@@ -331,6 +331,11 @@ def _script_hint(script: bytes, printed: str) -> str:
         )
     if re.search(r"\w\.py, line \d+, in ", printed):
         return "torchrun did start the script, which raised that: mend the line that is named, and run the same in a terminal."
+    if re.search(r"(?<!\w)(?:run\.py|torchrun): error: ", printed):
+        return (
+            "That is torchrun's own command line. In front of ddp_train.py stand its options, each with its value, and behind "
+            'it those of the script: torchrun --standalone --nproc-per-node "${NPROC:-2}" ddp_train.py.'
+        )
     if re.search(r"\.py: error: ", printed):
         return (
             "torchrun did start the script, which ends so where argparse does not know an option or cannot read its value: "

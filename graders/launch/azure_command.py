@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from graders.launch.commands import Start, start_in, starts_only, torn_line
-from graders.launch.manifests import Manifest, Reading, like, shown
+from graders.launch.manifests import Manifest, Reading, like, shown, stated
 from lockstep.text import safe_line
 
 OWN_SCRIPTS = (
@@ -23,10 +23,9 @@ def look_at_command(manifest: Manifest, reading: Reading) -> Start | None:
     """What the command starts; None where there is no command, or it trains nothing."""
     command = manifest.get("command")
     if not isinstance(command, str) or not command.strip():
-        seen = "is missing" if command is None else f"is {shown(command)}"
         hint = "Write one text, as a shell reads it: `command: python ddp_train.py --epochs 3`."
         reading.problems.append(
-            manifest.problem(("command",), f"`command` {seen}; expected a command line.", hint)
+            manifest.problem(("command",), f"`command` {stated(command)}; expected a command line.", hint)
         )
         return None
     start = start_in(command)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 
 from graders.launch.commands import Start, meets_itself
-from graders.launch.manifests import Manifest, Reading, like, shown
+from graders.launch.manifests import Manifest, Reading, like, stated
 from lockstep.text import safe_line
 from lockstep.yamlfile import Place
 
@@ -39,10 +39,10 @@ def look_at_distribution(
     kind = str(manifest.get("distribution", "type") or "").lower()
     torchrun = start is not None and start.by == "torchrun"
     if isinstance(manifest.get("distribution"), dict) and kind not in KINDS:
-        seen = shown(manifest.get("distribution", "type"))
+        seen = stated(manifest.get("distribution", "type"))
         reading.problems.append(
             manifest.problem(
-                (*place, "type"), f"`distribution.type` is {seen}; expected pytorch.",
+                (*place, "type"), f"`distribution.type` {seen}; expected pytorch.",
                 like(kind, KINDS) or "With `type: pytorch` Azure sets RANK, WORLD_SIZE and MASTER_ADDR.",
             )
         )  # fmt: skip
@@ -55,7 +55,7 @@ def look_at_distribution(
                 "Write `type: pytorch`: its processes are told what torch's process group asks for.",
             )
         )  # fmt: skip
-    if not kind and instances > 1 and not torchrun:
+    elif not kind and instances > 1 and not torchrun:
         reading.problems.append(
             manifest.problem(
                 ("resources", "instance_count"), f"{instances} machines are asked for, but no `distribution`.",

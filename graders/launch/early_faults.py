@@ -12,7 +12,10 @@ from lockstep.text import last_lines
 START_WITH_TORCHRUN = (
     "torchrun --nproc-per-node 2 ... ddp_train.py starts the processes and tells them apart."
 )
-_UNSET = "Nothing sets {0}. A node is given NODE_RANK, MASTER_ADDR and MASTER_PORT."
+_UNSET = (
+    "Nothing sets {0}. torchrun_multi.sh is given NODE_RANK, MASTER_ADDR and MASTER_PORT, a job what its scheduler "
+    "sets. Everything else the script sets itself, in a line above."
+)
 _UNASKED = (
     "Slurm sets SLURM_{0} only for a job that asks with the option of that name, such as --gpus-per-node or "
     "--cpus-per-task. SLURM_GPUS_ON_NODE and SLURM_CPUS_ON_NODE are there in every job."

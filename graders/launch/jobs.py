@@ -12,7 +12,7 @@ from graders.launch.headers import read_header, scheduler_of
 from graders.launch.meeting_faults import meeting_fault, place_fault
 from graders.launch.reach import reach_fault
 from graders.launch.schedulers import LSF, PBS, SLURM, Header
-from graders.launch.script_faults import devices_fault, script_fault
+from graders.launch.script_faults import devices_fault, late_options, script_fault
 from graders.launch.script_options import option_fault
 from graders.launch.scripts import (
     GPUS,
@@ -211,6 +211,10 @@ def job_fault(
         if len(own) > 1:
             return _several(path, header, node, own)
     team = {node: own[0] for node, own in sorted(busy.items())}
+    for node, start in team.items():
+        # What is not counted must not be taken for a wrong number.
+        if late_options(start) and (fault := script_fault(f"{path} on node {node}", start, files)):
+            return fault
     if fault := _numbers(path, header, team):
         return fault
     for node, start in team.items():

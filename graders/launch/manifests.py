@@ -128,6 +128,11 @@ def shown(value: Json) -> str:
     return f"{value}"[:30]
 
 
+def stated(value: Json) -> str:
+    """What a message says of a value that should be another, or should be there: the verb with it."""
+    return "is missing" if value is None else f"is {shown(value)}"
+
+
 def documents(data: bytes) -> list[Document]:
     """The documents of a file, with those inside of a Kubernetes List taken out of it. Raises YamlError."""
     found: list[Document] = []

@@ -23,7 +23,8 @@ def image_problems(pod: Pod) -> list[Problem]:
             pod.problem(("containers",), "the list of containers is empty.", "Add one named `pytorch`.")
         )
     names = [each.get("name") for each in pod.containers if isinstance(each, dict)]
-    if names and "pytorch" not in names:
+    # One without a name is told by the schema.
+    if any(names) and "pytorch" not in names:
         found.append(
             pod.problem(
                 ("containers", 0, "name"),

@@ -21,6 +21,7 @@ from graders.launch.manifests import (
     readable,
     schema_problems,
     shown,
+    stated,
     whole,
 )
 from graders.launch.pod_commands import slips
@@ -154,7 +155,7 @@ def _version(manifest: Manifest) -> list[Problem]:
     hint = f"Write `apiVersion: {VERSION}`."
     if isinstance(version, str) and version.startswith("kubeflow.org/v1"):
         hint += " The alpha and beta versions ended with the old pytorch-operator."
-    return [manifest.problem(("apiVersion",), f"`apiVersion` is {shown(version)}; expected {VERSION}.", hint)]
+    return [manifest.problem(("apiVersion",), f"`apiVersion` {stated(version)}; expected {VERSION}.", hint)]
 
 
 def _name(manifest: Manifest) -> list[Problem]:

@@ -39,9 +39,12 @@ def script_fault(call: str, start: Start, files: Mapping[str, bytes]) -> Fault |
         return Fault(
             Stage.SCRIPT,
             f"{call} starts {start.script} with torchrun, and no such file was handed in.",
-            f"Start {TRAINING}; torchrun's own options stand in front of it, the script's behind it.",
+            f"Start {TRAINING}; torchrun's own options stand in front of it, the script's behind it."
+            if start.script.endswith(".py")
+            else "torchrun takes the first word that belongs to none of its options for the script: is the option "
+            f"missing that {start.script} belongs to, such as --nproc-per-node in front of a number?",
         )
-    if late := [word for word in start.arguments if OWN_OPTION.match(word)]:
+    if late := late_options(start):
         return Fault(
             Stage.SCRIPT,
             f"{call} writes {late[0]} behind {start.script}: torchrun hands it to the script instead of reading it.",
@@ -58,6 +61,11 @@ def script_fault(call: str, start: Start, files: Mapping[str, bytes]) -> Fault |
             "above.",
         )
     return backend_fault(call, start.backend, files) or alone_fault(call, start.script_name, files)
+
+
+def late_options(start: Start) -> list[str]:
+    """torchrun's own options behind what it takes for the script, where they count for nothing."""
+    return [word for word in start.arguments if OWN_OPTION.match(word)]
 
 
 def backend_fault(call: str, backend: str, files: Mapping[str, bytes]) -> Fault | None:

@@ -177,7 +177,7 @@ def timing_complaint(check: Check) -> Complaint | None:
         )
     if passes < PASSES:
         return Complaint(
-            f"{told} read the data {passes} times; the mean is over {PASSES} passes.",
+            f"{told} read the data {'once' if passes == 1 else f'{passes} times'}; the mean is over {PASSES} passes.",
             f"Repeat the whole loop over the loader {PASSES} times and keep {PASSES} readings.",
         )
     # Who takes no more images than are asked for makes a shorter loader.

@@ -21,7 +21,7 @@ def test_two_ranks(check: Check) -> None:
     arguments = [
         "--devices", "2", "--strategy", "ddp", "--max-epochs", "1", "--limit-train-batches", "1.0", "--logger", "csv",
     ]  # fmt: skip
-    outcome = run_script(check, arguments, ranks=2, n=(n_train, n_test))
+    outcome = run_script(check, arguments, ranks=2, n=(n_train, n_test), one_epoch=True)
     call = "lightning_train.py --accelerator cpu --devices 2 --strategy ddp under torchrun with two processes"
     for rank, seen in enumerate(outcome.ranks):
         fitted(check, seen, f"{call}, rank {rank}")

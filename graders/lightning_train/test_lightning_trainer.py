@@ -31,6 +31,12 @@ def test_trainer_flags(check: Check) -> None:
     )
     seen = outcome.ranks[0].values
     _defaults(check, seen)
+    made = integer(seen.get("limited_epochs"))
+    check.expect(
+        made is not None and 1 <= made <= 10,
+        f"build_trainer(max_epochs=1) made a Trainer with max_epochs={shown(seen.get('limited_epochs'))}.",
+        "Hand the overrides on: pl.Trainer(**{**defaults, **overrides}).",
+    )
     wanted = batches // 5
     taken = len(expected.counts(seen.get("limited_batches"), "train"))
     check.expect(

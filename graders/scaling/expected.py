@@ -19,9 +19,9 @@ class Kind(Enum):
     """What an argument is, and with that which values it must not have."""
 
     COUNT = "a whole number above zero"
-    SIZE = "a whole number"  # of a data set: what an empty one comes to is nobody's business
+    SIZE = "a whole number that is not negative"  # of a data set: what an empty one comes to is nobody's business
     ABOVE_ZERO = "a finite number above zero"
-    RATE = "a finite number"  # a learning rate: torch takes 0
+    RATE = "a finite number that is not negative"  # a learning rate: torch takes 0
     FRACTION = "a number from 0 to 1"
 
 
@@ -153,6 +153,12 @@ FUNCTIONS = {
             Slip(
                 lambda n, batch, world, drop_last=False: n // (batch * world) if drop_last else n / (batch * world),
                 "There is no part of a step: what is left over is one more, so round up.",
+            ),
+            Slip(
+                lambda n, batch, world, drop_last=False: (
+                    n / (batch * world) if drop_last else ceil_div(n, batch * world)
+                ),
+                "There is no part of a step: with `drop_last=True` round down, n // m or math.floor.",
             ),
             Slip(
                 lambda n, batch, world, drop_last=False: steps(n, batch, 1, drop_last),

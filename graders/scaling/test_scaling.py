@@ -160,7 +160,10 @@ def _hint(calls: list[Call], seen: list[dict[str, Any]], first: dict[str, Any]) 
         return "`print` only shows a number: `return` it."
     if "returned" in first and number(first["returned"]) is None:
         return "Return a number."
-    return "Work the formula out by hand for the numbers of this call; return the result unrounded."
+    by_hand = "Work the formula out by hand for the numbers of this call"
+    if calls[0].function == "steps_per_epoch":
+        return f"{by_hand}; there are no parts of a step: round up, and down with `drop_last=True`."
+    return f"{by_hand}; return the result unrounded."
 
 
 def look_at_bad(check: Check, calls: list[Call], seen: list[dict[str, Any]]) -> None:

@@ -16,14 +16,21 @@ _FRAME = re.compile(r'^  File "([^"\n]{1,400})", line (\d{1,9}) in ([^\n]{1,200}
 COLLECTIVES_FILE = "torch/distributed/distributed_c10d.py"
 _STATES = {"T": "stopped", "Z": "dead", "X": "dead"}
 
+_FIRST_WEIGHTS = "DistributedDataParallel(...)'s broadcast of the first weights"
+_BUFFERS = "DistributedDataParallel's broadcast of buffers before forward"
+_GRADIENTS = "the gradient all_reduce inside backward()"
+
+WITH_OTHERS = frozenset({_FIRST_WEIGHTS, _BUFFERS, _GRADIENTS})
+"""What the stack looks like as well when a process that is alone computes there."""
+
 # (part of a file name, functions): what waiting there means. The first match, innermost frame first, wins.
 _PLACES: Sequence[tuple[str, tuple[str, ...], str]] = (
-    ("torch/nn/parallel/distributed.py", ("__init__",), "DistributedDataParallel(...)'s broadcast of the first weights"),
-    ("torch/nn/parallel/distributed.py", ("forward", "_pre_forward", "_sync_buffers"), "DistributedDataParallel's broadcast of buffers before forward"),
+    ("torch/nn/parallel/distributed.py", ("__init__",), _FIRST_WEIGHTS),
+    ("torch/nn/parallel/distributed.py", ("forward", "_pre_forward", "_sync_buffers"), _BUFFERS),
     ("torch/distributed/rendezvous.py", (), "init_process_group (it waits until all ranks have joined)"),
     ("torch/distributed/distributed_c10d.py", ("init_process_group", "_store_based_barrier", "_new_process_group_helper"), "init_process_group (it waits until all ranks have joined)"),
     ("torch/utils/data/dataloader.py", ("_try_get_data", "_get_data", "_next_data"), "a DataLoader worker"),
-    ("torch/autograd/graph.py", ("_engine_run_backward",), "the gradient all_reduce inside backward()"),
+    ("torch/autograd/graph.py", ("_engine_run_backward",), _GRADIENTS),
     ("subprocess.py", ("wait", "_wait", "communicate", "_communicate"), "a command that has not ended"),
     ("threading.py", ("join", "_wait_for_tstate_lock"), "a thread that has not ended"),
     ("multiprocessing/", ("wait", "join", "poll"), "a child process that has not ended"),
@@ -43,10 +50,12 @@ def read(stack: str, work: str, state: str, events: Sequence[Mapping[str, Json]]
 def _one(stack: str, work: str, state: str, events: Sequence[Mapping[str, Json]]) -> Standing:
     frames = [CodeFrame(name, int(line), function) for name, line, function in _FRAME.findall(stack)[:200]]
     # Without a folder of theirs, no file is theirs. A script that was started by its bare name goes by that.
-    theirs = (replace(frame, file=frame.file.removeprefix(f"{work}/")) for frame in frames if work)
-    own = next((frame for frame in theirs if not frame.file.startswith(("/", "<"))), None)
+    theirs = [replace(frame, file=frame.file.removeprefix(f"{work}/")) for frame in frames] if work else []
+    innermost = next((i for i, frame in enumerate(theirs) if not frame.file.startswith(("/", "<"))), None)
+    own = None if innermost is None else theirs[innermost]
     words = _STATES.get(state, "")
-    waits_in = _pending(events) or _place(frames)
+    # What called their code does not wait while that runs, as the forward of a wrapper around their module.
+    waits_in = _pending(events) or _place(frames[:innermost])
     return Standing(waits_in, own, words)
 
 

@@ -95,8 +95,9 @@ class Recorder:
         *,
         stop_before: int | None = None,
         stop_after: int | None = None,
+        most_epochs: int | None = None,
     ) -> None:
-        self.enough = enough
+        self.enough, self.most_epochs = enough, most_epochs
         self.stop_before, self.stop_after = stop_before, stop_after
         self.is_rehearsal = False
         self.in_step = False
@@ -173,9 +174,11 @@ class Recorder:
 
     def _before(self, module: pl.LightningModule) -> None:
         self.parameter_types |= {str(p.dtype).removeprefix("torch.") for p in module.parameters()}
-        if self.is_rehearsal or self.stop_before is None:
+        if self.is_rehearsal:
             return
-        if len(self.counts["train"]) > self.stop_before:
+        if self.stop_before is not None and len(self.counts["train"]) > self.stop_before:
+            self.enough()
+        if self.most_epochs is not None and len(set(self.epochs)) > self.most_epochs:
             self.enough()
 
     def _after(self, stage: str, module: pl.LightningModule, seen: Logits) -> None:

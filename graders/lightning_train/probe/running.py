@@ -66,13 +66,22 @@ def script(student: Student, inputs: Inputs) -> Observation:
     def enough() -> NoReturn:
         student.answer(seen())
 
-    recorder = Recorder(enough, stop_before=cast("int | None", values.get("stop_before")))
+    recorder = Recorder(
+        enough,
+        stop_before=cast("int | None", values.get("stop_before")),
+        most_epochs=cast("int | None", values.get("most_epochs")),
+    )
     recorder.attach()
     recorder.watch_loop()
     small_loaders()
     plain_trainers()
     before = set(_files())
-    fits = _note_fits(files, enough if values.get("at_fit") is True else None, recorder)
+    fits = _note_fits(
+        files,
+        enough if values.get("at_fit") is True else None,
+        recorder,
+        one_epoch=values.get("one_epoch") is True,
+    )
     with emulated:
         if there:
             emulated.enter_context(gpus(there))
@@ -92,8 +101,17 @@ class Fits:
     tried: list[pl.Trainer]
 
 
-def _note_fits(files: Files, stop: Callable[[], NoReturn] | None, recorder: Recorder | None = None) -> Fits:
+def _note_fits(
+    files: Files,
+    stop: Callable[[], NoReturn] | None,
+    recorder: Recorder | None = None,
+    *,
+    one_epoch: bool = False,
+) -> Fits:
     """Note them from now on, and call `stop` where one begins that is no rehearsal.
+
+    With `one_epoch` each takes all batches once, as the script was told: where it does not hand that on, what it trains on
+    can be judged all the same.
 
     What was rehearsed is forgotten once the real pictures are opened, what was tried once a Trainer does more: but not
     what it trained on, where it was the same model. After a training nothing is tried that could be forgotten.
@@ -127,6 +145,11 @@ def _note_fits(files: Files, stop: Callable[[], NoReturn] | None, recorder: Reco
             fits.tried.append(self)
         if recorder is not None:
             recorder.is_rehearsal = rehearses or tries
+        if one_epoch and not rehearses and not tries:
+            # A number of batches, as overfit_batches sets it, is none that the flag could have replaced.
+            if isinstance(self.limit_train_batches, float):
+                self.limit_train_batches = 1.0
+            self.fit_loop.max_epochs = 1
         original(self, *args, **kwargs)
 
     def forget(those: list[pl.Trainer]) -> None:

@@ -19,6 +19,7 @@ from .fitting import in_some_shape
 from .recorder import Recorder
 from .student import Rows, students_model, students_module, tolerate_gpu_calls
 
+MOST_EPOCHS = 10
 # What every Trainer of the probe's is told besides, as it is shown.
 ALWAYS = "accelerator='cpu', devices=1, logger=..., num_sanity_val_steps=0"
 
@@ -63,7 +64,9 @@ def flags(student: Student, inputs: Inputs) -> Observation:
             with student.calling(f"training with {call}"):
                 trainer.fit(model, loader, loader)
 
-        in_some_shape(recorder, fit)
+        # Without max_epochs it would go on for a thousand: that is told without waiting for it.
+        if trainer.max_epochs in range(1, MOST_EPOCHS + 1):
+            in_some_shape(recorder, fit)
         values[f"{name}_batches"] = cast(Json, dict(recorder.counts))
     again = _built(student, build, "")
     values["again"] = [plain(again.max_epochs), plain(again.limit_train_batches)]
