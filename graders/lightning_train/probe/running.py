@@ -110,8 +110,8 @@ def _note_fits(
 ) -> Fits:
     """Note them from now on, and call `stop` where one begins that is no rehearsal.
 
-    With `one_epoch` each takes all batches once, as the script was told: where it hands neither on, what it trains on can
-    be judged all the same.
+    With `one_epoch` each takes all batches once, as the script was told: where it hands neither on, what it trains on
+    can be judged all the same.
 
     What was rehearsed is forgotten once the real pictures are opened, what was tried once a Trainer does more: but not
     what it trained on, where it was the same model. After a training nothing is tried that could be forgotten.
