@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 import torch
@@ -17,6 +18,8 @@ from lockstep.wire import Array, Json
 
 Shape = dict[str, Json]
 BATCH_SIZE = 4  # of a rank, where a check asks for no other
+WITH_SOFTMAX = (False, True)
+"""Whether a softmax stands before the loss, as some course texts have it: one check alone takes points for that."""
 # One rank's batch: the numbers of the items in it.
 Batch = tuple[int, ...]
 
@@ -174,28 +177,36 @@ class Training:
         lr: float,
         momentum: float,
         smoothing: float = 0.0,
+        softmax: bool = False,
     ) -> None:
         self.model = build_model(shape, dict(weights))
         self.model.train()
+        self._softmax = softmax
         self._lr, self._momentum = lr, momentum
         self._criterion = nn.CrossEntropyLoss(label_smoothing=smoothing)
         self._velocity: dict[str, torch.Tensor] = {}
 
-    def local_gradients(self, data: Data, batch: Batch, *, softmax: bool = False) -> dict[str, Array]:
+    def local_gradients(self, data: Data, batch: Batch) -> dict[str, Array]:
         """The gradient of the mean loss of one batch at the present weights, by parameter."""
         self.model.zero_grad(set_to_none=True)
-        logits = self.model(torch.from_numpy(data.images[list(batch)]))
-        outputs = logits.softmax(1) if softmax else logits
+        outputs = self._outputs(data, batch)
         self._criterion(outputs, torch.from_numpy(data.labels[list(batch)])).backward()
         return {n: np.array(v.grad.numpy()) for n, v in self.model.named_parameters() if v.grad is not None}
 
-    def step(self, data: Sequence[Data], ranks: Sequence[Batch], *, softmax: bool = False) -> None:
+    def _outputs(self, data: Data, batch: Batch) -> torch.Tensor:
+        """What the loss is given of a batch."""
+        outputs: torch.Tensor = self.model(torch.from_numpy(data.images[list(batch)]))
+        return outputs.softmax(1) if self._softmax else outputs
+
+    def run(self, data: Sequence[Data], steps: Iterable[Sequence[Batch]]) -> Self:
+        """Make these steps, and return itself."""
+        for ranks in steps:
+            self.step(data, ranks)
+        return self
+
+    def step(self, data: Sequence[Data], ranks: Sequence[Batch]) -> None:
         """One step on one batch per rank; the gradient is the mean over the ranks."""
-        local = [
-            self.local_gradients(own, batch, softmax=softmax)
-            for own, batch in zip(data, ranks, strict=True)
-            if batch
-        ]
+        local = [self.local_gradients(own, batch) for own, batch in zip(data, ranks, strict=True) if batch]
         # SGD with momentum by hand: making an optimizer of torch's imports its compiler, a second of nothing.
         parameters: dict[str, torch.Tensor] = dict(self.model.named_parameters())
         with torch.no_grad():
@@ -221,9 +232,8 @@ class Training:
     def losses(self, data: Data, batch: Batch) -> Array:
         """The loss of each item at the present weights."""
         with torch.no_grad():
-            logits = self.model(torch.from_numpy(data.images[list(batch)]))
             loss = nn.functional.cross_entropy(
-                logits, torch.from_numpy(data.labels[list(batch)]), reduction="none"
+                self._outputs(data, batch), torch.from_numpy(data.labels[list(batch)]), reduction="none"
             )
         return np.array(loss.numpy())
 

@@ -7,11 +7,11 @@ from collections.abc import Set
 from fixtures import cifar10
 from graders.ddp_train import expected
 from graders.ddp_train.batches import fed_by_step
-from graders.ddp_train.expected import Training
+from graders.ddp_train.expected import WITH_SOFTMAX, Training
 from graders.ddp_train.probe.checkpoints import CHECKPOINT
 from graders.ddp_train.runs import LR, MOMENTUM, on_nodes, options
 from graders.ddp_train.script_runs import SCRIPT_LIMITS
-from graders.ddp_train.weights import differing, unlike
+from graders.ddp_train.weights import differing, first_unless_any, unlike
 from lockstep.check import Check, Inputs
 from lockstep.compare import integer, shown
 from lockstep.sandbox.outcome import Outcome
@@ -46,13 +46,16 @@ def test_checkpoint(check: Check) -> None:
             files={CHECKPOINT: saved.ranks[0].arrays["checkpoint"].tobytes()},
             shared_files=True,
         )
-        unbroken = Training(shape, weights, lr=LR, momentum=MOMENTUM)
-        names = unbroken.state().keys()
+        unbroken = [
+            Training(shape, weights, lr=LR, momentum=MOMENTUM, softmax=softmax) for softmax in WITH_SOFTMAX
+        ]
+        names = unbroken[0].state().keys()
         _loaded_everywhere(check, saved, resumed, epoch, names)
-    for outcome in (saved, resumed):
-        for ranks in fed_by_step(check, outcome, [data]):
-            unbroken.step([data], ranks)
-    wrong = differing(resumed.ranks, "final", unbroken.state(), "the weight")
+    steps = [ranks for outcome in (saved, resumed) for ranks in fed_by_step(check, outcome, [data])]
+    wrong = first_unless_any(
+        differing(resumed.ranks, "final", training.run([data], steps).state(), "the weight")
+        for training in unbroken
+    )
     check.expect(
         wrong is None,
         "Two epochs, save_checkpoint, a new process, load_checkpoint, another epoch, on one rank: the weights are not "

@@ -12,12 +12,13 @@ import numpy as np
 
 from graders.ddp_train import expected
 from graders.ddp_train.batches import fed_by_step
-from graders.ddp_train.expected import Training
+from graders.ddp_train.expected import WITH_SOFTMAX, Training
 from graders.ddp_train.hints import WRAP_HINT
 from graders.ddp_train.runs import LR, MOMENTUM, options, rank_seeds
-from graders.ddp_train.weights import differing, unlike
+from graders.ddp_train.weights import differing, first_unless_any, unlike
 from lockstep.check import Check, Inputs
 from lockstep.sandbox.outcome import Outcome
+from lockstep.verdict import Feedback
 from lockstep.wire import Array
 
 
@@ -72,11 +73,14 @@ def test_weights_in_sync(check: Check) -> None:
         apart = unlike(outcome.ranks, "final")
         check.expect(apart is None, f"{call}: the ranks' weights are not equal: {apart}.", WRAP_HINT)
         steps = fed_by_step(check, outcome, data, batch_size)
-        training = Training(shape, weights[0], lr=LR, momentum=MOMENTUM)
-        begun = training.weights()
-        for ranks in steps:
-            training.step(data, ranks)
-        wrong = differing(outcome.ranks, "final", training.state(), "the weight")
+        begun = Training(shape, weights[0], lr=LR, momentum=MOMENTUM).weights()
+        alone = (
+            Training(shape, weights[0], lr=LR, momentum=MOMENTUM, softmax=softmax).run(data, steps)
+            for softmax in WITH_SOFTMAX
+        )
+        wrong = first_unless_any(
+            differing(outcome.ranks, "final", training.state(), "the weight") for training in alone
+        )
         if wrong is not None and differing(outcome.ranks, "final", begun, "") is None:
             check.fail(
                 f"{call}: the ranks agree with each other, but the weights are what they were before the first step.",
@@ -112,12 +116,16 @@ def test_gradients_averaged(check: Check) -> None:
         arrays=expected.as_inputs(weights),
         per_rank=[Inputs(s, own.arrays()) for s, own in zip(rank_seeds(check, world), data, strict=True)],
     )
-    training = Training(shape, weights, lr=0.0, momentum=0.0)
+    trainings = [Training(shape, weights, lr=0.0, momentum=0.0, softmax=softmax) for softmax in WITH_SOFTMAX]
     steps = fed_by_step(check, outcome, data, batch_size)
     for step in (step for step in looked_at if step < len(steps)):
-        ranks = steps[step]
-        local = [training.local_gradients(own, batch) for own, batch in zip(data, ranks, strict=True)]
-        _averaged(check, outcome, epoch, step, local)
+        each = (
+            [training.local_gradients(own, batch) for own, batch in zip(data, steps[step], strict=True)]
+            for training in trainings
+        )
+        found = first_unless_any(_not_averaged(outcome, epoch, step, local) for local in each)
+        if found is not None:
+            check.fail(found.message, found.hint)
     _whole_epoch(check, len(steps), n_steps, world)
 
 
@@ -132,14 +140,15 @@ def _whole_epoch(check: Check, made: int, wanted: int, world: int) -> None:
     )
 
 
-def _averaged(
-    check: Check, outcome: Outcome, epoch: int, step: int, local: Sequence[dict[str, Array]]
-) -> None:
+def _not_averaged(
+    outcome: Outcome, epoch: int, step: int, local: Sequence[dict[str, Array]]
+) -> Feedback | None:
+    """What the optimizer saw in a step instead of the mean of these gradients; None where it saw that."""
     world = len(local)
     mean = expected.mean_over_ranks(local)
     wrong = differing(outcome.ranks, f"grad{step}", mean, "the gradient of")
     if wrong is None:
-        return
+        return None
     rank, problem = wrong
     total, part = (
         {name: value * np.float32(factor) for name, value in mean.items()} for factor in (world, 1 / world)
@@ -164,7 +173,7 @@ def _averaged(
     else:
         right = [name for name in mean if differing(outcome.ranks, prefix, {name: mean[name]}, "") is None]
         cause = f"Right are only {', '.join(right)}: are all parameters averaged?" if right else WRAP_HINT
-    check.fail(
+    return Feedback(
         f"Step {step + 1} of train_one_epoch(..., epoch={epoch}) on {world} ranks: when the optimizer stepped on rank {rank}, "
         f"{problem} from the mean over the ranks.",
         cause,

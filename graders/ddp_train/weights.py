@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from lockstep.compare import difference
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.wire import Array
+
+Problem = TypeVar("Problem")
 
 # float32 sums in another order differ by about 1e-7 of their size; the mistakes differ by 1e-3 and more.
 CLOSE = {"rtol": 2e-4, "atol": 5e-6}
@@ -23,6 +26,16 @@ def differing(
             if problem is not None:
                 return number_of_rank, problem
     return None
+
+
+def first_unless_any(found: Iterable[Problem | None]) -> Problem | None:
+    """The first of these problems; none where one of them is none. What comes behind that one is never asked for."""
+    first = None
+    for problem in found:
+        if problem is None:
+            return None
+        first = first or problem
+    return first
 
 
 def unlike(ranks: Sequence[RankOutcome], prefix: str) -> str | None:
