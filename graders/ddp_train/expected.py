@@ -18,10 +18,24 @@ from lockstep.wire import Array, Json
 
 Shape = dict[str, Json]
 BATCH_SIZE = 4  # of a rank, where a check asks for no other
-WITH_SOFTMAX = (False, True)
-"""Whether a softmax stands before the loss, as some course texts have it: one check alone takes points for that."""
 # One rank's batch: the numbers of the items in it.
 Batch = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What a loop over the batches does: as asked, or with slips that have nothing to do with other ranks.
+
+    `softmax` stands before the loss, as some course texts have it. Without `clears` no gradient is ever set to zero.
+    """
+
+    softmax: bool = False
+    clears: bool = True
+
+
+SOFTMAX, UNCLEARED = Loop(softmax=True), Loop(clears=False)
+LOOPS = (Loop(), SOFTMAX, UNCLEARED, Loop(softmax=True, clears=False))
+"""Several ranks may train by any of these: no_double_softmax and single_process take the points for the slips."""
 
 
 @dataclass(frozen=True)
@@ -177,11 +191,12 @@ class Training:
         lr: float,
         momentum: float,
         smoothing: float = 0.0,
-        softmax: bool = False,
+        loop: Loop = Loop(),
     ) -> None:
         self.model = build_model(shape, dict(weights))
         self.model.train()
-        self._softmax = softmax
+        self._loop = loop
+        self._kept: dict[str, Array] = {}
         self._lr, self._momentum = lr, momentum
         self._criterion = nn.CrossEntropyLoss(label_smoothing=smoothing)
         self._velocity: dict[str, torch.Tensor] = {}
@@ -196,7 +211,7 @@ class Training:
     def _outputs(self, data: Data, batch: Batch) -> torch.Tensor:
         """What the loss is given of a batch."""
         outputs: torch.Tensor = self.model(torch.from_numpy(data.images[list(batch)]))
-        return outputs.softmax(1) if self._softmax else outputs
+        return outputs.softmax(1) if self._loop.softmax else outputs
 
     def run(self, data: Sequence[Data], steps: Iterable[Sequence[Batch]]) -> Self:
         """Make these steps, and return itself."""
@@ -206,16 +221,31 @@ class Training:
 
     def step(self, data: Sequence[Data], ranks: Sequence[Batch]) -> None:
         """One step on one batch per rank; the gradient is the mean over the ranks."""
-        local = [self.local_gradients(own, batch) for own, batch in zip(data, ranks, strict=True) if batch]
         # SGD with momentum by hand: making an optimizer of torch's imports its compiler, a second of nothing.
         parameters: dict[str, torch.Tensor] = dict(self.model.named_parameters())
         with torch.no_grad():
-            for name, value in mean_over_ranks(local).items():
+            for name, value in self.gradients(data, ranks).items():
                 gradient = torch.from_numpy(value)
                 before = self._velocity.get(name)
                 velocity = gradient if before is None else self._momentum * before + gradient
                 self._velocity[name] = velocity
                 parameters[name] -= self._lr * velocity
+
+    def gradients(self, data: Sequence[Data], ranks: Sequence[Batch]) -> dict[str, Array]:
+        """What an optimizer sees of one batch per rank: the mean over the ranks, and what was kept of earlier ones."""
+        with torch.enable_grad():
+            local = [
+                self.local_gradients(own, batch) for own, batch in zip(data, ranks, strict=True) if batch
+            ]
+        seen = mean_over_ranks(local)
+        if not self._loop.clears:
+            seen = {name: value + self._kept.get(name, np.float32(0)) for name, value in seen.items()}
+            self._kept = seen
+        return seen
+
+    def as_a_new_process(self) -> None:
+        """Forget what no checkpoint holds: gradients that were never cleared."""
+        self._kept = {}
 
     def weights(self) -> dict[str, Array]:
         """Parameters, by name."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 
 from fixtures import cifar10
 from graders.ddp_train import expected
 from graders.ddp_train.batches import fed_by_step
-from graders.ddp_train.expected import WITH_SOFTMAX, Training
+from graders.ddp_train.expected import LOOPS, Batch, Data, Training
 from graders.ddp_train.probe.checkpoints import CHECKPOINT
 from graders.ddp_train.runs import LR, MOMENTUM, on_nodes, options
 from graders.ddp_train.script_runs import SCRIPT_LIMITS
@@ -46,14 +46,12 @@ def test_checkpoint(check: Check) -> None:
             files={CHECKPOINT: saved.ranks[0].arrays["checkpoint"].tobytes()},
             shared_files=True,
         )
-        unbroken = [
-            Training(shape, weights, lr=LR, momentum=MOMENTUM, softmax=softmax) for softmax in WITH_SOFTMAX
-        ]
+        unbroken = [Training(shape, weights, lr=LR, momentum=MOMENTUM, loop=loop) for loop in LOOPS]
         names = unbroken[0].state().keys()
         _loaded_everywhere(check, saved, resumed, epoch, names)
-    steps = [ranks for outcome in (saved, resumed) for ranks in fed_by_step(check, outcome, [data])]
+    before, after = (fed_by_step(check, outcome, [data]) for outcome in (saved, resumed))
     wrong = first_unless_any(
-        differing(resumed.ranks, "final", training.run([data], steps).state(), "the weight")
+        differing(resumed.ranks, "final", _resumed(training, data, before, after).state(), "the weight")
         for training in unbroken
     )
     check.expect(
@@ -72,6 +70,15 @@ def test_checkpoint(check: Check) -> None:
     )
     _script_resumes_everywhere(check)
     _script_keeps_the_optimizer(check)
+
+
+def _resumed(
+    training: Training, data: Data, before: Sequence[Sequence[Batch]], after: Sequence[Sequence[Batch]]
+) -> Training:
+    """A training that was ended after some steps, and made the others in a new process."""
+    training.run([data], before)
+    training.as_a_new_process()
+    return training.run([data], after)
 
 
 def _script_resumes_everywhere(check: Check) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from fixtures import cifar10
 from graders.ddp_train import expected
 from graders.ddp_train.batches import fed_by_step
-from graders.ddp_train.expected import WITH_SOFTMAX, Batch, Data, Shape, Training
+from graders.ddp_train.expected import LOOPS, Batch, Data, Loop, Shape, Training
 from graders.ddp_train.hints import WRAP_HINT
 from graders.ddp_train.probe.checkpoints import CHECKPOINT
 from graders.ddp_train.runs import LR, MOMENTUM, options
@@ -62,7 +62,7 @@ def test_really_communicates(check: Check) -> None:
         WRAP_HINT,
     )
     check.expect(
-        any(_as_one(outcome, shape, weights, data, steps, softmax=softmax) for softmax in WITH_SOFTMAX)
+        any(_as_one(outcome, shape, weights, data, steps, loop) for loop in LOOPS)
         or _in_gradients(outcome, training, data, steps[0]),
         f"{len(steps)} steps of train_one_epoch on {world} ranks exchanged {outcome.loopback_bytes / 1e6:.2f} MB, but "
         "neither the gradients nor the weights of a rank show what the other ranks' batches would do to them.",
@@ -86,11 +86,10 @@ def _as_one(
     weights: dict[str, Array],
     data: Sequence[Data],
     steps: Sequence[Sequence[Batch]],
-    *,
-    softmax: bool,
+    loop: Loop,
 ) -> bool:
     """Whether all ranks ended with the weights of one process that trains on all their batches."""
-    training = Training(shape, weights, lr=LR, momentum=MOMENTUM, softmax=softmax).run(data, steps)
+    training = Training(shape, weights, lr=LR, momentum=MOMENTUM, loop=loop).run(data, steps)
     return differing(outcome.ranks, "final", training.state(), "") is None
 
 

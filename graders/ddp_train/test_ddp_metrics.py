@@ -10,7 +10,7 @@ import numpy as np
 
 from graders.ddp_train import accuracies, expected
 from graders.ddp_train.batches import fed, items_by_epoch
-from graders.ddp_train.expected import BATCH_SIZE, WITH_SOFTMAX, Training
+from graders.ddp_train.expected import BATCH_SIZE, SOFTMAX, Loop, Training
 from graders.ddp_train.hints import OWN_GPU_HINT, SUMS_TO_THE_DEVICE, TO_THE_DEVICE
 from graders.ddp_train.runs import on_nodes, options, rank_seeds
 from lockstep.check import Check, Inputs
@@ -45,8 +45,8 @@ def test_global_metrics(check: Check) -> None:
         gpus = _gpus(check, world)
         held = (weights, expected.halved(shape, weights))
         trainings = [
-            [Training(shape, epoch, lr=0, momentum=0, softmax=softmax) for epoch in held]
-            for softmax in WITH_SOFTMAX
+            [Training(shape, epoch, lr=0, momentum=0, loop=loop) for epoch in held]
+            for loop in (Loop(), SOFTMAX)
         ]
         if gpus is None or check.real_gpus >= world:
             outcome, fault = _on_gpus(train, values, gpus)

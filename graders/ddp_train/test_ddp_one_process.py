@@ -7,7 +7,7 @@ import numpy as np
 from fixtures import cifar10
 from graders.ddp_train import expected
 from graders.ddp_train.batches import fed_by_step
-from graders.ddp_train.expected import WITH_SOFTMAX, Training
+from graders.ddp_train.expected import LOOPS, SOFTMAX, UNCLEARED, Loop, Training
 from graders.ddp_train.hints import TO_THE_DEVICE
 from graders.ddp_train.runs import LR, MOMENTUM, options
 from graders.ddp_train.script_runs import SCRIPT_LIMITS, three_epochs
@@ -39,23 +39,35 @@ def test_no_double_softmax(check: Check) -> None:
         arrays={**data.arrays(), **expected.as_inputs(weights)},
     )
     steps = fed_by_step(check, outcome, [data])
-    right, twice = (
-        Training(shape, weights, lr=LR, momentum=MOMENTUM, smoothing=SMOOTHING, softmax=softmax).run(
-            [data], steps
-        )
-        for softmax in WITH_SOFTMAX
-    )
     own_loss = Training(shape, weights, lr=LR, momentum=MOMENTUM).run([data], steps)
-    wrong = differing(outcome.ranks, "final", right.state(), "the weight")
+    # How the loop is written, and how far what came out is from that.
+    off = {
+        loop: differing(
+            outcome.ranks,
+            "final",
+            Training(shape, weights, lr=LR, momentum=MOMENTUM, smoothing=SMOOTHING, loop=loop)
+            .run([data], steps)
+            .state(),
+            "the weight",
+        )
+        for loop in LOOPS
+    }
+    wrong = off[Loop()]
     if wrong is None:
         _script_hands_on_logits(check)
         return
-    if differing(outcome.ranks, "final", twice.state(), "the weight") is None:
+    if any(off[loop] is None for loop in LOOPS if loop.softmax):
         check.fail(
             "train_one_epoch puts a softmax between the model and CrossEntropyLoss: the trained weights are those of "
             "a softmax done twice. Training then still works, but much more slowly.",
             "Hand the model's output to the criterion as it is. Some course texts show this softmax; "
             "nn.CrossEntropyLoss takes logits and does log_softmax itself.",
+        )
+    if off[UNCLEARED] is None:
+        check.fail(
+            "train_one_epoch never clears the gradients: the trained weights are those of steps that were made with the "
+            "gradients of all earlier batches as well.",
+            "Call optimizer.zero_grad() once for each batch, before backward.",
         )
     if differing(outcome.ranks, "final", own_loss.state(), "the weight") is None:
         check.fail(
@@ -136,8 +148,8 @@ def test_single_process(check: Check) -> None:
     )
     steps = fed_by_step(check, outcome, [data])
     trainings = [
-        Training(shape, weights, lr=LR, momentum=MOMENTUM, softmax=softmax).run([data], steps)
-        for softmax in WITH_SOFTMAX
+        Training(shape, weights, lr=LR, momentum=MOMENTUM, loop=loop).run([data], steps)
+        for loop in (Loop(), SOFTMAX)
     ]
     differences = [differing([seen], "final", training.state(), "the weight") for training in trainings]
     training = trainings[differences.index(None)] if None in differences else trainings[0]

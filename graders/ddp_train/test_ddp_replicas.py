@@ -12,8 +12,8 @@ import numpy as np
 
 from graders.ddp_train import expected
 from graders.ddp_train.batches import fed_by_step
-from graders.ddp_train.expected import WITH_SOFTMAX, Training
-from graders.ddp_train.hints import WRAP_HINT
+from graders.ddp_train.expected import LOOPS, Batch, Data, Training
+from graders.ddp_train.hints import ORDER_HINT, WRAP_HINT
 from graders.ddp_train.runs import LR, MOMENTUM, options, rank_seeds
 from graders.ddp_train.weights import differing, first_unless_any, unlike
 from lockstep.check import Check, Inputs
@@ -75,8 +75,8 @@ def test_weights_in_sync(check: Check) -> None:
         steps = fed_by_step(check, outcome, data, batch_size)
         begun = Training(shape, weights[0], lr=LR, momentum=MOMENTUM).weights()
         alone = (
-            Training(shape, weights[0], lr=LR, momentum=MOMENTUM, softmax=softmax).run(data, steps)
-            for softmax in WITH_SOFTMAX
+            Training(shape, weights[0], lr=LR, momentum=MOMENTUM, loop=loop).run(data, steps)
+            for loop in LOOPS
         )
         wrong = first_unless_any(
             differing(outcome.ranks, "final", training.state(), "the weight") for training in alone
@@ -85,7 +85,7 @@ def test_weights_in_sync(check: Check) -> None:
             check.fail(
                 f"{call}: the ranks agree with each other, but the weights are what they were before the first step.",
                 "An optimizer that is made before wrap_model, which DistributedDataParallel allows, has to go on stepping "
-                "the parameters that are trained: wrap the very model that is given, not a copy of it.",
+                f"the parameters that are trained: wrap the very model that is given, not a copy of it. {ORDER_HINT}",
             )
         if wrong is not None:
             check.fail(
@@ -102,7 +102,7 @@ def test_gradients_averaged(check: Check) -> None:
     shape = expected.make_shape(check.rng)
     weights = expected.make_weights(check.rng, shape)
     # So many steps that averaging which is left off after a while shows; the last batch is a short one.
-    batch_size, n_steps = 2, int(check.rng.integers(70, 130))
+    batch_size, n_steps = 3, int(check.rng.integers(70, 130))
     n = world * (batch_size * (n_steps - 1) + 1)
     data = [expected.make_data(check.rng, n) for _ in range(world)]
     looked_at = [0, 1, 2, int(check.rng.integers(n_steps - 6, n_steps - 1)), n_steps - 1]
@@ -116,16 +116,21 @@ def test_gradients_averaged(check: Check) -> None:
         arrays=expected.as_inputs(weights),
         per_rank=[Inputs(s, own.arrays()) for s, own in zip(rank_seeds(check, world), data, strict=True)],
     )
-    trainings = [Training(shape, weights, lr=0.0, momentum=0.0, softmax=softmax) for softmax in WITH_SOFTMAX]
     steps = fed_by_step(check, outcome, data, batch_size)
-    for step in (step for step in looked_at if step < len(steps)):
-        each = (
-            [training.local_gradients(own, batch) for own, batch in zip(data, steps[step], strict=True)]
-            for training in trainings
+    looked_at = [step for step in looked_at if step < len(steps)]
+    plain, *others = (Training(shape, weights, lr=0.0, momentum=0.0, loop=loop) for loop in LOOPS)
+    problems = (
+        _not_averaged(
+            outcome,
+            epoch,
+            step,
+            [plain.local_gradients(own, batch) for own, batch in zip(data, steps[step], strict=True)],
         )
-        found = first_unless_any(_not_averaged(outcome, epoch, step, local) for local in each)
-        if found is not None:
-            check.fail(found.message, found.hint)
+        for step in looked_at
+    )
+    found = next(filter(None, problems), None)
+    if found is not None and not any(_are_means(outcome, each, data, steps, looked_at) for each in others):
+        check.fail(found.message, found.hint)
     _whole_epoch(check, len(steps), n_steps, world)
 
 
@@ -140,6 +145,21 @@ def _whole_epoch(check: Check, made: int, wanted: int, world: int) -> None:
     )
 
 
+def _are_means(
+    outcome: Outcome,
+    training: Training,
+    data: Sequence[Data],
+    steps: Sequence[Sequence[Batch]],
+    looked_at: Sequence[int],
+) -> bool:
+    """Whether the optimizer saw in the steps that are looked at what it sees in a training of this kind."""
+    for step, ranks in enumerate(steps):
+        gradients = training.gradients(data, ranks)
+        if step in looked_at and differing(outcome.ranks, f"grad{step}", gradients, "") is not None:
+            return False
+    return True
+
+
 def _not_averaged(
     outcome: Outcome, epoch: int, step: int, local: Sequence[dict[str, Array]]
 ) -> Feedback | None:
@@ -150,6 +170,9 @@ def _not_averaged(
     if wrong is None:
         return None
     rank, problem = wrong
+    where = f"Step {step + 1} of train_one_epoch(..., epoch={epoch}) on {world} ranks: when the optimizer stepped on rank {rank}, "
+    if not any(name.startswith(f"grad{step}/") for name in outcome.ranks[rank].arrays):
+        return Feedback(f"{where}no parameter had a gradient.", ORDER_HINT)
     total, part = (
         {name: value * np.float32(factor) for name, value in mean.items()} for factor in (world, 1 / world)
     )
@@ -174,7 +197,6 @@ def _not_averaged(
         right = [name for name in mean if differing(outcome.ranks, prefix, {name: mean[name]}, "") is None]
         cause = f"Right are only {', '.join(right)}: are all parameters averaged?" if right else WRAP_HINT
     return Feedback(
-        f"Step {step + 1} of train_one_epoch(..., epoch={epoch}) on {world} ranks: when the optimizer stepped on rank {rank}, "
-        f"{problem} from the mean over the ranks.",
+        f"{where}{problem} from the mean over the ranks.",
         cause,
     )
