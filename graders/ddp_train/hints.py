@@ -19,4 +19,7 @@ WRAP_HINT = (
     "wrap_model has to return DistributedDataParallel(model), and train_one_epoch has to call that wrapped "
     "model, not model.module: only its forward prepares the averaging that backward() does."
 )
-ORDER_HINT = "In a batch the order is zero_grad, forward, loss, backward, step: what is cleared behind backward never reaches the step."
+ORDER_HINT = (
+    "In a batch the order is zero_grad, forward, loss, backward, step: what is cleared behind backward never reaches "
+    "the step."
+)
