@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from graders.amp.probe import build_net
+from lockstep.batchloop import PLAIN, Loop
 from lockstep.wire import Array, Json
 
 SIDE = 6
@@ -97,7 +98,11 @@ class Step:
 
 
 def train(
-    shape: Mapping[str, Json], weights: Mapping[str, Array], data: Data, scenario: Scenario
+    shape: Mapping[str, Json],
+    weights: Mapping[str, Array],
+    data: Data,
+    scenario: Scenario,
+    loop: Loop = PLAIN,
 ) -> list[Step]:
     """The scenario's steps in fp32; the one whose gradient overflows leaves everything as it was."""
     model = build_net(dict(shape), dict(weights))
@@ -105,11 +110,13 @@ def train(
     velocity: dict[str, torch.Tensor] = {}
     steps = []
     for number, batch in enumerate(data.batches(scenario.sizes)):
-        model.zero_grad(set_to_none=True)
+        if loop.clears:
+            model.zero_grad(set_to_none=True)
         logits = model(torch.from_numpy(batch.images))
-        loss = nn.functional.cross_entropy(logits, torch.from_numpy(batch.labels))
+        outputs = logits.softmax(1) if loop.softmax else logits
+        loss = nn.functional.cross_entropy(outputs, torch.from_numpy(batch.labels))
         loss.backward()
-        gradients = {name: value.grad for name, value in parameters.items() if value.grad is not None}
+        gradients = {name: value.grad.clone() for name, value in parameters.items() if value.grad is not None}
         plain = {name: np.array(value.numpy()) for name, value in gradients.items()}
         factor = 1.0 if scenario.grad_clip is None else min(1.0, scenario.grad_clip / (norm(plain) + 1e-6))
         # SGD with momentum by hand: making an optimizer of torch's imports its compiler, a second of nothing.
@@ -137,9 +144,11 @@ def logits(shape: Mapping[str, Json], weights: Mapping[str, Array], images: Arra
         return np.array(build_net(dict(shape), dict(weights))(torch.from_numpy(images)).numpy())
 
 
-def mean_loss(logits: Array, labels: Array) -> float:
+def mean_loss(logits: Array, labels: Array, loop: Loop = PLAIN) -> float:
     """The mean cross entropy over all items."""
-    return float(nn.functional.cross_entropy(torch.from_numpy(logits), torch.from_numpy(labels)))
+    outputs = torch.from_numpy(logits)
+    outputs = outputs.softmax(1) if loop.softmax else outputs
+    return float(nn.functional.cross_entropy(outputs, torch.from_numpy(labels)))
 
 
 def is_low_precision(values: Array, bits: int) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 
 from graders.amp import complaints, expected
 from graders.amp.expected import Scenario, Step
+from lockstep.batchloop import PLAIN, Loop
 from lockstep.check import Check
 from lockstep.devicefault import is_device_fault
 from lockstep.sandbox.outcome import RankOutcome
@@ -66,9 +67,14 @@ class Case:
             complaints.explain(self.check, ended)
             raise
 
-    def steps(self) -> list[Step]:
-        """What is right, in fp32."""
-        return expected.train(self.shape, self.weights, self.data, self.scenario)
+    def steps(self, loop: Loop = PLAIN) -> list[Step]:
+        """What is right in fp32, or what such a loop comes to."""
+        return expected.train(self.shape, self.weights, self.data, self.scenario, loop)
+
+    def far(self, seen: dict[str, Array], step: int, *loops: Loop) -> float:
+        """How far these weights are, after a step, from those of the nearest of some loops: see distance."""
+        moved = self.moved(seen)
+        return min(distance(moved, self.moved(self.steps(loop)[step].weights)) for loop in loops)
 
     def moved(self, weights: dict[str, Array]) -> dict[str, Array]:
         """How far weights are from where they started."""

@@ -12,6 +12,7 @@ from torch import nn
 
 from graders.ddp_train import accuracies
 from graders.ddp_train.probe import build_model
+from lockstep.batchloop import PLAIN, Loop
 from lockstep.compare import integer
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.wire import Array, Json
@@ -20,22 +21,6 @@ Shape = dict[str, Json]
 BATCH_SIZE = 4  # of a rank, where a check asks for no other
 # One rank's batch: the numbers of the items in it.
 Batch = tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class Loop:
-    """What a loop over the batches does: as asked, or with slips that have nothing to do with other ranks.
-
-    `softmax` stands before the loss, as some course texts have it. Without `clears` no gradient is ever set to zero.
-    """
-
-    softmax: bool = False
-    clears: bool = True
-
-
-SOFTMAX, UNCLEARED = Loop(softmax=True), Loop(clears=False)
-LOOPS = (Loop(), SOFTMAX, UNCLEARED, Loop(softmax=True, clears=False))
-"""Several ranks may train by any of these: no_double_softmax and single_process take the points for the slips."""
 
 
 @dataclass(frozen=True)
@@ -191,7 +176,7 @@ class Training:
         lr: float,
         momentum: float,
         smoothing: float = 0.0,
-        loop: Loop = Loop(),
+        loop: Loop = PLAIN,
     ) -> None:
         self.model = build_model(shape, dict(weights))
         self.model.train()

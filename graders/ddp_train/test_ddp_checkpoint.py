@@ -7,11 +7,12 @@ from collections.abc import Sequence, Set
 from fixtures import cifar10
 from graders.ddp_train import expected
 from graders.ddp_train.batches import fed_by_step
-from graders.ddp_train.expected import LOOPS, Batch, Data, Training
+from graders.ddp_train.expected import Batch, Data, Training
 from graders.ddp_train.probe.checkpoints import CHECKPOINT
 from graders.ddp_train.runs import LR, MOMENTUM, on_nodes, options
 from graders.ddp_train.script_runs import SCRIPT_LIMITS
 from graders.ddp_train.weights import differing, first_unless_any, unlike
+from lockstep.batchloop import LOOPS
 from lockstep.check import Check, Inputs
 from lockstep.compare import integer, shown
 from lockstep.sandbox.outcome import Outcome

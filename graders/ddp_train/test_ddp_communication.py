@@ -10,12 +10,13 @@ import numpy as np
 from fixtures import cifar10
 from graders.ddp_train import expected
 from graders.ddp_train.batches import fed_by_step
-from graders.ddp_train.expected import LOOPS, Batch, Data, Loop, Shape, Training
+from graders.ddp_train.expected import Batch, Data, Shape, Training
 from graders.ddp_train.hints import WRAP_HINT
 from graders.ddp_train.probe.checkpoints import CHECKPOINT
 from graders.ddp_train.runs import LR, MOMENTUM, options
 from graders.ddp_train.script_runs import SCRIPT_LIMITS
 from graders.ddp_train.weights import differing, unlike
+from lockstep.batchloop import LOOPS, Loop
 from lockstep.check import Check, Inputs
 from lockstep.compare import difference, integer, shown
 from lockstep.sandbox.outcome import Outcome, RankOutcome

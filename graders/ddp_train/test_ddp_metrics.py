@@ -10,9 +10,10 @@ import numpy as np
 
 from graders.ddp_train import accuracies, expected
 from graders.ddp_train.batches import fed, items_by_epoch
-from graders.ddp_train.expected import BATCH_SIZE, SOFTMAX, Loop, Training
+from graders.ddp_train.expected import BATCH_SIZE, Training
 from graders.ddp_train.hints import OWN_GPU_HINT, SUMS_TO_THE_DEVICE, TO_THE_DEVICE
 from graders.ddp_train.runs import on_nodes, options, rank_seeds
+from lockstep.batchloop import PLAIN, SOFTMAX
 from lockstep.check import Check, Inputs
 from lockstep.compare import close, number, shown
 from lockstep.devicefault import NO_BACKEND, is_device_fault, names_no_gpu
@@ -46,7 +47,7 @@ def test_global_metrics(check: Check) -> None:
         held = (weights, expected.halved(shape, weights))
         trainings = [
             [Training(shape, epoch, lr=0, momentum=0, loop=loop) for epoch in held]
-            for loop in (Loop(), SOFTMAX)
+            for loop in (PLAIN, SOFTMAX)
         ]
         if gpus is None or check.real_gpus >= world:
             outcome, fault = _on_gpus(train, values, gpus)

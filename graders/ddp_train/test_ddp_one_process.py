@@ -7,11 +7,12 @@ import numpy as np
 from fixtures import cifar10
 from graders.ddp_train import expected
 from graders.ddp_train.batches import fed_by_step
-from graders.ddp_train.expected import LOOPS, SOFTMAX, UNCLEARED, Loop, Training
+from graders.ddp_train.expected import Training
 from graders.ddp_train.hints import TO_THE_DEVICE
 from graders.ddp_train.runs import LR, MOMENTUM, options
 from graders.ddp_train.script_runs import SCRIPT_LIMITS, three_epochs
 from graders.ddp_train.weights import differing, first_unless_any
+from lockstep.batchloop import CLEAR_HINT, LOOPS, PLAIN, SOFTMAX, SOFTMAX_HINT, UNCLEARED
 from lockstep.check import Check
 from lockstep.compare import close, number, shown
 from lockstep.devicefault import is_device_fault
@@ -52,7 +53,7 @@ def test_no_double_softmax(check: Check) -> None:
         )
         for loop in LOOPS
     }
-    wrong = off[Loop()]
+    wrong = off[PLAIN]
     if wrong is None:
         _script_hands_on_logits(check)
         return
@@ -60,14 +61,13 @@ def test_no_double_softmax(check: Check) -> None:
         check.fail(
             "train_one_epoch puts a softmax between the model and CrossEntropyLoss: the trained weights are those of "
             "a softmax done twice. Training then still works, but much more slowly.",
-            "Hand the model's output to the criterion as it is. Some course texts show this softmax; "
-            "nn.CrossEntropyLoss takes logits and does log_softmax itself.",
+            SOFTMAX_HINT,
         )
     if off[UNCLEARED] is None:
         check.fail(
             "train_one_epoch never clears the gradients: the trained weights are those of steps that were made with the "
             "gradients of all earlier batches as well.",
-            "Call optimizer.zero_grad() once for each batch, before backward.",
+            CLEAR_HINT,
         )
     if differing(outcome.ranks, "final", own_loss.state(), "the weight") is None:
         check.fail(
@@ -149,7 +149,7 @@ def test_single_process(check: Check) -> None:
     steps = fed_by_step(check, outcome, [data])
     trainings = [
         Training(shape, weights, lr=LR, momentum=MOMENTUM, loop=loop).run([data], steps)
-        for loop in (Loop(), SOFTMAX)
+        for loop in (PLAIN, SOFTMAX)
     ]
     differences = [differing([seen], "final", training.state(), "the weight") for training in trainings]
     training = trainings[differences.index(None)] if None in differences else trainings[0]

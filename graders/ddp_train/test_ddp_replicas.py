@@ -12,10 +12,11 @@ import numpy as np
 
 from graders.ddp_train import expected
 from graders.ddp_train.batches import fed_by_step
-from graders.ddp_train.expected import LOOPS, Batch, Data, Training
+from graders.ddp_train.expected import Batch, Data, Training
 from graders.ddp_train.hints import ORDER_HINT, WRAP_HINT
 from graders.ddp_train.runs import LR, MOMENTUM, options, rank_seeds
 from graders.ddp_train.weights import differing, first_unless_any, unlike
+from lockstep.batchloop import LOOPS
 from lockstep.check import Check, Inputs
 from lockstep.sandbox.outcome import Outcome
 from lockstep.verdict import Feedback

@@ -1,0 +1,30 @@
+"""How a loop over batches is written: as asked, or with slips that have nothing to do with what a check is about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What is done with each batch.
+
+    `softmax` stands before the cross-entropy, as some course texts have it. Without `clears` no gradient is ever set to
+    zero. Whoever trains like that is told so by one check, and the others judge the training that there is.
+    """
+
+    softmax: bool = False
+    clears: bool = True
+
+
+PLAIN, SOFTMAX, UNCLEARED = Loop(), Loop(softmax=True), Loop(clears=False)
+LOOPS = (PLAIN, SOFTMAX, UNCLEARED, Loop(softmax=True, clears=False))
+"""All of them, what is asked for first."""
+
+SOFTMAX_HINT = (
+    "Hand the model's output to the criterion as it is. Some course texts show this softmax; nn.CrossEntropyLoss takes "
+    "logits and does log_softmax itself."
+)
+CLEAR_HINT = (
+    "Call optimizer.zero_grad() once for each batch, before backward: backward adds to what is in .grad."
+)
