@@ -81,6 +81,7 @@ _CAUSES: Sequence[tuple[str, str, str]] = (
     ("RuntimeError", "rank < size", "That rank is not in the group: its size and the ranks in it come from WORLD_SIZE and RANK, neither is written out."),
     ("ValueError", "environment variable MASTER_", "Without torchrun nobody sets that, and one process needs no address: init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1), or no group at all."),
     ("ValueError", "rendezvous: ", "file:// and tcp:// read neither RANK nor WORLD_SIZE: init_process_group(..., rank=int(os.environ['RANK']), world_size=int(os.environ['WORLD_SIZE'])) works with any init_method."),
+    ("ValueError", "Expected more than 1 value per channel", "Batch norm has no variance of one item alone, and in training mode it wants one: model.eval() before evaluating. In training leave out a last batch of one."),
     ("ValueError", "batch_size should be a positive integer", "A DataLoader takes a whole number: hand on the batch size that is given. It is that of one rank, and the sampler shares the data out; `/` would make a float of it."),
     ("ValueError", "device_ids and output_device arguments only work", "device_ids are numbers of GPUs: device_ids=[device.index] if device.type == 'cuda' else None."),
     ("TypeError", "Expected parameter `tensor`", "Collectives take tensors: total = torch.tensor(value, device=device), then all_reduce it, then total.item()."),

@@ -170,6 +170,12 @@ def test_a_script_that_reads_no_options_is_told_so(
             "calling save_checkpoint(...)",
             "model.state_dict()",
         ),
+        (
+            "ValueError",
+            "Expected more than 1 value per channel when training, got input size torch.Size([1, 512, 1, 1])",
+            "calling f()",
+            "model.eval()",
+        ),
         ("AssertionError", "Unknown backend type nccl_", "calling setup()", "'gloo'"),
         ("RuntimeError", "`rank` must be an integer. 0", "calling setup()", "is text"),
         (

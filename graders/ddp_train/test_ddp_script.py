@@ -34,6 +34,7 @@ WORDS = "my checkpoint.pt"  # one argument
 _PARAMETERS = re.compile(rb"\$(?:[@*#1-9]|\{[!#]?[@*1-9]|\{#\})|BASH_ARGV|getopts")
 _COMMENT = re.compile(rb"^[ \t]*#.*$", re.MULTILINE)  # the template's says "$@"
 WARM_UP_STEPS = 4  # two epochs: a rate that goes up by the epoch has gone up once
+ONE_ITEM = "Expected more than 1 value per channel"  # how torch words it of batch norm in training mode
 
 
 def test_script(check: Check) -> None:
@@ -329,6 +330,8 @@ def _script_hint(script: bytes, printed: str) -> str:
             "torchrun was told to start a file that is not there: name ddp_train.py, and see that nothing stands behind a "
             "backslash at the end of a line, not even a blank."
         )
+    if ONE_ITEM in printed and "in evaluate" in printed:
+        return "Call model.eval() first in evaluate: in training mode batch norm wants a variance, and one item alone has none."
     if re.search(r"\w\.py, line \d+, in ", printed):
         return "torchrun did start the script, which raised that: mend the line that is named, and run the same in a terminal."
     if re.search(r"(?<!\w)(?:run\.py|torchrun): error: ", printed):
