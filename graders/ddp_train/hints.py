@@ -23,3 +23,6 @@ ORDER_HINT = (
     "In a batch the order is zero_grad, forward, loss, backward, step: what is cleared behind backward never reaches "
     "the step."
 )
+LOOP_FIRST = (
+    "Where single_process loses points too, the loop is wrong in one process already: mend that first."
+)

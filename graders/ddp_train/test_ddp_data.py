@@ -237,7 +237,8 @@ def test_uneven_data(check: Check) -> None:
             len(seen) == n,
             f"train_one_epoch on {world} ranks over {n} items with batches of {batch_size}: {n - len(seen)} items were "
             "never trained on.",
-            "Do not drop the last batch, and let the sampler fill up the shares (drop_last=False).",
+            "Do not drop the last batch, let the sampler fill up the shares (drop_last=False), and give it the same seed on every "
+            "rank.",
         )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from graders.ddp_train import expected
 from graders.ddp_train.batches import fed_by_step
 from graders.ddp_train.expected import Batch, Data, Training
-from graders.ddp_train.hints import ORDER_HINT, WRAP_HINT
+from graders.ddp_train.hints import LOOP_FIRST, ORDER_HINT, WRAP_HINT
 from graders.ddp_train.runs import LR, MOMENTUM, options, rank_seeds
 from graders.ddp_train.weights import differing, first_unless_any, unlike
 from lockstep.batchloop import LOOPS
@@ -92,8 +92,7 @@ def test_weights_in_sync(check: Check) -> None:
             check.fail(
                 f"{call}: the ranks agree with each other, but not with one process that trains on all their "
                 f"batches ({wrong[1]}).",
-                "Each step has to average the gradients of all ranks before optimizer.step(), once. "
-                + WRAP_HINT,
+                f"Each step has to average the gradients of all ranks before optimizer.step(), once. {WRAP_HINT} {LOOP_FIRST}",
             )
 
 
@@ -196,7 +195,11 @@ def _not_averaged(
             )
     else:
         right = [name for name in mean if differing(outcome.ranks, prefix, {name: mean[name]}, "") is None]
-        cause = f"Right are only {', '.join(right)}: are all parameters averaged?" if right else WRAP_HINT
+        cause = (
+            f"Right are only {', '.join(right)}: are all parameters averaged?"
+            if right
+            else f"{WRAP_HINT} {LOOP_FIRST}"
+        )
     return Feedback(
         f"{where}{problem} from the mean over the ranks.",
         cause,
