@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,6 +19,11 @@ from lockstep.submission import Submission
 BARE = b"import cli_of_mine\nmain()\n"
 READS = b"import argparse\nparser = argparse.ArgumentParser()\n"
 WITH_OPTIONS = "running `python x.py --epochs 1`"
+
+
+def _entered(manager: Any) -> None:
+    with manager:
+        pass
 
 
 def advised(
@@ -274,6 +280,9 @@ def test_how_to_save_a_file_that_python_cannot_read() -> None:
         (lambda: Path("/nowhere/x.jpg").read_bytes(), "paths of your own machine"),
         (lambda: Path("nowhere/x.jpg").touch(), "parents=True"),
         (lambda: iter(Path()), "rglob"),
+        (lambda: torch.zeros(1).item * 2, "loss.item()"),
+        (lambda: _entered(torch.no_grad), "with torch.no_grad()"),
+        (lambda: {{}: 1}, "**settings"),
         (lambda: range(4 / 2), "`//`"),
     ],
 )

@@ -122,7 +122,7 @@ def _uses_gpus(check: Check, n_reps: int, readings: set[int]) -> None:
     # Whatever else may be wrong there is not asked: GPUs are emulated, and the checks above try the functions on them.
     check.expect(
         error is None or ON_ANOTHER_DEVICE not in error.message,
-        f"{call}: the weights of the model are still on the CPU when the nn.DataParallel is called.",
+        f"{call}: the weights of the model are not on the first of its GPUs when the nn.DataParallel is called.",
         'Put the weights on the first device before the first call: model.to(f"cuda:{device_ids[0]}"). From there each '
         "call copies them to the others.",
         points=check.points / 2,

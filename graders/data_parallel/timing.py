@@ -236,6 +236,17 @@ def _unsound(session: Session, readings: Sequence[float], chosen: Sequence[int])
             f"{max(least):.4f} s.",
             "Read the clock before and after every single call. A total divided by n_reps hides what the spread tells.",
         )
+    if min(readings) < 0:
+        return Complaint(
+            f"{one}a reading is {min(readings):.4f} s, less than nothing.",
+            "The later time comes first: time.perf_counter() - start.",
+        )
+    for factor, told in ((n_reps, "n_reps"), (session.rows, "the number of images")):
+        if _fit([factor * reading for reading in readings], least, most):
+            return Complaint(
+                f"{one}the readings are the times of the calls, divided by {factor}, {told}.",
+                "Each reading is the time of one call, as the clock says it: divide by nothing.",
+            )
     if short:
         i = short[0]
         return Complaint(
@@ -251,6 +262,14 @@ def _unsound(session: Session, readings: Sequence[float], chosen: Sequence[int])
     return Complaint(
         f"{one}reading {i + 1} of {n_reps} is {readings[i]:.4f}, but that call can have taken at most {most[i]:.4f} s.",
         _why_long(session, readings, least, most, long),
+    )
+
+
+def _fit(readings: Sequence[float], least: Sequence[float], most: Sequence[float]) -> bool:
+    """Whether each reading lies between what its call took and what it can have taken."""
+    return all(
+        _at_most(low, reading) and _at_most(reading, high)
+        for low, reading, high in zip(least, readings, most, strict=True)
     )
 
 

@@ -23,6 +23,8 @@ def hint(
     value: float | None, logits: Array, shape: Shape, trained: Mapping[str, Array], train: Data, test: Data
 ) -> str:
     """What to do about a wrong share: by the slip that returns just this, if it is a usual one."""
+    if value is None:
+        return "evaluate returns a plain float; without `return` a function gives None."
     n = len(test.labels)
     right = (logits.argmax(axis=1) == test.labels).astype(np.float64)
     batches = np.split(right, range(BATCH_SIZE, n, BATCH_SIZE))
@@ -32,6 +34,7 @@ def hint(
         "That is the mean over the batches, in which the pictures of a short last batch count more than the others: "
         "divide the number of right answers by the number of pictures.": np.mean([b.mean() for b in batches]),
         "That is the accuracy on the last batch: add up over all batches.": batches[-1].mean(),
+        "That is the share of wrong answers: count where they are equal, ==.": 1 - right.mean(),
         "That is the number of right answers: divide by the number of pictures.": right.sum(),
         "Divide by the number of pictures (len(loader.dataset)), not of batches (len(loader)).": right.sum()
         / len(batches),

@@ -18,4 +18,10 @@ GUARD_HINT = (
 
 def wants_gpu(ended: CheckEnded) -> bool:
     """Whether a run without a GPU ended for want of one."""
-    return isinstance(ended, Crashed) and NEEDS_GPU.search(ended.feedback.message) is not None
+    message = ended.feedback.message
+    # Of a device that is misspelt torch lists all that there are.
+    return (
+        isinstance(ended, Crashed)
+        and "device string" not in message
+        and NEEDS_GPU.search(message) is not None
+    )

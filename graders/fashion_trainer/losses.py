@@ -81,7 +81,7 @@ def _of_their_own(own: Calls, logits: Sequence[Epoch]) -> list[float] | None:
         return None
     sizes = np.array([len(batch) for batch in of_batches])
     entropies = np.array([batch.mean() for batch in of_batches])
-    for usual in (entropies, entropies * sizes):
+    for usual in (entropies, entropies * sizes, entropies / sizes):
         ratios = found / np.maximum(usual, 1e-12)
         if np.ptp(ratios) <= 4e-3 * abs(ratios.mean()):
             return None
@@ -141,6 +141,9 @@ def slips(epochs: Sequence[Epoch]) -> list[tuple[str, list[float]]]:
         (f"That is the mean over the batches: {_UNWEIGHTED}", [value / n_batches for value in sums]),
         (f"Every batch is weighted as a full one: {_UNWEIGHTED}", [value * full / n for value in sums]),
         ("That is the sum over the pictures: divide by their number.", items),
+        ("The criterion adds up the losses of a batch already, and they are multiplied by len(labels) once more: leave "
+         "out reduction='sum'.",
+         [sum(float(batch.sum()) * len(batch) for batch in batches) / n for batches in epochs]),
         ("The batches' means are added up and divided by the number of pictures: multiply each by len(labels) first.",
          [value / n for value in sums]),
         (_RESET, [float(value) for value in np.cumsum(sums)]),

@@ -11,7 +11,7 @@ from lockstep.wire import Json
 
 LOSS_HINT = (
     "training_step has to return the mean cross-entropy of the batch, with its graph: "
-    "`return F.cross_entropy(self(images), labels)`."
+    "`return F.cross_entropy(self(images), labels)`. An accuracy is no loss: nothing can be derived of it."
 )
 
 

@@ -23,6 +23,7 @@ from lockstep.text import few_names, safe
 from lockstep.wire import Array, Json
 
 MAX_DRAWS = 5
+ERROR, COUNT = "the share of wrong answers", "the number of right answers, of a batch or of all"
 EXACT = 1e-5  # what losses of one batch differ by, worked out in float32 and here
 ROUNDED = 0.06  # more than what a share loses when it is rounded to a tenth
 
@@ -40,7 +41,12 @@ def test_validation_logged(check: Check) -> None:
             check.fail(
                 seen.turned[name],
                 "The answer to a picture is the class with the largest logit, logits.argmax(dim=1); the accuracy is the "
-                "mean of `answers == labels`. The share of wrong answers is an error: log it as val_error.",
+                "mean of `answers == labels`."
+                + (
+                    " The share of wrong answers is an error: log it as val_error."
+                    if ERROR in seen.turned[name]
+                    else ""
+                ),
                 points=check.points / 2,
             )
         constant = set(seen.odd.items()) if constant is None else constant & seen.odd.items()
@@ -83,7 +89,7 @@ def _validated(check: Check) -> _Validated:
     check.expect(
         bool(logged[0]),
         f"{call}: nothing was logged in validation with self.log.",
-        'In validation_step: self.log("val_loss", loss, sync_dist=True). What is returned, printed or handed to '
+        'In validation_step, spelled just so: self.log("val_loss", loss, sync_dist=True). What is returned, printed or handed to '
         "self.logger.experiment is seen by no callback, no progress bar and no other process.",
     )
     metrics = [_numbers(rank, logged[0]) for rank in outcome.ranks]
@@ -201,12 +207,15 @@ def _is_accuracy(value: float, statistics: Sequence[_Statistics], tolerance: flo
 def _turned(value: float, statistics: Sequence[_Statistics]) -> str:
     """What a figure is if it is the share of wrong answers, or of the least likely ones; else nothing."""
     for each in statistics:
+        # Of a few pictures the number may by chance be a share, too.
+        if value > 1 and _is_one_of(value, each.counts):
+            return COUNT
         if _is_one_of(value, each.errors):
-            return "the share of wrong answers"
+            return ERROR
         if _is_one_of(value, each.least):
             return "the share of pictures whose label got the smallest of the ten logits"
         if _is_one_of(value, each.counts):
-            return "the number of right answers, of a batch or of all"
+            return COUNT
         if _is_one_of(value, each.flat):
             return "the share of labels that are the place of the largest of all logits of their batch (no dim=1)"
     return ""

@@ -19,7 +19,7 @@ from .fitting import in_some_shape
 from .recorder import Recorder
 from .student import Rows, students_model, students_module, tolerate_gpu_calls
 
-MOST_EPOCHS = 10
+MOST_EPOCHS, SHARE = 10, 0.2
 # What every Trainer of the probe's is told besides, as it is shown.
 ALWAYS = "accelerator='cpu', devices=1, logger=..., num_sanity_val_steps=0"
 
@@ -47,6 +47,9 @@ def flags(student: Student, inputs: Inputs) -> Observation:
     }
     if type(default.limit_val_batches) is int:
         values["limit_val"] = default.limit_val_batches
+    # Where the share is another, that is told, and not how many batches it makes of a few.
+    if abs(float(default.limit_train_batches or 0) - SHARE) > 1e-3:
+        return Observation(values)
     model = students_model(student, module)
     labels = inputs.tensor("labels")
     for name in ("limited", "dev"):
