@@ -29,6 +29,10 @@ _TEXT = "What os.environ holds is text, and so is what argparse hands over witho
 _LOSS_ORDER = (
     "The loss takes what the network gives first, and then the labels: F.cross_entropy(logits, labels)."
 )
+_SILENT_ASSERT = (
+    "Pillow says no more than that of a file that is closed already, whose pixels are asked for: ask within the block, "
+    'with Image.open(path) as file: image = file.convert("RGB"). Or is it an assert of your own?'
+)
 _PICKLE = "No file and no other process is given a function that is defined within another: save model.state_dict() and optimizer.state_dict(), not the objects, and give spawn a function at the left margin of the file."
 _WHOLE = "A whole number is wanted there: `//` divides and leaves the rest out, `/` always gives a float."
 _DTYPES = (
@@ -221,6 +225,8 @@ def advice(error: StudentError, submission: Submission) -> str:
 def usual_cause(error: StudentError, submission: Submission) -> str:
     """What is usually behind such an exception, wherever it was raised; empty where nothing is known."""
     importing = error.phase.startswith("importing ")
+    if error.type == "AssertionError" and not error.message:
+        return _SILENT_ASSERT
     if error.type == "SystemExit" and importing:
         return ENDS_PROGRAM
     if error.type == "ImportError" and (importing_back := _importing_back(error)):

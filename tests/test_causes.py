@@ -182,6 +182,7 @@ def test_a_script_that_reads_no_options_is_told_so(
             "calling f()",
             "model.eval()",
         ),
+        ("AssertionError", "", "in dataset[0]", "a file that is closed already"),
         ("AssertionError", "Unknown backend type nccl_", "calling setup()", "'gloo'"),
         ("RuntimeError", "`rank` must be an integer. 0", "calling setup()", "is text"),
         (

@@ -13,10 +13,6 @@ from lockstep.submission import Submission
 _OF_PATHS = ("FileNotFoundError", "NotADirectoryError", "IsADirectoryError", "PermissionError", "OSError")
 _EMPTY = "Was nothing found? Images lie one level below the folder: FOLDER/Person_Name/Person_Name_0001.jpg."
 
-CLOSED = (
-    "Pillow says no more than that of a file that is closed already: it reads the pixels when they are asked for. Ask "
-    'within the block, `with Image.open(path) as file: image = file.convert("RGB")`.'
-)
 _BY_HAND = "Run it yourself and read the last lines it prints."
 # How Python and torch word what is wrong with the data set itself, where a script makes a loader of it.
 _IN_LOADERS = {
@@ -30,8 +26,6 @@ def raised_hint(problem: object, submission: Submission, about_paths: str) -> st
     """What is usually behind an exception as the probe described it; `about_paths` where it may come of the path."""
     if not isinstance(problem, dict) or text(problem.get("type")) in _OF_PATHS:
         return about_paths
-    if text(problem.get("type")) == "AssertionError":
-        return CLOSED
     if text(problem.get("type")) == "IndexError":
         return f"{_EMPTY} {about_paths}"
     return (
