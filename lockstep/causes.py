@@ -137,6 +137,7 @@ _CAUSES: Sequence[tuple[str, str, str]] = (
     ("AttributeError", "Can't get local object", _PICKLE),
     ("PicklingError", "Can't pickle", _PICKLE),
     ("AttributeError", "has no attribute 'set_epoch'", "set_epoch belongs to the DistributedSampler: loader.sampler.set_epoch(epoch)."),
+    ("TypeError", "pic should be PIL Image", "ToTensor was given a tensor: what is passed in as the transform makes one already, so hand it the picture."),
     ("TypeError", "found <class 'PIL.", "A DataLoader makes batches of tensors, not of pictures: give the data set a transform that ends with ToTensor()."),
     ("TypeError", "NoneType", _IS_NONE),
     ("TypeError", "'list' object is not callable", "A list is no function: several transforms become one by transforms.Compose([...]), and an item of a list is taken with x[0]."),

@@ -73,9 +73,18 @@ def problem_text(value: object) -> str:
     return f"{told} ({place})" if place else told
 
 
-def prints_of(tree: Tree) -> dict[str, str]:
+Made = Callable[[np.ndarray], np.ndarray]
+"""What becomes of an image after ToTensor."""
+
+
+def as_it_is(image: np.ndarray) -> np.ndarray:
+    """Nothing, as is asked for."""
+    return image
+
+
+def prints_of(tree: Tree, made: Made = as_it_is) -> dict[str, str]:
     """The fingerprint of every image of a tree after ToTensor, and whose it is."""
-    return {fingerprint(to_tensor(pixels)): path for path, pixels in tree.pixels.items()}
+    return {fingerprint(made(to_tensor(pixels))): path for path, pixels in tree.pixels.items()}
 
 
 @dataclass(frozen=True)
@@ -162,7 +171,7 @@ def _shape(shape: Iterable[int]) -> str:
     return "x".join(map(str, shape)) or "scalar"
 
 
-_VARIANTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+_VARIANTS: dict[str, Made] = {
     "Red and blue are swapped: that is OpenCV's order. Read with PIL.": lambda t: np.ascontiguousarray(
         t[::-1]
     ),
@@ -180,6 +189,10 @@ _VARIANTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     ],
     "The pixels were divided by 255 twice: ToTensor does it already.": lambda t: t / np.float32(255),
 }
+
+
+EVERY_WAY: tuple[Made, ...] = (as_it_is, *_VARIANTS.values())
+"""What may become of every image alike: items_are_images says what is wrong with it, the other checks know them all."""
 
 
 def known(found: Iterable[Look], prints: Mapping[str, str] | set[str]) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from graders.lfw_dataset import faces
-from graders.lfw_dataset.looks import Look, looks, prints_of, problem_text
+from graders.lfw_dataset.looks import Look, Made, as_it_is, looks, prints_of, problem_text
 
 _Judge = Callable[["Trial", list[Look]], str]
 
@@ -25,11 +25,12 @@ class Trial:
     files: Mapping[str, bytes]
     pixels: Mapping[str, np.ndarray]
     judge: _Judge
+    made: Made = as_it_is
 
     @property
     def prints(self) -> dict[str, str]:
         """The fingerprint of every image that must be read, and whose it is."""
-        return prints_of(faces.Tree({}, dict(self.pixels)))
+        return prints_of(faces.Tree({}, dict(self.pixels)), self.made)
 
     def complaint(self, answer: Mapping[str, object]) -> str:
         """What went wrong, or nothing."""

@@ -97,8 +97,13 @@ def colour_of(item: object) -> list[int]:
     if isinstance(image, Image.Image):
         return cast(list[int], centre_colour(image).tolist())
     array = plain_tensor(image)
-    if array is not None and array.shape == (3,) and array.dtype.kind in "iu":
-        return cast(list[int], array.tolist())
+    if array is not None and array.size == 3 and array.dtype.kind in "iuf":
+        # Of another form, or divided by 255, it is for items_are_images to judge.
+        colour = np.clip(np.nan_to_num(array.reshape(3).astype(np.float64)), -1, 1 << 16)
+        return [
+            int(value)
+            for value in np.rint(colour * (255 if array.dtype.kind == "f" and colour.max() <= 1 else 1))
+        ]
     if array is not None and array.ndim == 3 and array.shape[0] == 3 and array.size:
         middle = array[:, array.shape[1] // 2, array.shape[2] // 2]
         return [int(value) for value in np.clip(np.nan_to_num(np.rint(middle * 255)), 0, 255)]
