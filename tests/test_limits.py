@@ -108,8 +108,9 @@ def test_memory_that_processes_share_is_counted_once(held: Box) -> None:
 
 def test_our_own_processes_are_not_held_against_a_run(held: Box) -> None:
     source = "def main(inputs): return inputs.rank"
-    as_many = run(held, source, ranks=4, call="give", limits=Limits(60, processes=4))
-    assert [rank.values.get("seen") for rank in as_many.ranks] == [0, 1, 2, 3]
+    for _ in range(8):  # what is gone may be counted a moment longer, now and then
+        as_many = run(held, source, ranks=4, call="give", limits=Limits(60, processes=4))
+        assert [rank.values.get("seen") for rank in as_many.ranks] == [0, 1, 2, 3]
     assert run(held, source, ranks=4, call="give", limits=Limits(60, processes=3)).limit == "processes"
 
 

@@ -64,6 +64,7 @@ def _become_supervisor(job: Job, number: int, alone: Callable[[Job], None]) -> N
             thread = threading.Thread(target=int)
             thread.start()
             thread.join()
+            confine.until_gone(cast(int, thread.native_id))
         confine.own_mounts()
         confine.own_abstract_sockets()
         alone(job)

@@ -103,6 +103,12 @@ def new_pids_for_children() -> None:
     _check(_libc.unshare(CLONE_NEWPID), "unshare")
 
 
+def until_gone(thread: int) -> None:
+    """Wait until the kernel has let go of a thread that is about to end; it counts as a process until then."""
+    while _libc.tgkill(os.getpid(), thread, 0) == 0:
+        os.sched_yield()
+
+
 def children_join(namespace: int) -> None:
     """Let further forks be in this pid namespace, which must be this process's own."""
     _check(_libc.setns(namespace, CLONE_NEWPID), "setns")
