@@ -86,7 +86,8 @@ def test_find_batch(check: Check) -> None:
         "In the template, write_amp_report reads precision, batch_size and ok of each trial that find_batch_size returns.",
         points=half,
     )
-    smaller = {size for size, ok in tried if ok} & printed
+    # What is smaller by far may stand there by chance, as an accuracy or seconds.
+    smaller = {size for size, ok in tried if ok and 2 * size >= best} & printed
     check.expect(
         best in printed or not smaller,
         f"{call} tried {best} images, which fit, and came to {max(smaller, default=0)}. Its last lines: "
