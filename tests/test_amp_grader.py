@@ -19,7 +19,7 @@ from graders.amp.probe import build_net
 from graders.amp.probe.constants import constants, with_parameters
 from graders.amp.test_amp_accuracy import evaluation_problem
 from graders.amp.test_amp_script import fewer_samples_than_steps, fit_into
-from graders.amp.test_amp_search import answers_printed, problem_at_the_ends, was_a_step
+from graders.amp.test_amp_search import answers_printed, problem_at_the_ends, smaller_answer, was_a_step
 from lockstep.reports.document import Number
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.outcome import Outcome, RankOutcome
@@ -314,6 +314,17 @@ UNWEIGHED = {name: sum(batch[name] for batch in EACH) / 4 for name in EACH[0]}
 def test_an_evaluation_is_of_all_items_alike(evaluated: Json, words: str | None) -> None:
     found = evaluation_problem(evaluated, LOGITS, LABELS)
     assert (found is None) if words is None else (found is not None and words in found.message + found.hint)
+
+
+@pytest.mark.parametrize(
+    ("printed", "answer"),
+    [({192}, None), ({128}, 128), ({128, 192}, None), ({1, 32}, None), (set(), None), ({206}, None)],
+)
+def test_an_answer_that_is_not_the_largest_that_fitted_is_named(
+    printed: set[int], answer: int | None
+) -> None:
+    tried = [(1, True), (32, True), (128, True), (256, False), (192, True), (206, False)]
+    assert smaller_answer(tried, printed) == answer
 
 
 @pytest.mark.parametrize(
