@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True)
@@ -15,6 +19,10 @@ class Loop:
 
     softmax: bool = False
     clears: bool = True
+
+    def into_the_loss(self, logits: Tensor) -> Tensor:
+        """What the cross-entropy is given of a batch, as (batch, classes)."""
+        return logits.softmax(1) if self.softmax else logits
 
 
 PLAIN, SOFTMAX, UNCLEARED = Loop(), Loop(softmax=True), Loop(clears=False)

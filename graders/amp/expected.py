@@ -113,8 +113,7 @@ def train(
         if loop.clears:
             model.zero_grad(set_to_none=True)
         logits = model(torch.from_numpy(batch.images))
-        outputs = logits.softmax(1) if loop.softmax else logits
-        loss = nn.functional.cross_entropy(outputs, torch.from_numpy(batch.labels))
+        loss = nn.functional.cross_entropy(loop.into_the_loss(logits), torch.from_numpy(batch.labels))
         loss.backward()
         gradients = {name: value.grad.clone() for name, value in parameters.items() if value.grad is not None}
         plain = {name: np.array(value.numpy()) for name, value in gradients.items()}
@@ -146,8 +145,7 @@ def logits(shape: Mapping[str, Json], weights: Mapping[str, Array], images: Arra
 
 def mean_loss(logits: Array, labels: Array, loop: Loop = PLAIN) -> float:
     """The mean cross entropy over all items."""
-    outputs = torch.from_numpy(logits)
-    outputs = outputs.softmax(1) if loop.softmax else outputs
+    outputs = loop.into_the_loss(torch.from_numpy(logits))
     return float(nn.functional.cross_entropy(outputs, torch.from_numpy(labels)))
 
 

@@ -195,8 +195,7 @@ class Training:
 
     def _outputs(self, data: Data, batch: Batch) -> torch.Tensor:
         """What the loss is given of a batch."""
-        outputs: torch.Tensor = self.model(torch.from_numpy(data.images[list(batch)]))
-        return outputs.softmax(1) if self._loop.softmax else outputs
+        return self._loop.into_the_loss(self.model(torch.from_numpy(data.images[list(batch)])))
 
     def run(self, data: Sequence[Data], steps: Iterable[Sequence[Batch]]) -> Self:
         """Make these steps, and return itself."""
@@ -208,8 +207,9 @@ class Training:
         """One step on one batch per rank; the gradient is the mean over the ranks."""
         # SGD with momentum by hand: making an optimizer of torch's imports its compiler, a second of nothing.
         parameters: dict[str, torch.Tensor] = dict(self.model.named_parameters())
+        gradients = self.gradients(data, ranks)
         with torch.no_grad():
-            for name, value in self.gradients(data, ranks).items():
+            for name, value in gradients.items():
                 gradient = torch.from_numpy(value)
                 before = self._velocity.get(name)
                 velocity = gradient if before is None else self._momentum * before + gradient
@@ -218,10 +218,7 @@ class Training:
 
     def gradients(self, data: Sequence[Data], ranks: Sequence[Batch]) -> dict[str, Array]:
         """What an optimizer sees of one batch per rank: the mean over the ranks, and what was kept of earlier ones."""
-        with torch.enable_grad():
-            local = [
-                self.local_gradients(own, batch) for own, batch in zip(data, ranks, strict=True) if batch
-            ]
+        local = [self.local_gradients(own, batch) for own, batch in zip(data, ranks, strict=True) if batch]
         seen = mean_over_ranks(local)
         if not self._loop.clears:
             seen = {name: value + self._kept.get(name, np.float32(0)) for name, value in seen.items()}

@@ -46,7 +46,8 @@ def test_data(check: Check) -> None:
     check.expect(
         len(validated) > 0,
         f"{call}: validation_step was given no picture.",
-        "Has LitFashion a method validation_step, spelled just so? Give Lightning a loader for validation, too: val_dataloader() of the module or the LightningDataModule, or the "
+        "Has LitFashion a method validation_step, spelled just so? Give Lightning a loader for validation, too: "
+        "val_dataloader() of the module or the LightningDataModule, or the "
         "second loader of trainer.fit(model, train_loader, val_loader). Where there is one, is the Trainer told to leave it "
         "out, as by limit_val_batches=0.0?",
     )

@@ -89,8 +89,8 @@ def _validated(check: Check) -> _Validated:
     check.expect(
         bool(logged[0]),
         f"{call}: nothing was logged in validation with self.log.",
-        'In validation_step, spelled just so: self.log("val_loss", loss, sync_dist=True). What is returned, printed or handed to '
-        "self.logger.experiment is seen by no callback, no progress bar and no other process.",
+        'In validation_step, spelled just so: self.log("val_loss", loss, sync_dist=True). What is returned, printed or '
+        "handed to self.logger.experiment is seen by no callback, no progress bar and no other process.",
     )
     metrics = [_numbers(rank, logged[0]) for rank in outcome.ranks]
     for name, value in metrics[0].items():
