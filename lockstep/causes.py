@@ -34,6 +34,10 @@ _SILENT_ASSERT = (
     'with Image.open(path) as file: image = file.convert("RGB"). Or is it an assert of your own?'
 )
 _PICKLE = "No file and no other process is given a function that is defined within another: save model.state_dict() and optimizer.state_dict(), not the objects, and give spawn a function at the left margin of the file."
+_ONCE = (
+    "What glob, map, filter or (... for ...) give can be gone through once, and has neither numbers nor a length: make a "
+    "list of it, sorted(...)."
+)
 _WHOLE = "A whole number is wanted there: `//` divides and leaves the rest out, `/` always gives a float."
 _DTYPES = (
     "Two tensors that meet in that line have different types, as with .half() or .double() of one of them: leave both "
@@ -78,7 +82,7 @@ _CAUSES: Sequence[tuple[str, str, str]] = (
     ("FileNotFoundError", "directory: ", "A path without a / in front begins in the folder that the file is run in: is what is read there part of what you handed in? What is written needs its folder first: Path(path).parent.mkdir(parents=True, exist_ok=True)."),
     ("FileNotFoundError", "", "Nothing was found where it was looked for: print the path, and what lies there, list(Path(path).iterdir())."),
     ("UnpicklingError", "Weights only load failed", "With weights_only=True torch.load reads tensors, numbers, texts, lists and dicts alone, as torch.save writes them by default: save state_dict()s and plain numbers, and leave pickle_protocol out."),
-    ("StopIteration", "", "Something was asked for its next item and had none: is the data set empty?"),
+    ("StopIteration", "", "Something was asked for its next item and had none: is the data set empty? An iterator can be gone through once; what items are taken from by their number is a list."),
     ("RuntimeError", "marked as ready twice", "A parameter was used twice in one forward of DistributedDataParallel: wrap the model once, and call the wrapped model once per step."),
     ("ValueError", "Default process group has not been initialized", "A collective was called before init_process_group: check that this code also works without torchrun."),
     ("RuntimeError", "is invalid for input of size", "The last batch may hold fewer items than the others: take sizes from the tensor, as in x.view(x.size(0), -1)."),
@@ -119,6 +123,7 @@ _CAUSES: Sequence[tuple[str, str, str]] = (
     ("RuntimeError", "must match the size of tensor", "Two tensors whose shapes do not fit meet in that line: print both shapes in front of it. A tensor with one value for each row gets a dimension to be spread over by x[:, None]."),
     ("RuntimeError", "multi-target not supported", "Labels are one class number for each item, in one dimension: labels.squeeze(1) takes away a second one. Are these the labels, or the pictures?"),
     ("ValueError", "to match target batch_size", "The network gives another number of rows than there are labels: was the batch's dimension flattened as well, or its size written out? x.flatten(1) keeps it."),
+    ("IndexError", "list index out of range", "The list has no such item: they are numbered from 0, so that the last is len(x) - 1. Is it empty, or the number one too large?"),
     ("IndexError", "Dimension out of range", "The tensor has fewer dimensions than that: `dim` counts them from 0. Print its shape. Are two arguments mixed up?"),
     ("IndexError", "Target ", "There are labels that the network has no output for: they count from 0, and the last layer needs one output for each class."),
     ("RuntimeError", "channels, but got", "The pictures have another number of channels than the first convolution was made for: print x.shape in front of it, (batch, channels, height, width)."),
@@ -141,6 +146,9 @@ _CAUSES: Sequence[tuple[str, str, str]] = (
     ("TypeError", "found <class 'PIL.", "A DataLoader makes batches of tensors, not of pictures: give the data set a transform that ends with ToTensor()."),
     ("TypeError", "NoneType", _IS_NONE),
     ("TypeError", "'list' object is not callable", "A list is no function: several transforms become one by transforms.Compose([...]), and an item of a list is taken with x[0]."),
+    ("TypeError", "'generator'", _ONCE),
+    ("TypeError", "'map' object", _ONCE),
+    ("TypeError", "'filter' object", _ONCE),
     ("TypeError", "'float' object cannot be interpreted as an integer", _WHOLE),
     ("TypeError", "be tuple of ints", _WHOLE),
     ("ValueError", "must be a positive integer, not", _WHOLE),

@@ -12,9 +12,12 @@ from typing import Any
 from fixtures import cifar10
 from graders.ddp_train.runs import on_nodes
 from graders.ddp_train.script_runs import SCRIPT_LIMITS
+from lockstep.causes import usual_cause
 from lockstep.check import Check
 from lockstep.compare import close, integer, number, shown
 from lockstep.sandbox.limits import MIB
+from lockstep.sandbox.outcome import StudentError
+from lockstep.submission import Submission
 from lockstep.text import few_names, last_lines, safe
 from lockstep.wire import Json
 
@@ -34,7 +37,10 @@ WORDS = "my checkpoint.pt"  # one argument
 _PARAMETERS = re.compile(rb"\$(?:[@*#1-9]|\{[!#]?[@*1-9]|\{#\})|BASH_ARGV|getopts")
 _COMMENT = re.compile(rb"^[ \t]*#.*$", re.MULTILINE)  # the template's says "$@"
 WARM_UP_STEPS = 4  # two epochs: a rate that goes up by the epoch has gone up once
-ONE_ITEM = "Expected more than 1 value per channel"  # how torch words it of batch norm in training mode
+# What was raised behind the place where it was, as last_lines puts it; in front of it may stand which rank said so.
+_RAISED = re.compile(
+    r"\w\.py, line \d+, in [^|]* \| (?:\[rank\d+\]: ?)?(?:\w+\.)*(?P<type>\w+)(?:: (?P<message>.*))?"
+)
 
 
 def test_script(check: Check) -> None:
@@ -62,7 +68,7 @@ def test_script(check: Check) -> None:
         status == 0,
         f"`NPROC=2 ./ddp_train.sh --training-data ... {' '.join(arguments)}` ended with status "
         f"{shown(values.get('status'))}. Its last lines: {printed}",
-        _script_hint(check.submission.files.get("ddp_train.sh", b""), printed),
+        _script_hint(check.submission, printed),
     )
     least = RESNET18_BYTES
     check.expect(
@@ -321,17 +327,19 @@ def _asks_for_no_number(words: Json) -> bool:
     return given is not None and (not given[1] or given[1].endswith(".py"))
 
 
-def _script_hint(script: bytes, printed: str) -> str:
+def _script_hint(submission: Submission, printed: str) -> str:
     """What is usually wrong with a launch script that ends with an error."""
-    if b"\r\n" in script:
+    if b"\r\n" in submission.files.get("ddp_train.sh", b""):
         return "The file has the line ends of Windows: save it with LF, for example with `sed -i 's/\\r$//' ddp_train.sh`."
     if "can't open file" in printed:
         return (
             "torchrun was told to start a file that is not there: name ddp_train.py, and see that nothing stands behind a "
             "backslash at the end of a line, not even a blank."
         )
-    if ONE_ITEM in printed and "in evaluate" in printed:
-        return "Call model.eval() first in evaluate: in training mode batch norm wants a variance, and one item alone has none."
+    if raised := _RAISED.search(printed):
+        error = StudentError(raised["type"], raised["message"] or "", (), "running ddp_train.sh")
+        if usual := usual_cause(error, submission):
+            return usual
     if re.search(r"\w\.py, line \d+, in ", printed):
         return "torchrun did start the script, which raised that: mend the line that is named, and run the same in a terminal."
     if re.search(r"(?<!\w)(?:run\.py|torchrun): error: ", printed):

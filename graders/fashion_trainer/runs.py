@@ -17,10 +17,14 @@ BATCH_SIZE = 8
 ON_GPU: dict[str, Json] = {"gpus": 1, "device": "cuda:0"}
 # What the script is told to write.
 REPORT = "fashion.json"
+RANGE_HINT = "`range(1, epochs)` is one epoch too few, and no epoch where one is asked for: write range(epochs)."
 
 
-def options(shape: Shape, *, epochs: int = 1, **more: Json) -> dict[str, Json]:
-    """What the probe's training functions are told; on a machine without a GPU unless `more` says else."""
+def options(shape: Shape, *, epochs: int = 2, **more: Json) -> dict[str, Json]:
+    """What the probe's training functions are told; on a machine without a GPU unless `more` says else.
+
+    Two epochs, so that one who makes an epoch less is seen to train by checks that are about something else.
+    """
     return {
         "shape": shape, "lr": LR, "batch_size": BATCH_SIZE, "epochs": epochs, "gpus": 0, "device": "cpu", **more,
     }  # fmt: skip
@@ -41,12 +45,14 @@ def look(check: Check, call: str, values: Mapping[str, Json], arrays: Mapping[st
         return seen
 
 
-def calls_of(check: Check, seen: RankOutcome, part: str, function: str) -> Calls:
-    """The calls of the network; ends the check when it was never called."""
+def calls_of(check: Check, seen: RankOutcome, part: str, function: str, *, points: float = 0.0) -> Calls:
+    """The calls of the network; ends the check, of which `points` are left, when it was never called."""
     found = expected.calls(seen, part)
     if found is None or not found.calls:
         check.fail(
             f"{function}: no batch of pictures reached the model it was given.",
-            "Loop over the loader and call the model that is handed in, with the pictures of each batch.",
+            "Loop over the loader and call the model that is handed in, with the pictures of each batch."
+            + (f" {RANGE_HINT}" if part == "train" else ""),
+            points=points,
         )
     return found

@@ -205,7 +205,7 @@ def _goes_to_the_end(check: Check, patterns: Patterns, shape: Shape, weights: Ma
     try:
         outcome = check.run(
             "train_and_evaluate",
-            values=options(shape, batch_size=SMALL_BATCH),
+            values=options(shape, epochs=1, batch_size=SMALL_BATCH),
             arrays={**train.arrays("train"), **test.arrays("test"), **expected.as_inputs(weights)},
         )
     except Crashed as crashed:
@@ -217,7 +217,7 @@ def _goes_to_the_end(check: Check, patterns: Patterns, shape: Shape, weights: Ma
             points=points,
         ) from None
     seen = outcome.ranks[0]
-    calls = calls_of(check, seen, "train", "train").calls
+    calls = calls_of(check, seen, "train", "train, one epoch", points=points).calls
     # Without backward passes none is marked; and a pass for the loss alone, after each epoch, is no training.
     marked = any(call.trained for call in calls)
     learned = sum(call.size for call in calls if call.trained or not marked)

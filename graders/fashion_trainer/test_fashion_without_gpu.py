@@ -14,7 +14,7 @@ from graders.fashion_trainer import answered, expected, idx
 from graders.fashion_trainer.accuracy import between, by_hand
 from graders.fashion_trainer.devices import DEVICE_LINE, GUARD_HINT, wants_gpu
 from graders.fashion_trainer.expected import Calls
-from graders.fashion_trainer.runs import REPORT
+from graders.fashion_trainer.runs import RANGE_HINT, REPORT
 from graders.fashion_trainer.wording import told_device, within
 from lockstep.check import Check
 from lockstep.compare import integer, is_cpu, number, shown
@@ -72,7 +72,7 @@ def test_no_cuda_needed(check: Check) -> None:
     check.expect(
         found is not None and (any(call.trained for call in found.calls) or _others(seen) > 0),
         f"`{shown_call}` ended without an error, but trained on no picture.",
-        "With data in DIR/FashionMNIST/raw, as torchvision keeps it, the script has to train a FashionCNN.",
+        f"With data in DIR/FashionMNIST/raw, as torchvision keeps it, the script has to train a FashionCNN. {RANGE_HINT}",
     )
     report = _report(seen.values.get("report"))
     check.expect(

@@ -11,7 +11,10 @@ from lockstep.submission import Submission
 
 # What a path leads to that was read in another way than it was meant.
 _OF_PATHS = ("FileNotFoundError", "NotADirectoryError", "IsADirectoryError", "PermissionError", "OSError")
-_EMPTY = "Was nothing found? Images lie one level below the folder: FOLDER/Person_Name/Person_Name_0001.jpg."
+_EMPTY = (
+    "Was nothing found? Images lie one level below the folder, FOLDER/Person_Name/Person_Name_0001.jpg, and Path.suffix is "
+    "'.jpg', with its dot."
+)
 
 _BY_HAND = "Run it yourself and read the last lines it prints."
 # How Python and torch word what is wrong with the data set itself, where a script makes a loader of it.
@@ -24,10 +27,14 @@ _IN_LOADERS = {
 
 def raised_hint(problem: object, submission: Submission, about_paths: str) -> str:
     """What is usually behind an exception as the probe described it; `about_paths` where it may come of the path."""
-    if not isinstance(problem, dict) or text(problem.get("type")) in _OF_PATHS:
+    if not isinstance(problem, dict):
         return about_paths
-    if text(problem.get("type")) == "IndexError":
+    kind, message = text(problem.get("type")), text(problem.get("message"))
+    # What opens a file says a number first; without one it is the student's own word that nothing is there.
+    if kind == "IndexError" or (kind in _OF_PATHS and not message.startswith("[Errno")):
         return f"{_EMPTY} {about_paths}"
+    if kind in _OF_PATHS:
+        return about_paths
     return (
         _usual(problem, submission, "LFWDataset(path, transform)")
         or "Make one by hand, `LFWDataset(path, transform)[0]`: the line is named above."
