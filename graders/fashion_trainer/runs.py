@@ -17,7 +17,9 @@ BATCH_SIZE = 8
 ON_GPU: dict[str, Json] = {"gpus": 1, "device": "cuda:0"}
 # What the script is told to write.
 REPORT = "fashion.json"
-RANGE_HINT = "`range(1, epochs)` is one epoch too few, and no epoch where one is asked for: write range(epochs)."
+RANGE_HINT = (
+    "`range(1, epochs)` is one epoch too few, and no epoch where one is asked for: write range(epochs)."
+)
 
 
 def options(shape: Shape, *, epochs: int = 2, **more: Json) -> dict[str, Json]:

@@ -106,8 +106,8 @@ def difference(found: list[Look], tree: Tree) -> Difference | None:
             f"The folder holds {tree.count} images, but {refused} of the indices 0 to {tree.count - 1} "
             "raise IndexError.",
             "Your list of files is shorter than the folder's. Print it beside `find FOLDER -name '*.jpg'` "
-            "and look which files are missing: often the last, or each person's first or last. Is it as long? Then items are "
-            "counted from 1: the first is self.paths[0].",
+            "and look which files are missing: often the last, or each person's first or last. Is it as long? Then "
+            "items are counted from 1: the first is self.paths[0].",
         )
     expected = prints_of(tree)
     strange = [look for look in found if look.digest not in expected]

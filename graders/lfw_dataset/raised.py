@@ -12,8 +12,8 @@ from lockstep.submission import Submission
 # What a path leads to that was read in another way than it was meant.
 _OF_PATHS = ("FileNotFoundError", "NotADirectoryError", "IsADirectoryError", "PermissionError", "OSError")
 _EMPTY = (
-    "Was nothing found? Images lie one level below the folder, FOLDER/Person_Name/Person_Name_0001.jpg, and Path.suffix is "
-    "'.jpg', with its dot."
+    "Was nothing found? Images lie one level below the folder, FOLDER/Person_Name/Person_Name_0001.jpg, and "
+    "Path.suffix is '.jpg', with its dot."
 )
 
 _BY_HAND = "Run it yourself and read the last lines it prints."

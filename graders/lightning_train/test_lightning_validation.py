@@ -20,6 +20,7 @@ from lockstep.check import Check
 from lockstep.compare import close, number, shown
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.text import few_names, safe
+from lockstep.verdict import Feedback
 from lockstep.wire import Array, Json
 
 MAX_DRAWS = 5
@@ -38,17 +39,7 @@ def test_validation_logged(check: Check) -> None:
     for _ in range(MAX_DRAWS):
         seen = _validated(check)
         for name in seen.turned.keys() & before:
-            check.fail(
-                seen.turned[name],
-                "The answer to a picture is the class with the largest logit, logits.argmax(dim=1); the accuracy is the "
-                "mean of `answers == labels`."
-                + (
-                    " The share of wrong answers is an error: log it as val_error."
-                    if ERROR in seen.turned[name]
-                    else ""
-                ),
-                points=check.points / 2,
-            )
+            check.fail(seen.turned[name].message, seen.turned[name].hint, points=check.points / 2)
         constant = set(seen.odd.items()) if constant is None else constant & seen.odd.items()
         if seen.tells and not seen.turned and not constant:
             return
@@ -73,7 +64,7 @@ class _Validated:
     """
 
     tells: bool
-    turned: Mapping[str, str]
+    turned: Mapping[str, Feedback]
     odd: Mapping[str, float]
     far: frozenset[str]
 
@@ -113,12 +104,9 @@ def _validated(check: Check) -> _Validated:
         if share and smoothing.is_usual(share):
             statistics += _statistics(outcome, data, split, batch_size, batches, share)
     is_clear = _not_of_probabilities(check, outcome, metrics[0], statistics, call)
-    check.expect(
-        _fits(metrics[0], statistics),
-        f"{call}: what was logged ({_values(metrics[0])}) is neither the mean loss nor the accuracy over them.",
-        "Log the mean loss of the batch, or the share of right answers in it, in every validation_step; Lightning takes "
-        "the mean over the batches.",
-    )
+    if not _fits(metrics[0], statistics):
+        told = _misfit(metrics[0], statistics, batch_size)
+        check.fail(f"{call}: {told.message}", told.hint)
     check.expect(
         not validates_in_training_mode(outcome.ranks[0]),
         f"{call}: LitFashion was in training mode. Dropout is on then, and batch norm learns from the pictures that it is "
@@ -138,7 +126,7 @@ def _validated(check: Check) -> _Validated:
     )
     called = {name: value for name, value in metrics[0].items() if ACCURACY.fullmatch(name)}
     wrong = {
-        name: f"{call}: {safe(name, 60)} is {value:.4g}, and so is {what}."
+        name: Feedback(f"{call}: {safe(name, 60)} is {value:.4g}, and so is {what}.", _turned_hint(what))
         for name, value in called.items()
         if (what := _turned(value, statistics))
     }
@@ -147,7 +135,7 @@ def _validated(check: Check) -> _Validated:
     }
     return _Validated(
         tells=parts_differ and is_clear and not explained,
-        turned={name: message for name, message in wrong.items() if name not in explained},
+        turned={name: told for name, told in wrong.items() if name not in explained},
         odd={name: value for name, value in called.items() if not _is_accuracy(value, statistics, 1e-4)},
         far=frozenset(name for name, value in called.items() if not _is_accuracy(value, statistics, ROUNDED)),
     )
@@ -161,6 +149,33 @@ def _fits(metrics: Mapping[str, float], statistics: Sequence[_Statistics]) -> bo
         return all(_is_one_of(value, losses) for value in named)
     either = losses + [share for each in statistics for share in each.shares]
     return any(_is_one_of(value, either) for value in metrics.values())
+
+
+def _misfit(metrics: Mapping[str, float], statistics: Sequence[_Statistics], batch_size: int) -> Feedback:
+    """What is logged where that does not fit: what is called a loss, or all of it."""
+    losses = [each.loss for each in statistics]
+    shares = [share for each in statistics for share in each.shares]
+    for name, value in metrics.items():
+        if "loss" not in name.lower() or _is_one_of(value, losses):
+            continue
+        found = f"{safe(name, 60)} is {value:.4g}, which is not the mean loss over them"
+        if _is_one_of(value, [loss * batch_size for loss in losses]):
+            return Feedback(
+                f"{found}, but {batch_size} times as much, and a batch holds {batch_size} pictures.",
+                "Log the mean of a batch: leave out reduction='sum' and whatever multiplies by the number of pictures. "
+                "Lightning takes the mean over the batches, by their sizes.",
+            )
+        if _is_one_of(value, shares):
+            return Feedback(
+                f"{found}, but a share of answers ({_values(metrics)}).",
+                "Are the loss and the accuracy mixed up? The names are in front: "
+                'self.log_dict({"val_loss": loss, "val_acc": accuracy}, sync_dist=True).',
+            )
+    return Feedback(
+        f"what was logged ({_values(metrics)}) is neither the mean loss nor the accuracy over them.",
+        "Log the mean loss of the batch, or the share of right answers in it, in every validation_step; Lightning takes "
+        "the mean over the batches.",
+    )
 
 
 def _not_of_probabilities(
@@ -219,6 +234,18 @@ def _turned(value: float, statistics: Sequence[_Statistics]) -> str:
         if _is_one_of(value, each.flat):
             return "the share of labels that are the place of the largest of all logits of their batch (no dim=1)"
     return ""
+
+
+def _turned_hint(what: str) -> str:
+    accuracy = (
+        "The answer to a picture is the class with the largest logit, logits.argmax(dim=1); the accuracy is the mean of "
+        "`answers == labels`."
+    )
+    return (
+        f"{accuracy} The share of wrong answers is an error: log it as val_error."
+        if what == ERROR
+        else accuracy
+    )
 
 
 def _logged(rank: RankOutcome) -> set[str]:
