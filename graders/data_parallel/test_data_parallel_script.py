@@ -229,9 +229,10 @@ def _calls_were_made(
         count = made.get(str(size), 0)
         check.expect(
             count >= n_reps,
-            f"{call} wrote at least {n_reps} readings with batch_size {size}, but called a model {count} times with "
-            f"{size} image{'s' * (size > 1)}.",
-            "Every reading is the time of a call that was made in that run.",
+            f"{call} was asked for {n_reps} calls with each batch_size and wrote readings of {size}, but called a model {count} "
+            f"times with {size} image{'s' * (size > 1)}.",
+            "Every reading is the time of a call that was made in that run, and `steps` says of how many. Is there a `return` or a "
+            "`break` within the loop over the calls?",
         )
     if "0" in made:
         return

@@ -119,7 +119,8 @@ def test_splits_like_devices(check: Check) -> None:
                 size == 1 or len(places) > 1,
                 f"On {gpus} GPUs a batch of {size} images was not split: the model saw it on "
                 f"{', '.join(sorted(places)) or 'no GPU'} alone.",
-                "Call the nn.DataParallel itself: the model inside, `.module`, knows of one GPU only.",
+                "The wrapper shares out a batch to its device_ids, to all GPUs where they are None. Return the nn.DataParallel "
+                "itself and leave its forward as it is: the model inside, `.module`, knows of one GPU only.",
             )
 
 
