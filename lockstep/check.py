@@ -137,6 +137,7 @@ class Check:
         seconds: float | None = None,
         limits: Limits | None = None,
         shared_files: bool = False,
+        counts_left: bool = False,
         expect: bool = True,
     ) -> Outcome:
         """Run the probe's function `call` beside the student's code, in fresh processes.
@@ -145,7 +146,7 @@ class Check:
         environment, over which `env` is laid (one mapping for all, or one per rank). `data` appears
         under /data/NAME, `files` in the student's folder. Ranks find the same files there, but what one writes
         no other sees, and into the data none can write, unless the check is about `shared_files`. `seconds` is
-        wall time. Unless `expect` is False, ends the check as crashed, hung or over a limit when a rank did not
+        wall time. `left_running` can be asked about a run that `counts_left`. Unless `expect` is False, ends the check as crashed, hung or over a limit when a rank did not
         answer; a file whose import hangs is waited for once more, for longer, and then spoils the exercise's other
         checks.
         """
@@ -176,6 +177,7 @@ class Check:
             # Between real GPUs NCCL hands over memory by its address in the process, which it looks for by its pid.
             # Where there are fewer than ranks theirs are emulated, and meet by gloo.
             shared_files=shared_files or 1 < count <= self.real_gpus,
+            counts_left=counts_left,
         )
         outcome = self._run(spec)
         hangs_at_import = False
@@ -215,9 +217,9 @@ class Check:
         raise Failed(self.placed(message), hint, points)
 
     def left_running(self, outcome: Outcome) -> int:
-        """How many processes a run left behind; 0 without a sandbox, where nobody can tell.
+        """How many processes a run that counts them left behind; 0 without a sandbox, where nobody can tell.
 
-        Raises GraderFault where nobody said: student code may have seen to that.
+        Raises GraderFault where nobody said: student code may have seen to that, or the run was not told to count.
         """
         if outcome.left_running is None and self._setting.box.isolated:
             raise GraderFault("the first process of a run did not say what was left running")

@@ -56,6 +56,7 @@ def run(
     limits: Limits = GENEROUS,
     server: Server = Server.FULL,
     shared_files: bool = False,
+    counts_left: bool = False,
     environment: Mapping[str, str] | None = None,
 ) -> Outcome:
     """Run `source` as student.py. `ranks=None` is one process without a group; `values` are one per rank."""
@@ -81,6 +82,7 @@ def run(
             limits=limits,
             server=server,
             shared_files=shared_files,
+            counts_left=counts_left,
         )
     )
 

@@ -185,7 +185,7 @@ def test_processes_left_by_any_rank_are_counted(box: Box) -> None:
                 subprocess.Popen(["sleep", "600"], start_new_session=True)
     """
     before = traces(box)
-    assert run(box, source, ranks=3, call="give").left_running == 3
+    assert run(box, source, ranks=3, call="give", counts_left=True).left_running == 3
     assert traces(box) == before
 
 

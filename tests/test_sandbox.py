@@ -21,7 +21,7 @@ import torch
 
 from lockstep.exercise import Server
 from lockstep.notebook import read_notebook
-from lockstep.sandbox import bubblewrap, shims
+from lockstep.sandbox import bubblewrap, shims, watching
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.limits import Limits
 from lockstep.sandbox.outcome import Outcome
@@ -957,7 +957,16 @@ def main():
 
 def test_a_run_leaves_nothing_running(box: Box) -> None:
     before = traces(box)
-    assert run(box, DAEMON).left_running == 1
+    assert run(box, DAEMON, counts_left=True).left_running == 1
+    assert traces(box) == before
+
+
+def test_what_is_left_running_is_waited_for_only_where_it_is_counted(
+    box: Box, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching.Watching, "_ask_for_report", lambda self: pytest.fail("it was asked for"))
+    before = traces(box)
+    assert run(box, DAEMON).left_running is None
     assert traces(box) == before
 
 
@@ -973,7 +982,7 @@ def test_a_process_whose_first_thread_has_ended_is_left_running(box: Box) -> Non
             while open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[0] != "Z":
                 time.sleep(0.01)
     """
-    assert run(box, source).left_running == 1
+    assert run(box, source, counts_left=True).left_running == 1
 
 
 LINGERS = """
@@ -1010,7 +1019,7 @@ LINGERS = """
 
 
 def test_no_connection_that_lingers_keeps_the_supervisor_from_telling(box: Box) -> None:
-    assert run(box, LINGERS).left_running == 1
+    assert run(box, LINGERS, counts_left=True).left_running == 1
 
 
 def test_what_is_about_to_end_is_not_left_running(box: Box) -> None:
@@ -1023,7 +1032,7 @@ def test_what_is_about_to_end_is_not_left_running(box: Box) -> None:
                 os._exit(0)
             return 1
     """
-    assert run(box, source).left_running == 0
+    assert run(box, source, counts_left=True).left_running == 0
 
 
 def test_a_closed_box_leaves_nothing(own_box: Box) -> None:

@@ -156,7 +156,7 @@ def test_what_has_yet_to_end_gets_time_for_it_on_a_busy_machine(
     seconds: float, left: int, box: Box, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(starvation, "kept_waiting", lambda pid, elapsed, others: 0.9 * elapsed)
-    outcome = run(box, LEAVES.replace("SECONDS", str(seconds)))
+    outcome = run(box, LEAVES.replace("SECONDS", str(seconds)), counts_left=True)
     assert outcome.ranks[0].complete
     assert outcome.left_running == left
 

@@ -33,6 +33,7 @@ def test_cleans_up(check: Check) -> None:
         ranks=world,
         values=options(shape),
         arrays={"images": data.images, **expected.as_inputs(expected.make_weights(check.rng, shape))},
+        counts_left=True,
     )
     for rank, seen in enumerate(outcome.ranks):
         check.expect(

@@ -72,8 +72,8 @@ class Outcome:
 
     In `stood_still` seconds of these whoever watched was stopped, by Ctrl-Z for example, and the run perhaps, too.
 
-    `loopback_bytes` and `left_running` are counted by the run's own namespaces, where there are any. `cpu_seconds`
-    include what it took to take the run before this one apart.
+    `loopback_bytes` and `left_running`, of a run that `counts_left`, are counted by its own namespaces, where there are
+    any. `cpu_seconds` include what it took to take the run before this one apart.
     """
 
     ranks: tuple[RankOutcome, ...]

@@ -55,7 +55,8 @@ class RunSpec:
     """One run: a probe's function, the submission's files, secret data sets, ranks and limits.
 
     It is forked from `server`, and finds loaded what that one has imported. Each rank has folders of its own,
-    as on a machine of its own, unless they have `shared_files`.
+    as on a machine of its own, unless they have `shared_files`. Where it `counts_left`, processes that still run in
+    the end are counted, once they have had time to end.
     """
 
     probe: str
@@ -66,6 +67,7 @@ class RunSpec:
     limits: Limits = field(default_factory=Limits)
     server: Server = Server.FULL
     shared_files: bool = False
+    counts_left: bool = False
 
     @property
     def apart(self) -> bool:

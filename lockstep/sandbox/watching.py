@@ -160,7 +160,7 @@ class Watching:
         if self._isolated and self._prepared.supervisor:
             self._loopback = _loopback_bytes(self._prepared.supervisor)
         self._look_at_limits()
-        if self._limit is None:
+        if self._limit is None and (self._timed_out or self._spec.counts_left):
             self._ask_for_report()
         if self._timed_out and self._limit is None and self._is_crowded():
             self._limit = "processes"
