@@ -146,9 +146,9 @@ class Check:
         environment, over which `env` is laid (one mapping for all, or one per rank). `data` appears
         under /data/NAME, `files` in the student's folder. Ranks find the same files there, but what one writes
         no other sees, and into the data none can write, unless the check is about `shared_files`. `seconds` is
-        wall time. `left_running` can be asked about a run that `counts_left`. Unless `expect` is False, ends the check as crashed, hung or over a limit when a rank did not
-        answer; a file whose import hangs is waited for once more, for longer, and then spoils the exercise's other
-        checks.
+        wall time. Of a run that `counts_left` it can be asked what is `left_running`. Unless `expect` is False, ends
+        the check as crashed, hung or over a limit when a rank did not answer; a file whose import hangs is waited for
+        once more, for longer, and then spoils the exercise's other checks.
         """
         count = ranks or 1
         limits = replace(limits or Limits(), seconds=seconds or self._spec.seconds)
