@@ -7,17 +7,21 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
+# Without workers torch refuses most of them.
+_OF_WORKERS = ("num_workers", "persistent_workers", "prefetch_factor", "multiprocessing_context", "timeout")
+
 
 def read_in_this_process() -> None:
     """Let no DataLoader start workers: for a few images that takes longer, and here reading can be noted.
 
-    Which items are read does not depend on it.
+    Which items are read does not depend on it. Nor does it on how workers are started then, of which many fill a run's
+    room for processes, and new ones (`spawn`) have no data set that only the probe knows.
     """
     original = DataLoader.__init__
 
     @functools.wraps(original)
     def init(self: DataLoader[Any], *args: Any, **kwargs: Any) -> None:
-        for name in ("num_workers", "persistent_workers", "prefetch_factor", "multiprocessing_context"):
+        for name in _OF_WORKERS:
             kwargs.pop(name, None)
         original(self, *args, **kwargs)
 

@@ -66,6 +66,7 @@ def _trains(model: nn.Module) -> bool:
 def run_script(student: Student, inputs: Inputs) -> int:
     """Run the script with the judge's arguments, on a smaller network than it asks for; its exit status."""
     _smaller_resnet()
+    read_in_this_process()
     return student.run_script("ddp_train.py", script_arguments(inputs))
 
 
@@ -339,4 +340,3 @@ def _before_each_image(do: Callable[[int], None]) -> None:
         return item
 
     datasets.CIFAR10.__getitem__ = read
-    read_in_this_process()
