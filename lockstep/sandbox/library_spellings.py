@@ -1,7 +1,7 @@
 """Old spellings of torch, torchvision, NumPy, matplotlib and Pillow, brought up to date as they are used.
 
-What courses and blog posts of some years ago write, and these libraries have dropped since. `EXPLAINED[key]` is the
-sentence for the student about each key that is noted.
+What courses and blog posts of some years ago write, and these libraries have dropped since; and what asks for a screen.
+`EXPLAINED[key]` is the sentence for the student about each key that is noted.
 
 Source: the release notes of PyTorch 2.2 and 2.7, torchvision 0.10 to 0.15, NumPy 1.20 to 2.4, matplotlib 3.6 to 3.9 and
 Pillow 10.
@@ -33,6 +33,10 @@ EXPLAINED: Mapping[str, str] = {
     "window_title": (
         "figure.canvas.set_window_title was removed from matplotlib: figure.canvas.manager has it now."
     ),
+    "backend": (
+        "matplotlib.use('TkAgg') and its like need a screen, and where this is graded there is none: it was drawn "
+        "without. Leave that line out, matplotlib finds out by itself what there is."
+    ),
     "antialias": "Pillow has dropped Image.ANTIALIAS: it is called Image.LANCZOS.",
 }
 
@@ -49,6 +53,7 @@ def install(note: Callable[..., None]) -> None:
         ("matplotlib.style", _styles),
         ("matplotlib.cm", _colours),
         ("matplotlib.backend_bases", _windows),
+        ("matplotlib.pyplot", _screens),
         ("PIL.Image", _images),
     ):
         after_import.change(name, functools.partial(modernise, tell=tell))
@@ -151,6 +156,20 @@ def _colours(module: Any, tell: Tell) -> None:
 def _windows(module: Any, tell: Tell) -> None:
     # There are no windows here.
     module.FigureCanvasBase.set_window_title = lambda self, title: tell("window_title")
+
+
+def _screens(pyplot: Any, tell: Tell) -> None:
+    switch = pyplot.switch_backend
+
+    @functools.wraps(switch)
+    def switching(backend: Any) -> None:
+        try:
+            switch(backend)
+        except ImportError:
+            tell("backend")
+            switch("agg")
+
+    pyplot.switch_backend = switching
 
 
 def _images(module: Any, tell: Tell) -> None:

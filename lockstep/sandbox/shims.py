@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -31,6 +32,8 @@ def install(note: Note) -> None:
     _lazy_modules_move()
     _nothing_is_compiled(note)
     _as_many_cores_everywhere()
+    _one_thread_each()
+    _no_more_open_files()
     lightning_spellings.install(note)
     wandb_spellings.install(note)
     library_spellings.install(note)
@@ -139,6 +142,43 @@ def _as_many_cores_everywhere() -> None:
 
     os.cpu_count = lambda: CORES
     DataLoader.check_worker_number_rationality = lambda self: None  # type: ignore[method-assign]
+
+
+def _one_thread_each() -> None:
+    """Whoever sets numbers of threads is told them again, and goes on computing with one.
+
+    Four threads where other runs have the cores as well wait for one another ten times as long as one computes. And
+    torch lets nobody set the number between operators, as a script may, in a fork of what has computed before.
+    """
+    import torch
+
+    for kind in ("num_threads", "num_interop_threads"):
+        number, refuse = [1], getattr(torch, f"set_{kind}")
+
+        def remember(count: int, number: list[int] = number, refuse: Callable[[int], None] = refuse) -> None:
+            if not isinstance(count, int) or count < 1:
+                refuse(count)
+            number[0] = count
+
+        setattr(torch, f"set_{kind}", remember)
+        setattr(torch, f"get_{kind}", lambda number=number: number[0])
+
+
+def _no_more_open_files() -> None:
+    """Whoever asks for room for more open files, as advised where workers run out of it, keeps what a run has."""
+    original = resource.setrlimit
+
+    @functools.wraps(original)
+    def setrlimit(which: int, limits: Any, /) -> None:
+        try:
+            original(which, limits)
+        except ValueError:
+            most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+            if which != resource.RLIMIT_NOFILE:
+                raise
+            original(which, tuple(min(wanted, most) for wanted in limits))
+
+    resource.setrlimit = setrlimit
 
 
 def names_nccl(word: object) -> bool:
