@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import getpass
 import os
 import resource
 import sys
@@ -34,6 +35,7 @@ def install(note: Note) -> None:
     _as_many_cores_everywhere()
     _one_thread_each()
     _no_more_open_files()
+    _as_at_a_terminal()
     lightning_spellings.install(note)
     wandb_spellings.install(note)
     library_spellings.install(note)
@@ -179,6 +181,20 @@ def _no_more_open_files() -> None:
             original(which, tuple(min(wanted, most) for wanted in limits))
 
     resource.setrlimit = setrlimit
+
+
+def _as_at_a_terminal() -> None:
+    """How wide the terminal is, and who sits there: without one Python has no answer, and a script would end."""
+    measure = os.get_terminal_size
+
+    @functools.wraps(measure)
+    def get_terminal_size(*fd: int) -> os.terminal_size:
+        with contextlib.suppress(OSError):
+            return measure(*fd)
+        return os.terminal_size((80, 24))
+
+    os.get_terminal_size = get_terminal_size
+    os.getlogin = getpass.getuser
 
 
 def names_nccl(word: object) -> bool:

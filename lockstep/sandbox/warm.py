@@ -72,6 +72,11 @@ COMMANDS: dict[str, list[str]] = {
     "torchrun": ["-m", "torch.distributed.run"],
     **{name: [*CONVERTER, name] for name in NOTEBOOK_TOOLS},
 }
+# Of a terminal that is as wide as most: a progress bar that is copied from project to project asks for it, and fails
+# where it is told nothing.
+STTY = """#!/bin/sh
+if [ "$1" = size ]; then echo 24 80; else exec /usr/bin/stty "$@"; fi
+"""
 # Student code may connect here as well, as often as it likes: further ones wait until others have ended.
 MAX_WAITING = 128
 MAX_SENT_FDS = (
@@ -85,8 +90,11 @@ def write_stand_ins(run: str) -> None:
     """Write the stand-in commands to RUN/bin."""
     folder = os.path.join(run, "bin")
     os.mkdir(folder)
-    for name, prefix in COMMANDS.items():
-        text = STAND_IN.format(python=sys.executable, socket=_socket_path(run), prefix=prefix)
+    texts = {
+        name: STAND_IN.format(python=sys.executable, socket=_socket_path(run), prefix=prefix)
+        for name, prefix in COMMANDS.items()
+    }
+    for name, text in {**texts, "stty": STTY}.items():
         path = os.path.join(folder, name)
         with open(path, "w") as file:
             file.write(text)
