@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import getpass
+import operator
 import os
 import resource
 import sys
@@ -152,18 +153,26 @@ def _one_thread_each() -> None:
     Four threads where other runs have the cores as well wait for one another ten times as long as one computes. And
     torch lets nobody set the number between operators, as a script may, in a fork of what has computed before.
     """
+    _only_remember("num_threads")
+    _only_remember("num_interop_threads")
+
+
+def _only_remember(number: str) -> None:
     import torch
 
-    for kind in ("num_threads", "num_interop_threads"):
-        number, refuse = [1], getattr(torch, f"set_{kind}")
+    remembered, refuse = 1, getattr(torch, f"set_{number}")
 
-        def remember(count: int, number: list[int] = number, refuse: Callable[[int], None] = refuse) -> None:
-            if not isinstance(count, int) or count < 1:
-                refuse(count)
-            number[0] = count
+    def set_number(count: int) -> None:
+        nonlocal remembered
+        if operator.index(count) < 1:
+            refuse(count)
+        remembered = operator.index(count)
 
-        setattr(torch, f"set_{kind}", remember)
-        setattr(torch, f"get_{kind}", lambda number=number: number[0])
+    def get_number() -> int:
+        return remembered
+
+    setattr(torch, f"set_{number}", set_number)
+    setattr(torch, f"get_{number}", get_number)
 
 
 def _no_more_open_files() -> None:
