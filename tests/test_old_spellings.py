@@ -38,6 +38,7 @@ try:
 except AttributeError as error:
     assert "nothing_of_that_name" in str(error)
 plt.style.use("seaborn-whitegrid")
+plt.switch_backend("module://a_window_of_which_nothing_is_here")
 plt.figure().canvas.set_window_title("a window")
 assert get_cmap("viridis").name == "viridis"
 assert Image.ANTIALIAS == Image.LANCZOS

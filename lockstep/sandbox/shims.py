@@ -153,11 +153,16 @@ def _one_thread_each() -> None:
     Four threads where other runs have the cores as well wait for one another ten times as long as one computes. And
     torch lets nobody set the number between operators, as a script may, in a fork of what has computed before.
     """
-    _only_remember("num_threads")
-    _only_remember("num_interop_threads")
+    import torch
+
+    # Where torch has to do it itself for each thread of a fork, several at a time, it can fail: "Invalid thread pool!"
+    compute_with_one = functools.partial(torch.set_num_threads, 1)
+    compute_with_one()
+    _only_remember("num_threads", compute_with_one)
+    _only_remember("num_interop_threads", lambda: None)
 
 
-def _only_remember(number: str) -> None:
+def _only_remember(number: str, after: Callable[[], object]) -> None:
     import torch
 
     remembered, refuse = 1, getattr(torch, f"set_{number}")
@@ -167,6 +172,7 @@ def _only_remember(number: str) -> None:
         if operator.index(count) < 1:
             refuse(count)
         remembered = operator.index(count)
+        after()
 
     def get_number() -> int:
         return remembered
