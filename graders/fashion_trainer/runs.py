@@ -47,14 +47,16 @@ def look(check: Check, call: str, values: Mapping[str, Json], arrays: Mapping[st
         return seen
 
 
-def calls_of(check: Check, seen: RankOutcome, part: str, function: str, *, points: float = 0.0) -> Calls:
-    """The calls of the network; ends the check, of which `points` are left, when it was never called."""
+def calls_of(
+    check: Check, seen: RankOutcome, part: str, function: str, *, hint: str = "", points: float = 0.0
+) -> Calls:
+    """The calls of the network; where it was never called ends the check, with a `hint` more and `points` left."""
     found = expected.calls(seen, part)
     if found is None or not found.calls:
         check.fail(
             f"{function}: no batch of pictures reached the model it was given.",
             "Loop over the loader and call the model that is handed in, with the pictures of each batch."
-            + (f" {RANGE_HINT}" if part == "train" else ""),
+            f" {hint}".rstrip(),
             points=points,
         )
     return found

@@ -14,7 +14,7 @@ from graders.fashion_trainer import accuracy, expected, idx, loops, tested
 from graders.fashion_trainer.accuracy import between, by_hand
 from graders.fashion_trainer.devices import GUARD_HINT, wants_gpu
 from graders.fashion_trainer.expected import Calls, Data, Patterns, Shape
-from graders.fashion_trainer.runs import BATCH_SIZE, LR, REPORT, calls_of, options
+from graders.fashion_trainer.runs import BATCH_SIZE, LR, RANGE_HINT, REPORT, calls_of, options
 from graders.fashion_trainer.wording import within, worded
 from lockstep.check import Check
 from lockstep.compare import integer, number
@@ -217,7 +217,7 @@ def _goes_to_the_end(check: Check, patterns: Patterns, shape: Shape, weights: Ma
             points=points,
         ) from None
     seen = outcome.ranks[0]
-    calls = calls_of(check, seen, "train", "train, one epoch", points=points).calls
+    calls = calls_of(check, seen, "train", "train, one epoch", hint=RANGE_HINT, points=points).calls
     # Without backward passes none is marked; and a pass for the loss alone, after each epoch, is no training.
     marked = any(call.trained for call in calls)
     learned = sum(call.size for call in calls if call.trained or not marked)

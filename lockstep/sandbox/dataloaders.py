@@ -14,8 +14,8 @@ _OF_WORKERS = ("num_workers", "persistent_workers", "prefetch_factor", "multipro
 def read_in_this_process() -> None:
     """Let no DataLoader start workers: for a few images that takes longer, and here reading can be noted.
 
-    Which items are read does not depend on it. Nor does it on how workers are started then, of which many fill a run's
-    room for processes, and new ones (`spawn`) have no data set that only the probe knows.
+    Which items are read does not depend on it. Many workers would also fill a run's room for processes, and those that
+    begin anew (`spawn`) do not know a data set that is the probe's.
     """
     original = DataLoader.__init__
 
