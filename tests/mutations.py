@@ -101,6 +101,11 @@ def _of_run(run: Run, before: Run | None) -> Iterator[Place]:
             f"times {seconds}",
             lambda s=seconds: replace(outcome, elapsed=s * outcome.elapsed),
         )
+    yield Place(
+        f"{name} began_at",
+        "an hour later",
+        lambda: replace(outcome, began_at=outcome.began_at + 3600, ended_at=outcome.ended_at + 3600),
+    )
     yield Place(f"{name} loopback_bytes", "hardly any", lambda: replace(outcome, loopback_bytes=1000))
     yield Place(f"{name} loopback_bytes", "not counted", lambda: replace(outcome, loopback_bytes=None))
     yield Place(f"{name} left_running", "one", lambda: replace(outcome, left_running=1))

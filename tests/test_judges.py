@@ -29,7 +29,7 @@ REFERENCE = build.ROOT / "reference"
 # Read for every check, of every run.
 OF_THE_ENGINE = (" ended", " ranks")
 # Counted for every run, whoever asks for it.
-OF_THE_RUN = (" elapsed", " loopback_bytes", " left_running", " output")
+OF_THE_RUN = (" elapsed", " began_at", " loopback_bytes", " left_running", " output")
 
 
 @pytest.fixture(autouse=True)

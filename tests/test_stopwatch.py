@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -56,7 +57,7 @@ class Leaps:
         self.asked = 0
         self._at = at
         self._real = time.monotonic
-        monkeypatch.setattr(stopwatch.time, "monotonic", self.now)
+        monkeypatch.setattr(stopwatch, "time", SimpleNamespace(monotonic=self.now))
 
     def now(self) -> float:
         self.asked += 1

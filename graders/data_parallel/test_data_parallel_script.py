@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
 from graders.data_parallel import inference
@@ -14,7 +12,7 @@ from lockstep.compare import integer, number, shown
 from lockstep.reports import format as perf_report
 from lockstep.reports.clocks import longer_than_its_span
 from lockstep.reports.document import document
-from lockstep.sandbox.outcome import RankOutcome
+from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.slips import slip
 from lockstep.text import last_lines
 from lockstep.wire import Json
@@ -35,13 +33,12 @@ def test_report(check: Check) -> None:
     n_reps = int(check.rng.integers(*MANY))
     asked = f"--batch-sizes {sizes[0]} {sizes[1]} --n-reps {n_reps} --devices 1 2 --report {REPORT}"
     call = f"`python data_parallel.py {asked}`"
-    begun = time.time()
-    seen = observe(
+    outcome = observe(
         check,
         "script",
         values={"arguments": list(asked.split()), "report": REPORT, "gpus": 0, "delay": inference.DELAY},
-    ).ranks[0]
-    ended = time.time()
+    )
+    seen = outcome.ranks[0]
     check.expect(
         integer(seen.values.get("status")) == 0,
         f"{call} ended with status {shown(seen.values.get('status'))}. Its last lines: {last_lines(seen.output)}",
@@ -71,7 +68,7 @@ def test_report(check: Check) -> None:
         )
     runs = [run for run in entries(report["runs"]) if isinstance(run, dict)]
     _measured(check, call, runs, sizes, n_reps)
-    elsewhen = _taken_elsewhen(runs, begun, ended)
+    elsewhen = _taken_elsewhen(runs, outcome)
     check.expect(
         elsewhen is None,
         f"{call} wrote readings that were not taken in that run: {elsewhen}.",
@@ -98,12 +95,13 @@ def _uses_gpus(check: Check, n_reps: int, readings: set[int]) -> None:
 
     `readings` are how many there were of each batch size with `n_reps`.
     """
-    begun = time.time()
     # A number that the machine does not have comes first.
-    call, seen = _on_two_gpus(check, f"{MISSING} 2 1")
+    call, outcome = _on_two_gpus(check, f"{MISSING} 2 1")
+    seen = outcome.ranks[0]
     asked_for_missing = _called(seen)
     if not asked_for_missing:
-        failed, (call, seen) = call, _on_two_gpus(check, "2 1")
+        failed, (call, outcome) = call, _on_two_gpus(check, "2 1")
+        seen = outcome.ranks[0]
         check.expect(
             not _called(seen),
             f"{failed} called no model. With --devices 2 1 it does.",
@@ -134,7 +132,7 @@ def _uses_gpus(check: Check, n_reps: int, readings: set[int]) -> None:
     if isinstance(report, str) or perf_report.schema_problems(report):
         return
     runs = [run for run in entries(report["runs"]) if isinstance(run, dict)]
-    if any((number(run.get("t_start")) or 0.0) < begun - 1 for run in runs):
+    if any((number(run.get("t_start")) or 0.0) < outcome.began_at - 1 for run in runs):
         return  # handed in, not written now
     check.expect(
         seen.values.get("as_asked") is True,
@@ -189,7 +187,7 @@ def _uses_gpus(check: Check, n_reps: int, readings: set[int]) -> None:
         )
 
 
-def _on_two_gpus(check: Check, devices: str) -> tuple[str, RankOutcome]:
+def _on_two_gpus(check: Check, devices: str) -> tuple[str, Outcome]:
     """The script on a machine with two GPUs: how it was called, for a message, and what was seen."""
     asked = f"--batch-sizes {BATCH} --n-reps 1 --devices {devices} --report {OTHER_REPORT}"
     values: dict[str, Json] = {
@@ -198,8 +196,8 @@ def _on_two_gpus(check: Check, devices: str) -> tuple[str, RankOutcome]:
         "gpus": 2,
         "delay": 0.0,
     }
-    seen = check.run("script", values=values, expect=False).ranks[0]
-    return f"`python data_parallel.py {asked}` on a machine with 2 GPUs", seen
+    outcome = check.run("script", values=values, expect=False)
+    return f"`python data_parallel.py {asked}` on a machine with 2 GPUs", outcome
 
 
 def _called(seen: RankOutcome) -> bool:
@@ -207,8 +205,9 @@ def _called(seen: RankOutcome) -> bool:
     return bool(entries(seen.values.get("calls"))) or seen.values.get("by_children") is True
 
 
-def _taken_elsewhen(runs: list[dict[str, Json]], begun: float, ended: float) -> str | None:
+def _taken_elsewhen(runs: list[dict[str, Json]], outcome: Outcome) -> str | None:
     """The first moment of the readings that is not one of the script's run, and when that was."""
+    begun, ended = outcome.began_at, outcome.ended_at
     for place, run in enumerate(runs):
         for name in ("t_start", "t_end"):
             at = number(run.get(name))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -116,7 +115,6 @@ def run_again(check: Check, handed_in: HandedIn) -> Rerun:
     arguments = [*session.arguments, report]
     command = f"`{' '.join(['python', wanted.script, *arguments])}`"
     seen_in_source = _source(check, wanted.script)
-    began = time.time()
     try:
         outcome = check.run(
             "rerun",
@@ -133,25 +131,22 @@ def run_again(check: Check, handed_in: HandedIn) -> Rerun:
             limits=LIMITS,
         )
     except CheckEnded as ended:
-        return _failed(command, f"did not come to its end. {without(command, ended.feedback.message)}", began)
-    ended_at = time.time()
+        return _failed(command, f"did not come to its end. {without(command, ended.feedback.message)}")
     seen = outcome.ranks[0]
     status = integer(seen.values.get("status"))
     if status != 0:
-        return _failed(
-            command, f"ended with status {status}. Its last lines: {last_lines(seen.output)}", began
-        )
+        return _failed(command, f"ended with status {status}. Its last lines: {last_lines(seen.output)}")
     # Whoever writes to the usual place whatever is asked has measured nevertheless.
     misplaced = "report" not in seen.arrays and "usual" in seen.arrays
     written = seen.arrays.get("usual" if misplaced else "report")
     if written is None or written.dtype != np.uint8:
-        return _failed(command, f"left no {report}.", began)
+        return _failed(command, f"left no {report}.")
     again = parsed(written.tobytes())
     return Rerun(
         command=command,
         elapsed=outcome.elapsed,
-        began=began,
-        ended=ended_at,
+        began=outcome.began_at,
+        ended=outcome.ended_at,
         start=number(seen.values.get("start")) or 0.0,
         end=number(seen.values.get("end")) or 0.0,
         report=again if isinstance(again, Report) else None,
@@ -170,9 +165,8 @@ def without(command: str, message: str) -> str:
     return re.sub(rf",? while running {re.escape(command)}", "", message)
 
 
-def _failed(command: str, problem: str, began: float) -> Rerun:
-    ended = time.time()
-    return Rerun(command, ended - began, began, ended, problem=problem)
+def _failed(command: str, problem: str) -> Rerun:
+    return Rerun(command, elapsed=0.0, began=0.0, ended=0.0, problem=problem)
 
 
 def _holdups(value: Json, seconds: Sequence[float]) -> list[Holdup]:

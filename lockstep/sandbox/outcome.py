@@ -71,6 +71,8 @@ class Outcome:
     """One run. `elapsed` in seconds by the trusted clock; `limit` names the limit that ended it.
 
     In `stood_still` seconds of these whoever watched was stopped, by Ctrl-Z for example, and the run perhaps, too.
+    `began_at` and `ended_at` are seconds since 1970 by the system's clock; where that `clock_was_set` meanwhile,
+    neither they nor what student code timed with it say anything.
 
     `loopback_bytes` and `left_running`, of a run that `counts_left`, are counted by its own namespaces, where there are
     any. `cpu_seconds` include what it took to take the run before this one apart.
@@ -85,3 +87,6 @@ class Outcome:
     peak_memory: int | None = None
     cpu_seconds: float | None = None
     stood_still: float = 0.0
+    began_at: float = 0.0
+    ended_at: float = 0.0
+    clock_was_set: bool = False

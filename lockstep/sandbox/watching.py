@@ -6,6 +6,7 @@ import contextlib
 import os
 import selectors
 import signal
+import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
@@ -17,6 +18,7 @@ from lockstep.sandbox.outcome import Outcome
 from lockstep.sandbox.prepared import Prepared
 from lockstep.sandbox.spec import RunSpec
 from lockstep.sandbox.stopwatch import Stopwatch
+from lockstep.sandbox.systemclock import SystemClock
 from lockstep.verdict import GraderFault
 from lockstep.wire import Json
 
@@ -90,6 +92,9 @@ class Watching:
         self._timed_out = False
         self._stopwatch = Stopwatch()
         self._elapsed = self._stood_still = 0.0
+        self._system_clock = SystemClock()
+        self._began_at = self._ended_at = 0.0
+        self._clock_was_set = False
         self._others = starvation.Others()
         self._usage = Usage(None, None, None)
         self._loopback: int | None = None
@@ -120,6 +125,7 @@ class Watching:
                 self._selector.register(pipe.fd, selectors.EVENT_READ, pipe)
         self._selector.register(self._prepared.status, selectors.EVENT_READ, None)
         # The run can begin before whoever sends it these is told so: a clock inside must never be ahead of this one.
+        self._system_clock, self._began_at = SystemClock(), time.time()
         self._stopwatch, self._others = Stopwatch(), starvation.Others()
         return self._inside
 
@@ -157,6 +163,7 @@ class Watching:
         awake, self._stood_still = self._stopwatch.seconds(), self._stopwatch.stood_still
         # All of it, since a student's own clock may have gone on.
         self._elapsed = awake + self._stood_still
+        self._ended_at, self._clock_was_set = time.time(), self._system_clock.was_set()
         if self._isolated and self._prepared.supervisor:
             self._loopback = _loopback_bytes(self._prepared.supervisor)
         self._look_at_limits()
@@ -307,6 +314,9 @@ class Watching:
             peak_memory=self._usage.peak_memory,
             cpu_seconds=self._usage.cpu_seconds,
             stood_still=self._stood_still,
+            began_at=self._began_at,
+            ended_at=self._ended_at,
+            clock_was_set=self._clock_was_set,
         )
 
 
