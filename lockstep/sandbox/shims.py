@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import getpass
+import importlib
 import operator
 import os
 import resource
@@ -131,13 +132,12 @@ def _nothing_is_compiled(note: Note) -> None:
         tell()
         torch.compiler.set_stance("force_eager")
         # The backends take half a second of CPU to be imported, in every process, and none will be asked.
-        from torch._dynamo import eval_frame
-
-        look_up, eval_frame.get_compiler_fn = eval_frame.get_compiler_fn, lambda backend: backend
+        frames: Any = importlib.import_module("torch._dynamo.eval_frame")
+        look_up, frames.get_compiler_fn = frames.get_compiler_fn, lambda backend: backend
         try:
             return original(model, backend=_as_written, disable=options.get("disable", False))
         finally:
-            eval_frame.get_compiler_fn = look_up
+            frames.get_compiler_fn = look_up
 
     torch.compile = compile
 
