@@ -40,7 +40,7 @@ class Clocks:
 
 
 def _set_back(clocks: Clocks) -> None:
-    clocks.set_by -= 0.002
+    clocks.set_by -= 0.02
 
 
 def _set_ahead(clocks: Clocks) -> None:
@@ -71,7 +71,7 @@ def _nothing(clocks: Clocks) -> None:
 
 
 def _hardly(clocks: Clocks) -> None:
-    clocks.set_by += 0.0005
+    clocks.set_by += 0.005
 
 
 def _waits_between_two_clocks(clocks: Clocks) -> None:
