@@ -31,7 +31,7 @@ SEED = 7
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a check: the probe's function, what came back, and when.
+    """One run of a check: the probe's function, and what came back.
 
     Its `name` is that of the function, from the second run of it on with the number: `train`, `train/2`.
     """
@@ -39,8 +39,6 @@ class Run:
     name: str
     call: str
     outcome: Outcome
-    began: float
-    ended: float
 
 
 def judge_of(exercise: Exercise, check_id: str) -> Callable[[Check], None]:
@@ -61,11 +59,10 @@ class Recorder:
         self._box = box
 
     def run(self, spec: RunSpec) -> Outcome:
-        began = time.time()
         outcome = self._box.run(spec)
         earlier = sum(run.call == spec.call for run in self.runs)
         name = f"{spec.call}/{earlier + 1}" if earlier else spec.call
-        self.runs.append(Run(name, spec.call, outcome, began, time.time()))
+        self.runs.append(Run(name, spec.call, outcome))
         return outcome
 
 
@@ -76,7 +73,7 @@ class Replayer:
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self._left = list(runs)
-        self._now = runs[0].began if runs else time.time()
+        self._now = runs[0].outcome.began_at if runs else time.time()
 
     def time(self) -> float:
         """The time of the recording, as it was after the last run."""
@@ -87,7 +84,7 @@ class Replayer:
             # A judge that is in doubt may look once more.
             return Outcome(tuple(RankOutcome(complete=True) for _ in spec.ranks), elapsed=0.1)
         run = self._left.pop(0)
-        self._now = run.ended
+        self._now = run.outcome.ended_at
         return run.outcome
 
 

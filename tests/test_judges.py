@@ -87,7 +87,7 @@ def made_up() -> Run:
         values={"count": 3, "parts": [{"size": 1.5}, {"size": 2.0}], "report": '{"runs": [7]}'},
         arrays={"state/weight": np.array([[1.0, 2.0], [3.0, 4.0]], np.float32), "labels": np.array([4, 5])},
     )
-    return Run("train", "train", Outcome((rank, replace(rank, values={"count": 4})), elapsed=1.0), 0.0, 1.0)
+    return Run("train", "train", Outcome((rank, replace(rank, values={"count": 4})), elapsed=1.0))
 
 
 def test_one_thing_is_changed_at_a_time() -> None:
