@@ -13,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from graders.lfw_dataset import faces, robustness, script_runs
+from graders.lfw_dataset import faces, printed_times, robustness, script_runs, script_timing
 from graders.lfw_dataset.looks import Look, difference, looks, number, problem_text
 from graders.lfw_dataset.raised import ended_by_script, raised_by_script, raised_hint
 from graders.lfw_dataset.script_runs import Complaint, told_once
@@ -113,7 +113,7 @@ TIMINGS = [
 
 @pytest.mark.parametrize("printed", TIMINGS)
 def test_a_timing_is_read_in_any_spelling(printed: str) -> None:
-    (reading,) = [r for r in script_runs.readings(printed, None) if r.fits(0.1, 2.0)]
+    (reading,) = [r for r in printed_times.readings(printed, None) if r.fits(0.1, 2.0)]
     assert (round(reading.mean, 2), round(reading.std, 2)) == (0.31, 0.02)
 
 
@@ -143,7 +143,7 @@ ODD_TIMINGS = [
 
 @pytest.mark.parametrize("printed", ODD_TIMINGS)
 def test_a_timing_is_read_in_odd_spellings(printed: str) -> None:
-    found = [r for r in script_runs.readings_otherwise(printed) if r.fits(0.1, 2.0)]
+    found = [r for r in printed_times.readings_otherwise(printed) if r.fits(0.1, 2.0)]
     assert {(round(r.mean, 2), round(r.std, 2)) for r in found} == {(0.31, 0.02)}
 
 
@@ -161,7 +161,7 @@ def test_a_timing_is_read_in_odd_spellings(printed: str) -> None:
     ],
 )
 def test_a_deviation_that_is_called_the_mean_is_no_mean(printed: str) -> None:
-    found = script_runs.readings_otherwise(printed) + script_runs.readings(printed, None)
+    found = printed_times.readings_otherwise(printed) + printed_times.readings(printed, None)
     assert [r for r in found if r.mean > r.std] == []
 
 
@@ -177,12 +177,12 @@ AMONG_OTHERS = [
 def test_whatever_is_printed_is_soon_read(part: str) -> None:
     printed = part * (20_000 // len(part))
     with costs_at_most(20):
-        script_runs.readings_otherwise(printed)
+        printed_times.readings_otherwise(printed)
 
 
 @pytest.mark.parametrize("printed", AMONG_OTHERS)
 def test_a_timing_is_read_among_other_numbers(printed: str) -> None:
-    found = script_runs.readings_otherwise(printed)
+    found = printed_times.readings_otherwise(printed)
     assert (0.31, 0.02) in [(round(r.mean, 4), round(r.std, 4)) for r in found]
 
 
@@ -202,7 +202,7 @@ def test_a_timing_is_read_among_other_numbers(printed: str) -> None:
     ],
 )
 def test_what_is_no_timing_of_five_passes_does_not_fit(printed: str) -> None:
-    found = script_runs.readings(printed, None) + script_runs.readings_otherwise(printed)
+    found = printed_times.readings(printed, None) + printed_times.readings_otherwise(printed)
     assert [r for r in found if r.fits(0.1, 2.0)] == []
 
 
@@ -224,8 +224,8 @@ def test_what_is_no_timing_of_five_passes_does_not_fit(printed: str) -> None:
     ],
 )
 def test_a_deviation_of_zero_is_told_from_one_that_rounding_hides(printed: str, flat: bool) -> None:
-    found = [reading for reading in script_runs.readings(printed, None) if reading.fits(0.05, 2.0)]
-    assert [script_runs.is_flat(reading) for reading in found] == [flat]
+    found = [reading for reading in printed_times.readings(printed, None) if reading.fits(0.05, 2.0)]
+    assert [script_timing.is_flat(reading) for reading in found] == [flat]
 
 
 @pytest.mark.parametrize(
@@ -241,7 +241,7 @@ def test_a_deviation_of_zero_is_told_from_one_that_rounding_hides(printed: str, 
     ],
 )
 def test_a_variance_is_told_from_the_deviations_that_are_meant(printed: str, narrow: bool) -> None:
-    (reading,) = [reading for reading in script_runs.readings(printed, None) if reading.fits(0.05, 2.0)]
+    (reading,) = [reading for reading in printed_times.readings(printed, None) if reading.fits(0.05, 2.0)]
     assert reading.is_too_narrow([0.19, 0.25, 0.31, 0.37, 0.43]) == narrow
 
 
@@ -256,7 +256,7 @@ def test_a_variance_is_told_from_the_deviations_that_are_meant(printed: str, nar
     ],
 )
 def test_the_mean_for_the_deviation_is_told_from_what_rounding_makes_alike(printed: str, same: bool) -> None:
-    assert [reading.is_twice_the_same() for reading in script_runs.readings(printed, None)] == [same]
+    assert [reading.is_twice_the_same() for reading in printed_times.readings(printed, None)] == [same]
 
 
 LINES = "".join(f"pass {n}: {s} s\n" for n, s in enumerate((0.1512, 0.4312, 0.1103, 0.27, 0.3121)))
@@ -296,31 +296,31 @@ LINES = "".join(f"pass {n}: {s} s\n" for n, s in enumerate((0.1512, 0.4312, 0.11
     ],
 )
 def test_readings_alone_are_told_from_what_is_made_of_them(printed: str, told: bool) -> None:
-    assert script_runs.are_bare_passes(printed, [0.06, 0.27, 0.03, 0.15, 0.18]) == told
+    assert printed_times.are_bare_passes(printed, [0.06, 0.27, 0.03, 0.15, 0.18]) == told
 
 
 def test_a_deviation_is_read_beside_the_passes() -> None:
     least = [0.06, 0.27, 0.03, 0.15, 0.18]
-    rest = script_runs.without_passes(f"{LINES}mean 0.255 s, variance 0.0129 s", least)
-    assert [(r.mean, r.std) for r in script_runs.readings(rest, None)] == [(0.255, 0.0129)]
+    rest = printed_times.without_passes(f"{LINES}mean 0.255 s, variance 0.0129 s", least)
+    assert [(r.mean, r.std) for r in printed_times.readings(rest, None)] == [(0.255, 0.0129)]
 
 
 def test_delays_differ_whichever_passes_are_timed() -> None:
     for seed in range(100):
-        delays = np.random.default_rng(seed).permutation(script_runs.DELAYS)
+        delays = np.random.default_rng(seed).permutation(script_timing.DELAYS)
         for count in (3, 4, 5, 6):
             for first in range(7):
                 timed = np.resize(np.roll(delays, -first), count)
-                assert np.std(timed) > 4 * script_runs.LEAST_SPREAD * np.std(script_runs.DELAYS)
+                assert np.std(timed) > 4 * script_timing.LEAST_SPREAD * np.std(script_timing.DELAYS)
 
 
 def test_versions_are_no_timing() -> None:
-    assert script_runs.readings("2.15.0 0.30.0+cpu\nno data in /data", None) == []
+    assert printed_times.readings("2.15.0 0.30.0+cpu\nno data in /data", None) == []
 
 
 def test_an_error_bar_counts_as_a_timing() -> None:
     bars = [{"y": [0.31], "yerr": [0.02]}, {"y": "no"}, 3]
-    assert [r.mean for r in script_runs.readings("", bars) if r.fits(0.1, 2.0)] == [0.31]
+    assert [r.mean for r in printed_times.readings("", bars) if r.fits(0.1, 2.0)] == [0.31]
 
 
 def test_quilts_are_found_in_a_figure_and_nothing_is_found_in_another() -> None:

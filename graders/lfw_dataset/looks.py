@@ -31,7 +31,7 @@ class Look:
 
 def looks(value: object) -> list[Look]:
     """Looks as the probe sent them. Anything that is not of their form is an item of unknown kind."""
-    return [_look(item) for item in value] if isinstance(value, list) else []
+    return [_look(item) for item in elements(value)]
 
 
 def _look(value: object) -> Look:
@@ -55,6 +55,11 @@ def _is_size(value: object) -> bool:
 def text(value: object) -> str:
     """The value where it is a string, otherwise an empty one."""
     return value if isinstance(value, str) else ""
+
+
+def elements(value: object) -> list[object]:
+    """The value where it is a list, otherwise an empty one."""
+    return value if isinstance(value, list) else []
 
 
 def number(value: object) -> float | None:

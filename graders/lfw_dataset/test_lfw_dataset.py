@@ -14,6 +14,7 @@ from graders.lfw_dataset.looks import (
     EVERY_WAY,
     Look,
     difference,
+    elements,
     known,
     looks,
     number,
@@ -27,10 +28,10 @@ from graders.lfw_dataset.script_runs import (
     Complaint,
     empty_complaint,
     help_complaint,
-    timing_complaint,
     told_once,
     visualize_complaint,
 )
+from graders.lfw_dataset.script_timing import timing_complaint
 from lockstep.check import Check
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.verdict import CheckEnded, Failed, NotChecked
@@ -74,7 +75,7 @@ def test_constructs(check: Check) -> None:
     except CheckEnded as ended:
         ended.spoils = True
         raise
-    attempts = [seen if isinstance(seen, dict) else {} for seen in said] if isinstance(said, list) else []
+    attempts = [seen if isinstance(seen, dict) else {} for seen in elements(said)]
     problems: dict[str, str] = {}
     raised: dict[str, object] = {}
     for name, path, tree, seen in zip(names, paths, trees, [*attempts, {}, {}, {}, {}], strict=False):
@@ -109,8 +110,7 @@ def test_length(check: Check) -> None:
     trees = [faces.make_tree(check.rng, 4, int(check.rng.integers(11, 19))) for _ in range(2)]
     data = {f"faces{number}": tree.files for number, tree in enumerate(trees)}
     seen = observe(check, "length", data=data, values={"paths": [f"/data/{name}/" for name in data]})
-    said = seen.values.get("lengths")
-    lengths = said if isinstance(said, list) else []
+    lengths = elements(seen.values.get("lengths"))
     for length, tree in zip([*lengths, None, None], trees, strict=False):
         folder = f"a folder of {tree.count} images of {tree.people} people"
         if type(length) is not int:
@@ -402,11 +402,11 @@ def test_robust(check: Check) -> None:
 
 
 def _strings(value: object) -> list[str]:
-    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+    return [item for item in elements(value) if isinstance(item, str)]
 
 
 def _integers(value: object) -> list[int]:
-    return [item for item in value if type(item) is int] if isinstance(value, list) else []
+    return [item for item in elements(value) if type(item) is int]
 
 
 def _answers(answers: object) -> list[Mapping[str, object]]:
