@@ -121,7 +121,7 @@ def timing_complaint(check: Check) -> Complaint | None:
     # Two numbers one after the other may be the times of two passes, and then are those of no five.
     timings = [
         reading
-        for reading in readings(rank.output, bars)
+        for reading in printed
         if fits(reading) and reading.is_of_five(took) and not reading.is_of_two(took)
     ]
     # Other settings than the number of workers, and other data sets, may be compared.
