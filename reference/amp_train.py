@@ -139,12 +139,13 @@ def find_batch_size(
             torch.cuda.empty_cache()
         return ok
 
-    # Invariant of the bisection: `good` fits, `bad` does not (or is more than there is).
-    good, bad = 0, 1
+    # Invariant of the bisection: `good` fits, `bad` does not (or is more than there is). One image is not tried: to one
+    # value for each channel does a ResNet bring its 32 x 32 pixels, and no batch norm learns from that.
+    good, bad = 0, 2
     while bad <= largest and fits_alone(bad):
         good, bad = bad, 2 * bad
     bad = min(bad, largest + 1)
-    while bad - good > 1:
+    while bad - max(good, 1) > 1:
         middle = (good + bad) // 2
         if fits_alone(middle):
             good = middle
@@ -171,7 +172,7 @@ def train(args: argparse.Namespace) -> None:
         dataset = make_loader(args.training_data, "train", 1, shuffle=False).dataset
         batch_size, trials = find_batch_size(args.arch, dataset[0][0], device, args.amp, len(dataset))
         if batch_size == 0:
-            raise SystemExit("Not even a single image fits: choose a smaller --arch.")
+            raise SystemExit("Not even two images fit: choose a smaller --arch.")
         print(f"The largest batch size that fits is {batch_size}.")
     train_loader = make_loader(args.training_data, "train", batch_size, shuffle=True)
     valid_loader = make_loader(args.training_data, "valid", batch_size, shuffle=False)

@@ -99,7 +99,7 @@ def train(args: argparse.Namespace) -> None:
         dataset = make_loader(args.training_data, "train", 1, shuffle=False).dataset
         batch_size, trials = find_batch_size(args.arch, dataset[0][0], device, args.amp, len(dataset))
         if batch_size == 0:
-            raise SystemExit("Not even a single image fits: choose a smaller --arch.")
+            raise SystemExit("Not even two images fit: choose a smaller --arch.")
         print(f"The largest batch size that fits is {batch_size}.")
     train_loader = make_loader(args.training_data, "train", batch_size, shuffle=True)
     valid_loader = make_loader(args.training_data, "valid", batch_size, shuffle=False)

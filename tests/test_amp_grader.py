@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -270,6 +272,25 @@ def test_learning_rates(rates: list[float], words: str | None) -> None:
 )  # fmt: skip
 def test_curves_are_known_by_their_names(tag: str, name: str | None) -> None:
     assert curves.metric(tag) == name
+
+
+# Searches
+
+# What a check has trained are small networks; these are torchvision's.
+SEARCH = """
+import torch
+import amp_train
+
+for arch in ("resnet18", "resnet50"):
+    for largest in (1, 3):
+        size, trials = amp_train.find_batch_size(arch, torch.rand(3, 32, 32), torch.device("cpu"), False, largest)
+        print(size, [trial["batch_size"] for trial in trials])
+"""
+
+
+def test_the_worked_solution_searches_with_a_real_resnet() -> None:
+    ended = subprocess.run([sys.executable, "-c", SEARCH], cwd=REFERENCE, capture_output=True, text=True)
+    assert (ended.stdout.splitlines(), ended.returncode) == (["0 []", "3 [2, 3]"] * 2, 0), ended.stderr
 
 
 # Validation, and searches at both ends

@@ -19,6 +19,8 @@ from lockstep.wire import Json
 
 # How torch words it where the loss is given labels that were not moved; the model's own tensors have other names.
 LABELS_ON_CPU = "target is on cpu"
+# How it words it where a batch norm has one value for each channel.
+TOO_FEW = "Expected more than 1 value per channel when training"
 MODEL_ON_CPU = (
     "The model of a trial belongs on the device that find_batch_size is given: build_model(arch).to(device). train_step "
     "moves the batch, and what is on the CPU takes none of the GPU's memory."
@@ -38,10 +40,10 @@ def test_find_batch(check: Check) -> None:
     # All fit, where doubling ends beside the largest size and where it ends at it; not even one does.
     beside = int(check.rng.integers(9, 16))
     ends = [(beside, 8 * beside), (8, 64), (beside, 0)]
-    outcome, unreported = _search_and_report(check, fits, ends)
+    outcome, unreported, stumbles = _search_from_one(check, fits, ends)
     tried = _tried(outcome)
     if not any(not ok for _, ok in tried):
-        again = _search(check, fits, ends, gpu=True)
+        again = _search(check, fits, ends, gpu=True, takes_one=stumbles)
         if any(not ok for _, ok in _tried(again)):
             outcome, tried = again, _tried(again)
             check.note("On a CPU nothing was searched; this is judged on an emulated GPU.")
@@ -67,11 +69,26 @@ def test_find_batch(check: Check) -> None:
     )
     half = check.points / 2
     check.expect(
+        not stumbles,
+        "amp_train.py --find-batch-size tries a training step with one image of 32 x 32, which no ResNet of torchvision makes: "
+        f"its last batch norm has one value for each channel then, and torch says {TOO_FEW!r}. On a real machine the search "
+        "ends there.",
+        "Begin with two images. Where not even two fit, the answer is 0.",
+        points=half,
+    )
+    check.expect(
         best >= 0.85 * fits,
         f"{call} came to {best}.",
         "After doubling, bisect between the last size that fitted and the first that did not: the largest batch may be "
         "almost twice as large.",
         points=half if best > fits / 2 else 0.0,
+    )
+    check.expect(
+        seen.values.get("are_smaller") is not True,
+        "find_batch_size(arch, example, ...) tried its steps with images that are smaller than the example: a batch of those "
+        "that are trained on takes more memory than it found.",
+        "Repeat the example as it is: example.expand(batch_size, *example.shape), or torch.randn(batch_size, *example.shape).",
+        points=half,
     )
     check.expect(
         was_a_step(outcome, best),
@@ -129,10 +146,30 @@ def _searches_on_gpu(check: Check) -> None:
             )
 
 
-def _search_and_report(check: Check, fits: int, ends: Sequence[tuple[int, int]]) -> tuple[Outcome, str]:
+def _search_from_one(check: Check, fits: int, ends: Sequence[tuple[int, int]]) -> tuple[Outcome, str, bool]:
+    """A search, what went wrong with a report besides, and whether it gave up over a batch of one image.
+
+    torchvision's ResNets do not learn from one small image. Whoever tries it all the same is looked at with some that do.
+    """
+    try:
+        outcome, unreported = _search_and_report(check, fits, ends)
+    except CheckEnded as ended:
+        if TOO_FEW not in ended.feedback.message:
+            raise
+    else:
+        # A script that catches everything takes it for a batch that does not fit.
+        went_on = any(size > 1 and ok for size, ok in _tried(outcome))
+        if outcome.ranks[0].values.get("was_one") is not True or went_on:
+            return outcome, unreported, False
+    return *_search_and_report(check, fits, ends, takes_one=True), True
+
+
+def _search_and_report(
+    check: Check, fits: int, ends: Sequence[tuple[int, int]], *, takes_one: bool = False
+) -> tuple[Outcome, str]:
     """A search, and what went wrong with a report besides, where only both in one call fail."""
     try:
-        outcome = _search(check, fits, ends, report="amp-report.json")
+        outcome = _search(check, fits, ends, takes_one=takes_one, report="amp-report.json")
         if integer(outcome.ranks[0].values.get("status")) == 0:
             return outcome, ""
         problem = ""
@@ -140,7 +177,7 @@ def _search_and_report(check: Check, fits: int, ends: Sequence[tuple[int, int]])
         if ended.verdict is not Verdict.CRASHED:
             raise
         problem = ended.feedback.message
-    outcome = _search(check, fits, ends)
+    outcome = _search(check, fits, ends, takes_one=takes_one)
     if problem:
         try:
             run_script(check, "train", report="amp-report.json")
@@ -151,7 +188,13 @@ def _search_and_report(check: Check, fits: int, ends: Sequence[tuple[int, int]])
 
 
 def _search(
-    check: Check, fits: int, ends: Sequence[tuple[int, int]], *, gpu: bool = False, **options: Json
+    check: Check,
+    fits: int,
+    ends: Sequence[tuple[int, int]],
+    *,
+    takes_one: bool,
+    gpu: bool = False,
+    **options: Json,
 ) -> Outcome:
     tree = cinic10.make_folders(check.rng, train=20, valid=10, test=10)
     # As many images as any search will need; to read them is all that they are for.
@@ -169,6 +212,7 @@ def _search(
                 "fits": fits,
                 "ends": [list(end) for end in ends],
                 "gpu": gpu,
+                "takes_one": takes_one,
             },
             data={"cinic": {**tree, **more}},
         )

@@ -226,6 +226,7 @@ def _session(
     n_reps = cast(int, inputs.values["n_reps"])
     before = gpus.asked if gpus is not None else 0
     had_grad, statistics = torch.is_grad_enabled(), _statistics(model)
+    learned = [value.requires_grad for value in model.parameters()]
     with student.calling(f"calling time_inference(model, batch, {n_reps}) {_on(gpus)}"):
         readings = function(model, batch, n_reps)
     returned = _now()
@@ -237,6 +238,7 @@ def _session(
         "waited": waited,
         "statistics_kept": _statistics(model) == statistics,
         "grad_kept": torch.is_grad_enabled() is had_grad,
+        "learns_as_before": [value.requires_grad for value in model.parameters()] == learned,
     }
 
 

@@ -60,7 +60,10 @@ def _timed(
         calls, returned = timing.parse_calls(values.get("calls")), number(values.get("returned"))
         if calls is None or returned is None:
             break
-        flags = [values.get(name) is True for name in ("waited", "statistics_kept", "grad_kept")]
+        flags = [
+            values.get(name) is True
+            for name in ("waited", "statistics_kept", "grad_kept", "learns_as_before")
+        ]
         sessions.append(Session(n_reps, rows, delays, on_gpu, calls, returned, *flags))
         read.append(timing.parse_readings(values.get("kind"), values.get("readings"), n_reps))
         kinds += timing.of_kind(values.get("kind"), n_reps)

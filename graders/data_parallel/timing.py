@@ -56,6 +56,7 @@ class Session:
     waited: bool = True
     statistics_kept: bool = True
     grad_kept: bool = True
+    learns_as_before: bool = True
 
     @property
     def where(self) -> str:
@@ -180,6 +181,15 @@ def complaints(session: Session, readings: Sequence[float]) -> list[Complaint]:
                 "After time_inference gradients stay switched off, and the next training fails.",
                 "Use torch.no_grad() as a block: it switches them on again at its end, "
                 "torch.set_grad_enabled(False) does not.",
+                1 / 6,
+            )
+        )
+    elif not session.learns_as_before:
+        found.append(
+            Complaint(
+                "After time_inference weights of the model that asked for gradients do not any more, and its next "
+                "training fails.",
+                "Use torch.no_grad() as a block and leave requires_grad alone, or give each weight back what it had.",
                 1 / 6,
             )
         )

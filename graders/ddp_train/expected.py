@@ -72,7 +72,7 @@ def make_weights(rng: np.random.Generator, shape: Shape) -> dict[str, Array]:
             weights[name] = np.array(value.numpy())
             continue
         drawn = rng.standard_normal(tuple(value.shape)) * (0.3 if value.ndim > 1 else 0.1)
-        if name.endswith("running_var") or name == "scale" or name == "norm.weight":
+        if name.endswith("running_var") or name in ("scale", "norm.weight", "lens"):
             drawn = 1 + np.abs(drawn)
         weights[name] = drawn.astype(np.float32)
     weights["again.weight"] = weights["middle.weight"]

@@ -20,12 +20,15 @@ from lockstep.sandbox.outcome import Outcome
 from lockstep.verdict import CheckEnded
 from lockstep.wire import Array, Json
 
+SCRIPT_BATCH, SCRIPT_STEPS = 4, 4  # the steps of an epoch, of one process
+
 
 def test_checkpoint(check: Check) -> None:
     """Rank 0 alone writes the checkpoint, and a resumed run goes on as if it had not been interrupted."""
     # What a run on one rank computes does not depend on how gradients are averaged, which has checks of its own.
     for world in (check.world_sizes[0], 1):
-        shape = expected.make_shape(check.rng)
+        # What a batch norm learns is loaded on every rank; what it makes of a further epoch is not computed here.
+        shape = expected.make_shape(check.rng, batch_norm=world > 1)
         weights, other = (expected.make_weights(check.rng, shape) for _ in range(2))
         data = expected.make_data(check.rng, world * 4 * 2)
         epoch = int(check.rng.integers(2, 7))
@@ -142,13 +145,13 @@ def _script_resumes_everywhere(check: Check) -> None:
 
 
 def _script_keeps_the_optimizer(check: Check) -> None:
-    """End the check where the script goes on from a checkpoint with an optimizer that knows nothing of it."""
-    told = ["--training-data", "/data/cifar", "--batch-size", "4", "--checkpoint", CHECKPOINT]
+    """End the check where the script goes on with an optimizer that knows nothing of the checkpoint, or wrote it late."""
+    told = ["--training-data", "/data/cifar", "--batch-size", str(SCRIPT_BATCH), "--checkpoint", CHECKPOINT]
     outcome = check.run(
         "goes_on",
         ranks=2,
         per_rank=[
-            Inputs({"is_first": True, "arguments": [*told, "--epochs", "2"]}),
+            Inputs({"is_first": True, "steps": SCRIPT_STEPS, "arguments": [*told, "--epochs", "2"]}),
             Inputs({"is_first": False, "arguments": [*told, "--epochs", "3", "--resume"]}),
         ],
         # Two jobs of one process each, on one machine.
@@ -156,7 +159,8 @@ def _script_keeps_the_optimizer(check: Check) -> None:
             {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "MASTER_PORT": port}
             for port in ("29511", "29533")
         ],
-        data={"cifar": cifar10.make_batches(check.rng, 16, 10)},
+        # Whoever keeps the best checkpoint only has one right from the first epoch on.
+        data={"cifar": cifar10.make_batches(check.rng, SCRIPT_STEPS * SCRIPT_BATCH, 10, tests_alike=True)},
         limits=SCRIPT_LIMITS,
         shared_files=True,
         seconds=30.0,
@@ -182,6 +186,15 @@ def _script_keeps_the_optimizer(check: Check) -> None:
         f"that name, and wrote {shown(elsewhere)} instead.",
         "save_checkpoint(model, optimizer, epoch, args.checkpoint): which file it is, whoever starts the script decides. The "
         "same goes for load_checkpoint.",
+        points=check.points / 2,
+    )
+
+    check.expect(
+        before.get("there") != [False, True],
+        "Saving and resuming work, but when `ddp_train.py --epochs 2 --checkpoint FILE` came to the last step of its second "
+        "epoch there was no file of that name yet; when it had ended there was.",
+        "Call save_checkpoint at the end of every epoch, in the loop: a run of 50 epochs that is stopped in the 49th has "
+        "nothing to go on from otherwise.",
         points=check.points / 2,
     )
 
@@ -245,7 +258,10 @@ def _loaded_everywhere(check: Check, saved: Outcome, resumed: Outcome, epoch: in
         wrong is None and names <= held.keys(),
         f"load_checkpoint on {len(resumed.ranks)} ranks: rank {wrong[0] if wrong else 0} does not hold the saved weights"
         f"{': ' + wrong[1].strip() if wrong else ''}.",
-        "Every rank has to read the file: DistributedDataParallel hands weights out only once, when it is made.",
+        "Save and load the whole state_dict of the model: running_mean and running_var of a batch norm are no parameters, and "
+        "without them the network evaluates as another."
+        if wrong and "running_" in wrong[1]
+        else "Every rank has to read the file: DistributedDataParallel hands weights out only once, when it is made.",
     )
     apart = unlike(resumed.ranks, "momentum")
     check.expect(

@@ -145,12 +145,14 @@ def _script_trains_together(check: Check, *, whole: bool) -> None:
         "Make the optimizer of the parameters of the model that is trained: torch.optim.SGD(model.parameters(), ...).",
         points=check.points / 2,
     )
+    apart = [difference(own, other, rtol=1e-4, atol=1e-6, what="") for own, other in moved]
     check.expect(
-        any(difference(own, other, rtol=1e-4, atol=1e-6) is None for own, other in moved),
-        "train_one_epoch keeps the ranks' weights equal, but in ddp_train.py on two ranks they go apart at the first step: "
-        "each rank trains a network of its own there.",
+        None in apart,
+        "train_one_epoch keeps the ranks' weights equal, but in ddp_train.py on two ranks they go apart at the first step "
+        f"({(apart[0] or '').strip()} that were compared of the network): each rank trains a network of its own there.",
         "Keep what wrap_model returns and train that, `model = wrap_model(model, device)`: the model that was given to it "
-        "averages nothing.",
+        "averages nothing. Who averages by hand does so for every parameter that has a gradient, the filters of convolutions, "
+        "which have four dimensions, among them.",
         points=check.points / 2,
     )
     found = [rank.values.get("batches") for rank in (first, second)]

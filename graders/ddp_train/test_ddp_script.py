@@ -36,6 +36,7 @@ WORDS = "my checkpoint.pt"  # one argument
 # Without a word for what a script was given it hands none of it on.
 _PARAMETERS = re.compile(rb"\$(?:[@*#1-9]|\{[!#]?[@*1-9]|\{#\})|BASH_ARGV|getopts")
 _COMMENT = re.compile(rb"^[ \t]*#.*$", re.MULTILINE)  # the template's says "$@"
+SECOND_EPOCH = 3  # the number of its first step
 WARM_UP_STEPS = 4  # two epochs: a rate that goes up by the epoch has gone up once
 # What was raised behind the place where it was, as last_lines puts it; in front of it may stand which rank said so.
 _RAISED = re.compile(
@@ -381,7 +382,11 @@ def test_lr_scaling(check: Check) -> None:
         (more, scaled, ["--scale-lr"], scaled * more),
         (fewest, plain, [], plain),
     )
-    first = [[rates[:1] for rates in _rates(check, *call[:3])] for call in calls]
+    seen_with_flag = _rates(check, *calls[0][:3], steps=SECOND_EPOCH, expect=False)
+    # What went wrong behind the first step, other checks tell.
+    if not all(seen_with_flag):
+        seen_with_flag = _rates(check, *calls[0][:3])
+    first = [[rates[:1] for rates in found] for found in (seen_with_flag, _rates(check, *calls[1][:3]))]
     parts = [_part(rates, wanted) for rates, (*_, wanted) in zip(first, calls, strict=True)]
     if _may_warm_up(*parts) and _rises(_rates(check, more, scaled, ["--scale-lr"], steps=WARM_UP_STEPS)):
         return
@@ -405,6 +410,24 @@ def test_lr_scaling(check: Check) -> None:
                 "With --scale-lr the rate is args.lr * world_size, since a step sees world_size times as many items; "
                 "the batch size of one rank plays no part, and without the flag nothing is multiplied.",
             )
+    _stays_scaled(check, more, scaled, seen_with_flag)
+
+
+def _stays_scaled(check: Check, world: int, lr: float, rates: list[list[Json]]) -> None:
+    """End the check where rates that --scale-lr multiplied in the first step are --lr itself in the second epoch."""
+
+    def is_lr(found: list[list[Json]]) -> bool:
+        return all(len(seen) == SECOND_EPOCH and close(seen[-1], lr, rtol=1e-6, atol=0) for seen in found)
+
+    check.expect(
+        # Whose rate comes down by as much as there are ranks does so without the flag as well.
+        not is_lr(rates) or not is_lr(_rates(check, world, lr, [], steps=SECOND_EPOCH, expect=False)),
+        f"`ddp_train.py --lr {lr} --scale-lr` on {world} ranks, each on a node of its own: the first step had the learning rate "
+        f"{lr * world:.6g}, as expected, but that of the second epoch has {lr}, as without the flag.",
+        "Whatever sets the rate in later epochs, as an adjust_learning_rate or a scheduler, has to start from the rate that "
+        "was scaled.",
+        points=check.points / 2,
+    )
 
 
 def _warms_up_from_zero(check: Check, world: int, scaled: float, plain: float) -> None:
@@ -438,8 +461,10 @@ def _as_part(part: float | None) -> str:
     return "another part on every rank, or none," if part is None else f"{part:.6g}"
 
 
-def _rates(check: Check, world: int, lr: float, flags: list[str], *, steps: int = 1) -> list[list[Json]]:
-    """The learning rates of the script's first steps on each rank."""
+def _rates(
+    check: Check, world: int, lr: float, flags: list[str], *, steps: int = 1, expect: bool = True
+) -> list[list[Json]]:
+    """The learning rates of the script's first steps on each rank; none of one that fails where nothing is expected."""
     outcome = check.run(
         "first_lr",
         ranks=world,
@@ -453,9 +478,14 @@ def _rates(check: Check, world: int, lr: float, flags: list[str], *, steps: int 
         data={"cifar": cifar10.make_batches(check.rng, 16 * world, 10)},
         limits=SCRIPT_LIMITS,
         shared_files=True,
+        expect=expect,
     )  # fmt: skip
-    found = [rank.values.get("lr") for rank in outcome.ranks]
-    return [rates if isinstance(rates, list) else [] for rates in found]
+    found = [[rank.values.get(name) for name in ("lr", "later")] for rank in outcome.ranks]
+    # Without a first step there is no later one.
+    return [
+        [*first, *later] if isinstance(first, list) and first and isinstance(later, list) else []
+        for first, later in found
+    ]
 
 
 def _above_zero(rates: list[list[Json]]) -> list[list[Json]]:

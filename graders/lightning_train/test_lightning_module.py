@@ -24,6 +24,7 @@ from lockstep.verdict import CheckEnded, Crashed
 from lockstep.wire import Array, Json
 
 MOST_BATCHES = 32  # for one step, where gradients are added up
+LOOPED, SMALL_BATCH = 16, 4  # batches that no_manual_loop looks at, and pictures in each
 
 
 def test_training_step_loss(check: Check) -> None:
@@ -208,8 +209,10 @@ def _device_fault(check: Check, data: Data, accelerator: str) -> str:
 
 def test_no_manual_loop(check: Check) -> None:
     """Lightning runs the loop: training_step calls neither backward nor step nor zero_grad."""
-    data = expected.make_data(check.rng, 16)
-    seen = train(check, data, split=8, stop_before=1).ranks[0].values
+    # Who adds up batches by hand makes a step in every second, fourth or eighth of them.
+    n = LOOPED * SMALL_BATCH
+    data = expected.make_data(check.rng, n + SMALL_BATCH)
+    seen = train(check, data, split=n, batch_size=SMALL_BATCH, stop_before=LOOPED).ranks[0].values
     _first(check, seen.get("steps"))
     if seen.get("automatic") is False:
         check.note(

@@ -132,11 +132,17 @@ def small_resnets() -> None:
     from torchvision.models import resnet
 
     def init(
-        self: resnet.ResNet, block: Any, layers: object, num_classes: int = 1000, *_: object, **__: object
+        self: resnet.ResNet,
+        block: Any,
+        layers: object,
+        num_classes: int = 1000,
+        *_: object,
+        norm_layer: Any = None,
+        **__: object,
     ) -> None:
         nn.Module.__init__(self)
         self.conv1 = nn.Conv2d(3, 64, kernel_size=7, stride=16, padding=3, bias=False)
-        self.bn1 = nn.BatchNorm2d(64)
+        self.bn1 = (norm_layer or nn.BatchNorm2d)(64)
         self.relu = nn.ReLU(inplace=True)
         self.maxpool = nn.MaxPool2d(kernel_size=3, stride=2, padding=1)
         widths = (64, 64, 128, 256, 512 * block.expansion)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from lockstep.sandbox.gpus import gpus
 from lockstep.sandbox.probing import Inputs, Observation, Student, plain
@@ -22,15 +23,20 @@ from .training import Training
 # Of a search among a few dozen images.
 MAX_TRIALS = 500
 FEW_IMAGES = 4
+EXAMPLE = torch.zeros(3, 32, 32)
 FIND_BATCH_SIZE = ("arch", "example", "device", "amp", "largest")
 
 
 class Search(Training):
     """A run in which so many images fit into memory at once, and no more."""
 
-    def __init__(self, fits: int) -> None:
+    def __init__(self, fits: int, takes_one: bool) -> None:
         super().__init__()
         self.fits = fits
+        # Whether a ResNet learns from one small image, as torchvision's cannot; and whether one was asked to.
+        self.takes_one, self.was_one = takes_one, False
+        # How many numbers the example has, and whether an image of a trial had fewer.
+        self.numbers, self.are_smaller = 0, False
         # How many images, whether they fit, and whether a backward followed.
         self.tried: list[list[Json]] = []
         self.most: float = math.inf
@@ -43,11 +49,38 @@ class Search(Training):
         if event[0] == "backward" and self.tried:
             self.tried[-1][2] = True
 
+    def install(self) -> None:
+        """As for a training; and ResNets mind one image as those that they stand for do."""
+        from torchvision.models.resnet import ResNet
+
+        original = ResNet.forward
+
+        def forward(module: ResNet, images: torch.Tensor) -> Any:
+            norm = module.bn1
+            # By then 32 x 32 pixels have become one number for each channel.
+            if (
+                isinstance(norm, _BatchNorm)
+                and norm.training
+                and len(images) == 1
+                and max(images.shape[2:]) <= 32
+            ):
+                self.was_one = True
+                if not self.takes_one:
+                    raise ValueError(
+                        "Expected more than 1 value per channel when training, "
+                        "got input size torch.Size([1, 512, 1, 1])"
+                    )
+            return original(module, images)
+
+        ResNet.forward = forward
+        super().install()
+
     def forward(self, module: nn.Module, images: torch.Tensor) -> None:
         """Run out of memory, in torch's words, where there are more images than fit."""
         if len(self.tried) >= self.most:
             raise SeenEnough
         fits = len(images) <= self.fits
+        self.are_smaller |= images[0].numel() < self.numbers
         if torch.is_grad_enabled() and len(self.tried) < MAX_EVENTS:
             self.tried.append([len(images), fits, False])
             self.any_low |= autocast_is_on()
@@ -66,12 +99,20 @@ def search(student: Student, inputs: Inputs) -> Observation:
     each of `ends`: [largest, fits]; and once more for the first with amp=False.
     """
     cuda_calls_stay(student.watch.note)
-    training = Search(cast(int, inputs.values["fits"]))
+    training = Search(cast(int, inputs.values["fits"]), inputs.values["takes_one"] is True)
     with chosen_device(inputs) as device:
         training.install()
         values = _ends(student, training, cast(list[list[int]], inputs.values["ends"]), device)
         status = run_script(student, inputs)[0]
-    return Observation({"status": status, "tried": cast(Json, training.tried), **values})
+    return Observation(
+        {
+            "status": status,
+            "tried": cast(Json, training.tried),
+            "was_one": training.was_one,
+            "are_smaller": training.are_smaller,
+            **values,
+        }
+    )
 
 
 def search_on_gpu(student: Student, inputs: Inputs) -> Observation:
@@ -81,7 +122,7 @@ def search_on_gpu(student: Student, inputs: Inputs) -> Observation:
         find = as_in_template(student.load(MODULE), "find_batch_size", FIND_BATCH_SIZE)
         if find is not None:
             with student.calling("calling find_batch_size(...) for a GPU"):
-                find("resnet18", torch.zeros(3, 32, 32), torch.device("cuda", 0), True, FEW_IMAGES)
+                find("resnet18", EXAMPLE.clone(), torch.device("cuda", 0), True, FEW_IMAGES)
     return Observation({})
 
 
@@ -97,6 +138,7 @@ def _ends(student: Student, training: Search, ends: list[list[int]], device: tor
     try:
         find = as_in_template(student.load(MODULE), "find_batch_size", FIND_BATCH_SIZE)
         if find is not None:
+            training.numbers = EXAMPLE.numel()
             for largest, fits in ends:
                 training.fits, training.tried, training.most = fits, [], MAX_TRIALS
                 found.append(_found(student, find, device, True, largest))
@@ -108,6 +150,7 @@ def _ends(student: Student, training: Search, ends: list[list[int]], device: tor
         # What cannot be imported is for other checks to say.
         student.phase = ""
     training.fits, training.tried, training.most = script
+    training.numbers = 0
     return {"ends": found or None, "low": low}
 
 
@@ -116,7 +159,7 @@ def _found(
 ) -> Json:
     try:
         with student.calling(f"calling find_batch_size(..., amp={amp}, largest={largest})"):
-            result = find("resnet18", torch.zeros(3, 32, 32), device, amp, largest)
+            result = find("resnet18", EXAMPLE.clone(), device, amp, largest)
     except (Exception, SystemExit, SeenEnough):
         student.phase = ""
         return None

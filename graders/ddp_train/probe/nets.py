@@ -42,10 +42,12 @@ class InjectedFault(Exception):
 
 
 class Net(nn.Module):
-    """Two shared weights, a frozen layer, a buffer, and batch norm and dropout where asked for."""
+    """A weight of four dimensions, two that are one, a frozen layer, a buffer; batch norm and dropout on demand."""
 
     def __init__(self, features: int, hidden: int, classes: int, batch_norm: bool, dropout: float) -> None:
         super().__init__()
+        # As many dimensions as filters have, and easier to compute.
+        self.lens = nn.Parameter(torch.ones(1, features, 1, 1))
         self.first = nn.Linear(features, hidden)
         self.middle = nn.Linear(hidden, hidden)
         self.again = nn.Linear(hidden, hidden, bias=False)
@@ -59,7 +61,7 @@ class Net(nn.Module):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Images to logits, shape (batch, classes)."""
-        hidden = torch.tanh(self.first(images.flatten(1)))
+        hidden = torch.tanh(self.first(images.flatten(1) * self.lens.flatten()))
         hidden = torch.tanh(self.middle(hidden)) * self.scale
         hidden = self.norm(torch.tanh(self.again(hidden)) + self.frozen(hidden))
         return cast(torch.Tensor, self.head(self.dropout(hidden)))

@@ -29,6 +29,8 @@ from .training import train_once
 from .written import CHECKPOINTS, versions, written_since
 
 OTHERS_SECONDS = 6.0
+WRITTEN_SECONDS = 4.0  # for who writes a checkpoint beside the training
+COMPARED = 10  # numbers of each parameter
 
 
 def alone(student: Student, inputs: Inputs) -> Observation:
@@ -87,18 +89,24 @@ def _smaller_resnet() -> None:
 
 
 def first_lr(student: Student, inputs: Inputs) -> Observation:
-    """Run the script for some optimizer steps; the learning rate of the first group of parameters in each of them."""
+    """Run the script for some optimizer steps: the learning rate of the first group of parameters in each of them.
+
+    `lr`: that of the first step. `later`: those of the others.
+    """
     seen: list[Json] = []
     steps = cast(int, inputs.values["steps"])
 
     def before_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
         seen.append(plain(optimizer.param_groups[0]["lr"]))
         if len(seen) == steps:
-            student.answer(Observation({"lr": cast(Json, seen)}))
+            student.answer(Observation(told()))
+
+    def told() -> dict[str, Json]:
+        return {"lr": seen[:1], "later": seen[1:]}
 
     register_optimizer_step_pre_hook(cast(Callable[..., None], before_step))
     run_script(student, inputs)
-    return Observation({"lr": cast(Json, seen)})
+    return Observation(told())
 
 
 def orders(student: Student, inputs: Inputs) -> Observation:
@@ -139,9 +147,9 @@ def orders(student: Student, inputs: Inputs) -> Observation:
 
 
 def together(student: Student, inputs: Inputs) -> Observation:
-    """Run the script: what its steps are made of, and what a layer of the network holds after the first and at the end.
+    """Run the script: what its steps are made of, and what the network holds after the first and at the end.
 
-    `batches`: the images of its first steps. `rows`: the number of images in each step. `late`: what the layer that
+    `batches`: the images of its first steps. `rows`: the number of images in each step. `late`: what the network that
     learns holds before the last step, and how many steps there were before that.
     """
     from torchvision.models.resnet import ResNet
@@ -159,10 +167,11 @@ def together(student: Student, inputs: Inputs) -> Observation:
     def before_forward(module: nn.Module, args: tuple[object, ...]) -> None:
         if not isinstance(module, ResNet):
             return
-        layer = [value for value in module.parameters() if value.requires_grad][-1:]
-        held = [value.detach().flatten()[:100].clone() for value in layer]
-        if held and len(gradients) <= len(FIRST_STEPS):
-            arrays.setdefault(f"after{len(gradients)}", held[0])
+        learning = [value for value in module.parameters() if value.requires_grad]
+        # Of every one: who averages by hand may have left some out.
+        held = torch.cat([_some_of(value) for value in learning]) if learning else None
+        if held is not None and len(gradients) <= len(FIRST_STEPS):
+            arrays.setdefault(f"after{len(gradients)}", held)
         images = plain_tensor(home(args[0])) if args else None
         if images is not None and torch.is_grad_enabled():
             latest[:] = [hashlib.sha256(images.tobytes()).hexdigest()]
@@ -170,8 +179,8 @@ def together(student: Student, inputs: Inputs) -> Observation:
             return
         fed.append((module, 0 if images is None else len(images)))
         # Whatever other networks there are, the first step was made with this one.
-        if held and any(value is layer[0] for value in stepped):
-            arrays["late"], steps_before[:] = held[0], [len(gradients)]
+        if held is not None and any(value is learning[-1] for value in stepped):
+            arrays["late"], steps_before[:] = held, [len(gradients)]
 
     # After the step, because `optimizer.step(closure)` and an optimizer of one's own average within.
     def after_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
@@ -194,6 +203,12 @@ def together(student: Student, inputs: Inputs) -> Observation:
         "late": cast(Json, steps_before),
     }  # fmt: skip
     return Observation(values, arrays)
+
+
+def _some_of(parameter: torch.Tensor) -> torch.Tensor:
+    """Some of the numbers in a parameter, from its first to its last ones."""
+    flat = parameter.detach().flatten()
+    return flat[:: max(1, len(flat) // COMPARED)][:COMPARED].float()
 
 
 def broken(student: Student, inputs: Inputs) -> Observation:
@@ -256,6 +271,7 @@ def goes_on(student: Student, inputs: Inputs) -> Observation:
 
     `held`: whether the optimizer held anything before each step; of the second job, before its first two. `opened`:
     whether it opened the checkpoint. `elsewhere`: another that the first job wrote, where it wrote none of that name.
+    `there`: whether the first job had written it when it made a step beyond the first `steps`, and when it ended.
     """
     # By its own word each is rank 0.
     is_first = inputs.values["is_first"] is True
@@ -265,6 +281,9 @@ def goes_on(student: Student, inputs: Inputs) -> Observation:
     opened: list[str] = []
     held: list[bool] = []
     elsewhere = ""
+    path = os.path.abspath(CHECKPOINT)
+    there = [False, False]
+    until: list[float] = []
     trained: list[bool] = []
 
     def note_open(event: str, args: tuple[Any, ...]) -> None:
@@ -282,9 +301,19 @@ def goes_on(student: Student, inputs: Inputs) -> Observation:
             trained.clear()
         if not is_first and len(held) == 2:
             student.answer(seen())
+        if is_first and len(held) > cast(int, inputs.values["steps"]) and not there[0]:
+            until.append(time.monotonic() + WRITTEN_SECONDS)
+            there[0] = _is_there(path, until[0])
 
     def seen() -> Observation:
-        return Observation({"opened": bool(opened), "held": cast(Json, held), "elsewhere": elsewhere})
+        return Observation(
+            {
+                "opened": bool(opened),
+                "held": cast(Json, held),
+                "elsewhere": elsewhere,
+                "there": cast(Json, there),
+            }
+        )
 
     register_module_forward_pre_hook(before_forward)
     register_optimizer_step_pre_hook(cast(Callable[..., None], before_step))
@@ -292,12 +321,20 @@ def goes_on(student: Student, inputs: Inputs) -> Observation:
     try:
         if run_script(student, inputs) == 0 and is_first:
             elsewhere = checkpoint_elsewhere(written_since(versions_before))
+            there[1] = os.path.exists(path)
     finally:
         # However it ended: the other waits for this.
         if is_first:
             with open(_mark(0), "w"):
                 pass
     return seen()
+
+
+def _is_there(path: str, until: float) -> bool:
+    """Whether a file is there, or comes to be until then (monotonic)."""
+    while not os.path.exists(path) and time.monotonic() < until:
+        time.sleep(0.01)
+    return os.path.exists(path)
 
 
 def checkpoint_elsewhere(written: list[str]) -> str:
