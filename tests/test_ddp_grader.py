@@ -695,6 +695,20 @@ def test_no_hook_of_torch_sends_half_of_a_gradient(monkeypatch: pytest.MonkeyPat
     assert builtin == BuiltinCommHookType.ALLREDUCE
 
 
+def told_of_rates(scaled: list[Json], plain: list[Json], factor: int) -> str:
+    """What lr_scaling says of rates that are these parts of --lr, the first ones by a factor and with --scale-lr."""
+
+    def answer(spec: RunSpec) -> Outcome:
+        arguments: Any = spec.ranks[0].values["arguments"]
+        lr, steps = float(arguments[arguments.index("--lr") + 1]), int(str(spec.ranks[0].values["steps"]))
+        parts, by = (scaled, factor) if "--scale-lr" in arguments else (plain, 1)
+        first, *later = [lr * by * part if isinstance(part, float) else part for part in parts[:steps]]
+        seen = RankOutcome(complete=True, values={"lr": [first], "later": later})
+        return Outcome((seen,) * len(spec.ranks), elapsed=1.0)
+
+    return verdict("lr_scaling", answer)
+
+
 @pytest.mark.parametrize(
     ("scaled", "plain", "factor", "said"),
     [
@@ -713,13 +727,21 @@ def test_no_hook_of_torch_sends_half_of_a_gradient(monkeypatch: pytest.MonkeyPat
     ],
 )  # fmt: skip
 def test_a_warm_up_may_begin_at_0(scaled: list[Json], plain: list[Json], factor: int, said: str) -> None:
-    def answer(spec: RunSpec) -> Outcome:
-        arguments: Any = spec.ranks[0].values["arguments"]
-        lr, steps = float(arguments[arguments.index("--lr") + 1]), int(str(spec.ranks[0].values["steps"]))
-        parts, by = (scaled, factor) if "--scale-lr" in arguments else (plain, 1)
-        rates: list[Json] = [lr * by * part if isinstance(part, float) else part for part in parts[:steps]]
-        return Outcome((RankOutcome(complete=True, values={"lr": rates}),) * len(spec.ranks), elapsed=1.0)
+    told = told_of_rates(scaled, plain, factor)
+    assert said in told
+    assert told == "" or said, told
 
-    told = verdict("lr_scaling", answer)
+
+@pytest.mark.parametrize(
+    ("scaled", "plain", "said"),
+    [
+        ([1.0, 1.0, 0.5], [1.0, 1.0, 1.0], "that of the second epoch"),  # as adjust_learning_rate sets it
+        ([1.0, 1.0, 0.5], [1.0, 1.0, 0.5], ""),  # half of it in every epoch
+        ([1.0, 0.5, 0.4], [1.0, 0.5, 0.4], ""),
+        ([1.0, 1.0], [1.0, 1.0], ""),  # no second epoch
+    ],
+)
+def test_a_rate_that_was_scaled_stays_so(scaled: list[Json], plain: list[Json], said: str) -> None:
+    told = told_of_rates(scaled, plain, 2)
     assert said in told
     assert told == "" or said, told
