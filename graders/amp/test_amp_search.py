@@ -8,6 +8,7 @@ from itertools import groupby
 
 from fixtures import cinic10
 from graders.amp import complaints
+from graders.amp.probe.searching import TOO_FEW
 from graders.amp.script_runs import BATCH_ON_CPU, run_script, script_options
 from lockstep.check import Check
 from lockstep.compare import integer, shown
@@ -19,8 +20,6 @@ from lockstep.wire import Json
 
 # How torch words it where the loss is given labels that were not moved; the model's own tensors have other names.
 LABELS_ON_CPU = "target is on cpu"
-# How it words it where a batch norm has one value for each channel.
-TOO_FEW = "Expected more than 1 value per channel when training"
 MODEL_ON_CPU = (
     "The model of a trial belongs on the device that find_batch_size is given: build_model(arch).to(device). train_step "
     "moves the batch, and what is on the CPU takes none of the GPU's memory."

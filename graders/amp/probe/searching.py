@@ -24,6 +24,8 @@ from .training import Training
 MAX_TRIALS = 500
 FEW_IMAGES = 4
 EXAMPLE = torch.zeros(3, 32, 32)
+# How torch words it where a batch norm has one value for each channel.
+TOO_FEW = "Expected more than 1 value per channel when training"
 FIND_BATCH_SIZE = ("arch", "example", "device", "amp", "largest")
 
 
@@ -66,10 +68,7 @@ class Search(Training):
             ):
                 self.was_one = True
                 if not self.takes_one:
-                    raise ValueError(
-                        "Expected more than 1 value per channel when training, "
-                        "got input size torch.Size([1, 512, 1, 1])"
-                    )
+                    raise ValueError(f"{TOO_FEW}, got input size torch.Size([1, 512, 1, 1])")
             return original(module, images)
 
         ResNet.forward = forward
