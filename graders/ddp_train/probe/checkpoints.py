@@ -7,14 +7,14 @@ import hashlib
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import nn
 
-from lockstep.sandbox.probing import Inputs, Observation, Student, plain
+from lockstep.sandbox.probing import Inputs, Observation, Student, plain, plain_tensor
 from lockstep.wire import Array, Json
 
 from .lab import Lab, clean_up, training_loader
@@ -143,6 +143,12 @@ def tensors_within(value: object, depth: int = 0) -> list[tuple[str, torch.Tenso
             found.append((name[:200], item))
         found += tensors_within(item, depth + 1)
     return found
+
+
+def digests(tensors: Iterable[torch.Tensor]) -> frozenset[str]:
+    """What tells the matrices and filters among them, which only steps change, from others."""
+    arrays = [plain_tensor(value) for value in tensors if value.ndim >= 2 and value.is_floating_point()]
+    return frozenset(hashlib.sha256(array.tobytes()).hexdigest() for array in arrays if array is not None)
 
 
 def resume(student: Student, inputs: Inputs) -> Observation:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import subprocess
 import tempfile
@@ -15,7 +14,7 @@ import torch
 from lockstep.sandbox.probing import CommandResult, Inputs, Observation, Student, StudentMistake
 from lockstep.wire import Json
 
-from .checkpoints import tensors_within
+from .checkpoints import digests, tensors_within
 from .lab import SIDE_SECONDS
 from .script import script_arguments
 from .written import CHECKPOINTS, files, versions, written_since
@@ -130,7 +129,7 @@ class _Progress:
 
     batches: int | None
     epoch: int | None
-    weights: dict[str, str]
+    weights: frozenset[str]
 
 
 def _progress_in(checkpoint: str) -> _Progress:
@@ -138,15 +137,11 @@ def _progress_in(checkpoint: str) -> _Progress:
         kept = torch.load(checkpoint, weights_only=False, map_location="cpu")
         tensors = tensors_within(kept)
     except Exception:
-        return _Progress(None, None, {})
+        return _Progress(None, None, frozenset())
     return _Progress(
         max((int(value) for name, value in tensors if _counts_batches(name, value)), default=None),
         _epoch_of(kept),
-        {
-            name: hashlib.sha256(value.detach().float().contiguous().numpy().tobytes()).hexdigest()
-            for name, value in tensors
-            if value.ndim >= 2 and value.is_floating_point()
-        },
+        digests(value for _, value in tensors),
     )
 
 

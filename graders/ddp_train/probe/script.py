@@ -20,7 +20,7 @@ from lockstep.sandbox.device import home
 from lockstep.sandbox.probing import Inputs, Observation, Student, plain, plain_tensor
 from lockstep.wire import Array, Json
 
-from .checkpoints import CHECKPOINT
+from .checkpoints import CHECKPOINT, digests, tensors_within
 from .group import emulated_machine
 from .lab import Lab, clean_up, seed_of
 from .nets import MAX_ROWS, InjectedFault, new_rows, state_of
@@ -271,7 +271,8 @@ def goes_on(student: Student, inputs: Inputs) -> Observation:
 
     `held`: whether the optimizer held anything before each step; of the second job, before its first two. `opened`:
     whether it opened the checkpoint. `elsewhere`: another that the first job wrote, where it wrote none of that name.
-    `there`: whether the first job had written it when it made a step beyond the first `steps`, and when it ended.
+    `early`: what the file of that name was when the first job made a step beyond the first `steps`, "missing",
+    "unread", "untrained" or "trained", and nothing where it made none. `late`: whether there was one when it ended.
     """
     # By its own word each is rank 0.
     is_first = inputs.values["is_first"] is True
@@ -282,8 +283,8 @@ def goes_on(student: Student, inputs: Inputs) -> Observation:
     held: list[bool] = []
     elsewhere = ""
     path = os.path.abspath(CHECKPOINT)
-    there = [False, False]
-    until: list[float] = []
+    early, late = "", False
+    began: frozenset[str] = frozenset()
     trained: list[bool] = []
 
     def note_open(event: str, args: tuple[Any, ...]) -> None:
@@ -296,14 +297,16 @@ def goes_on(student: Student, inputs: Inputs) -> Observation:
             trained[:] = [True]
 
     def before_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
+        nonlocal began, early
         if trained and len(held) < MAX_ROWS:
             held.append(_holds_something(optimizer))
             trained.clear()
         if not is_first and len(held) == 2:
             student.answer(seen())
-        if is_first and len(held) > cast(int, inputs.values["steps"]) and not there[0]:
-            until.append(time.monotonic() + WRITTEN_SECONDS)
-            there[0] = _is_there(path, until[0])
+        if is_first and len(held) == 1:
+            began = _weights_of(optimizer)
+        if is_first and len(held) > cast(int, inputs.values["steps"]) and early != "trained":
+            early = _written_by_now(path, began, _weights_of(optimizer), 0.0 if early else WRITTEN_SECONDS)
 
     def seen() -> Observation:
         return Observation(
@@ -311,7 +314,8 @@ def goes_on(student: Student, inputs: Inputs) -> Observation:
                 "opened": bool(opened),
                 "held": cast(Json, held),
                 "elsewhere": elsewhere,
-                "there": cast(Json, there),
+                "early": early,
+                "late": late,
             }
         )
 
@@ -321,7 +325,7 @@ def goes_on(student: Student, inputs: Inputs) -> Observation:
     try:
         if run_script(student, inputs) == 0 and is_first:
             elsewhere = checkpoint_elsewhere(written_since(versions_before))
-            there[1] = os.path.exists(path)
+            late = os.path.exists(path)
     finally:
         # However it ended: the other waits for this.
         if is_first:
@@ -330,11 +334,30 @@ def goes_on(student: Student, inputs: Inputs) -> Observation:
     return seen()
 
 
-def _is_there(path: str, until: float) -> bool:
-    """Whether a file is there, or comes to be until then (monotonic)."""
-    while not os.path.exists(path) and time.monotonic() < until:
+def _weights_of(optimizer: torch.optim.Optimizer) -> frozenset[str]:
+    return digests(value for group in optimizer.param_groups for value in group["params"])
+
+
+def _written_by_now(path: str, began: frozenset[str], now: frozenset[str], patience: float) -> str:
+    """What a checkpoint is, as in `goes_on`; one that is not written yet has so many seconds to be."""
+    until = time.monotonic() + patience
+    while (found := _what_is_in(path, began, now)) != "trained" and time.monotonic() < until:
         time.sleep(0.01)
-    return os.path.exists(path)
+    return found
+
+
+def _what_is_in(path: str, began: frozenset[str], now: frozenset[str]) -> str:
+    if not os.path.exists(path):
+        return "missing"
+    try:
+        tensors = tensors_within(torch.load(path, weights_only=False, map_location="cpu"))
+    except Exception:
+        return "unread"
+    weights = digests(value for _, value in tensors)
+    # A rate that rises from 0 may not have changed them yet.
+    if began != now and weights <= began:
+        return "untrained"
+    return "trained"
 
 
 def checkpoint_elsewhere(written: list[str]) -> str:
