@@ -196,7 +196,7 @@ def _script_keeps_the_optimizer(check: Check) -> None:
     early = before.get("early")
     found = EARLY.get(early) if isinstance(early, str) else None
     check.expect(
-        found is None or before.get("late") is not True,
+        before.get("late") is not True or found is None,
         "Saving and resuming work, but when `ddp_train.py --epochs 2 --checkpoint FILE` came to the last step of its second "
         f"epoch {found}",
         "Call save_checkpoint at the end of every epoch, in the loop: a run of 50 epochs that is stopped in the 49th has "

@@ -1,4 +1,4 @@
-"""Exercise 4, the script: what ddp_train.sh starts and leaves behind, and what the arguments of ddp_train.py do."""
+"""Exercise 4, the script: what ddp_train.sh starts, and what it leaves behind."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import dropwhile
 from typing import Any
 
 from fixtures import cifar10
-from graders.ddp_train.runs import on_nodes
 from graders.ddp_train.script_runs import SCRIPT_LIMITS
 from lockstep.causes import usual_cause
 from lockstep.check import Check
-from lockstep.compare import close, integer, number, shown
+from lockstep.compare import integer, shown
 from lockstep.sandbox.limits import MIB
 from lockstep.sandbox.outcome import StudentError
 from lockstep.submission import Submission
@@ -36,8 +34,6 @@ WORDS = "my checkpoint.pt"  # one argument
 # Without a word for what a script was given it hands none of it on.
 _PARAMETERS = re.compile(rb"\$(?:[@*#1-9]|\{[!#]?[@*1-9]|\{#\})|BASH_ARGV|getopts")
 _COMMENT = re.compile(rb"^[ \t]*#.*$", re.MULTILINE)  # the template's says "$@"
-SECOND_EPOCH = 3  # the number of its first step
-WARM_UP_STEPS = 4  # two epochs: a rate that goes up by the epoch has gone up once
 # What was raised behind the place where it was, as last_lines puts it; in front of it may stand which rank said so.
 _RAISED = re.compile(
     r"\w\.py, line \d+, in [^|]* \| (?:\[rank\d+\]: ?)?(?:\w+\.)*(?P<type>\w+)(?:: (?P<message>.*))?"
@@ -369,148 +365,3 @@ def _world_of(report: Json) -> int | None:
         return max(integer(run["config"]["world_size"]) or 0 for run in runs)
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-
-
-def test_lr_scaling(check: Check) -> None:
-    """--scale-lr multiplies the learning rate by the number of ranks."""
-    # On two ranks alone a 2 written out would do, and with one rate for both calls the rate itself.
-    fewest, more = check.world_sizes[0], check.world_sizes[:2][-1]
-    scaled, plain = (
-        round(float(check.rng.uniform(*bounds)), 5) for bounds in ((0.001, 0.004), (0.005, 0.009))
-    )
-    calls: tuple[tuple[int, float, list[str], float], ...] = (
-        (more, scaled, ["--scale-lr"], scaled * more),
-        (fewest, plain, [], plain),
-    )
-    seen_with_flag = _rates(check, *calls[0][:3], steps=SECOND_EPOCH, expect=False)
-    # What went wrong behind the first step, other checks tell.
-    if not all(seen_with_flag):
-        seen_with_flag = _rates(check, *calls[0][:3])
-    first = [[rates[:1] for rates in found] for found in (seen_with_flag, _rates(check, *calls[1][:3]))]
-    parts = [_part(rates, wanted) for rates, (*_, wanted) in zip(first, calls, strict=True)]
-    if _may_warm_up(*parts) and _rises(_rates(check, more, scaled, ["--scale-lr"], steps=WARM_UP_STEPS)):
-        return
-    if parts[0] == 0:
-        _warms_up_from_zero(check, more, scaled, plain)
-        return
-    for (world, lr, flags, wanted), rates in zip(calls, first, strict=True):
-        shown_call = " ".join(["ddp_train.py --lr", str(lr), *flags])
-        for rank, seen in enumerate(rates):
-            check.expect(
-                bool(seen),
-                f"`{shown_call}` with --training-data, --epochs and --batch-size, on {world} ranks: rank {rank} came to no "
-                "step of an optimizer.",
-                "Run such a line in a terminal: does the script take every option that the exercise lists, and train with an "
-                "optimizer of torch.optim?",
-            )
-            check.expect(
-                all(close(rate, wanted, rtol=1e-6, atol=0) for rate in seen),
-                f"`{shown_call}` on {world} ranks, each on a node of its own: the first step on rank {rank} had the learning "
-                f"rate {shown(seen[0])}, expected {wanted:.6g}.",
-                "With --scale-lr the rate is args.lr * world_size, since a step sees world_size times as many items; "
-                "the batch size of one rank plays no part, and without the flag nothing is multiplied.",
-            )
-    _stays_scaled(check, more, scaled, seen_with_flag)
-
-
-def _stays_scaled(check: Check, world: int, lr: float, rates: list[list[Json]]) -> None:
-    """End the check where rates that --scale-lr multiplied in the first step are --lr itself in the second epoch."""
-
-    def is_lr(found: list[list[Json]]) -> bool:
-        return all(len(seen) == SECOND_EPOCH and close(seen[-1], lr, rtol=1e-6, atol=0) for seen in found)
-
-    check.expect(
-        # Whose rate comes down by as much as there are ranks does so without the flag as well.
-        not is_lr(rates) or not is_lr(_rates(check, world, lr, [], steps=SECOND_EPOCH, expect=False)),
-        f"`ddp_train.py --lr {lr} --scale-lr` on {world} ranks, each on a node of its own: the first step had the learning rate "
-        f"{lr * world:.6g}, as expected, but that of the second epoch has {lr}, as without the flag.",
-        "Whatever sets the rate in later epochs, as an adjust_learning_rate or a scheduler, has to start from the rate that "
-        "was scaled.",
-        points=check.points / 2,
-    )
-
-
-def _warms_up_from_zero(check: Check, world: int, scaled: float, plain: float) -> None:
-    """End the check where rates that begin at 0 stay there, or go up to others than they should."""
-    # On as many ranks with the flag as without: how long it goes up may depend on their number.
-    with_flag, without = (
-        _rates(check, world, lr, flags, steps=WARM_UP_STEPS)
-        for lr, flags in ((scaled, ["--scale-lr"]), (plain, []))
-    )
-    # Who takes a step for several batches has made fewer of them, and may still be at 0.
-    if any(len(seen) < WARM_UP_STEPS and not any(map(number, seen)) for seen in with_flag):
-        return
-    part, other = _part(_above_zero(with_flag), scaled * world), _part(_above_zero(without), plain)
-    call = f"`ddp_train.py --lr {scaled} --scale-lr` on {world} ranks, each on a node of its own: the learning rate begins at 0"
-    check.expect(
-        all(_above_zero(with_flag)),
-        f"{call} and is 0 in each of the first {WARM_UP_STEPS} steps, which are two epochs: nothing is learned.",
-        "A warm-up goes up from step to step: is the step of its scheduler called?",
-    )
-    # Without the flag there may be no warm-up.
-    may_differ = _part(without, plain) != 0 and _may_warm_up(part, other)
-    check.expect(
-        may_differ or (part is not None and other is not None and close(part, other, rtol=1e-6, atol=0)),
-        f"{call}, and the first one above that is {_as_part(part)} of {scaled} * {world}. Without the flag `--lr {plain}` comes "
-        f"first to {_as_part(other)} of {plain}; expected the same part of both.",
-        "With --scale-lr a warm-up leads to args.lr * world_size, and without it to args.lr.",
-    )
-
-
-def _as_part(part: float | None) -> str:
-    return "another part on every rank, or none," if part is None else f"{part:.6g}"
-
-
-def _rates(
-    check: Check, world: int, lr: float, flags: list[str], *, steps: int = 1, expect: bool = True
-) -> list[list[Json]]:
-    """The learning rates of the script's first steps on each rank; none of one that fails where nothing is expected."""
-    outcome = check.run(
-        "first_lr",
-        ranks=world,
-        env=on_nodes(1, world),
-        values={
-            "arguments": [
-                "--training-data", "/data/cifar", "--epochs", "2", "--batch-size", "8", "--lr", str(lr), *flags,
-            ],
-            "steps": steps,
-        },
-        data={"cifar": cifar10.make_batches(check.rng, 16 * world, 10)},
-        limits=SCRIPT_LIMITS,
-        shared_files=True,
-        expect=expect,
-    )  # fmt: skip
-    found = [[rank.values.get(name) for name in ("lr", "later")] for rank in outcome.ranks]
-    # Without a first step there is no later one.
-    return [
-        [*first, *later] if isinstance(first, list) and first and isinstance(later, list) else []
-        for first, later in found
-    ]
-
-
-def _above_zero(rates: list[list[Json]]) -> list[list[Json]]:
-    """Each rank's learning rates from the first on that is not 0."""
-    return [list(dropwhile(lambda rate: number(rate) == 0, seen)) for seen in rates]
-
-
-def _part(rates: list[list[Json]], wanted: float) -> float | None:
-    """Which part of a rate every rank begins with; None where they differ, or one has no rate."""
-    first = [number(seen[0]) if seen else None for seen in rates]
-    return first[0] / wanted if first[0] is not None and len(set(first)) == 1 else None
-
-
-def _may_warm_up(scaled: float | None, plain: float | None) -> bool:
-    """Whether a script that begins with these parts of its rates, with --scale-lr and without, may go up to them.
-
-    It may begin with the same part of both, or go up with --scale-lr only (Goyal et al., Accurate, Large Minibatch SGD,
-    section 2.2).
-    """
-    if scaled is None or plain is None or not 0 < scaled < 1 - 1e-6:
-        return False
-    return close(scaled, plain, rtol=1e-6, atol=0) or close(plain, 1.0, rtol=1e-6, atol=0)
-
-
-def _rises(rates: list[list[Json]]) -> bool:
-    """Whether the learning rate of every rank is higher in a later step than in the first."""
-    found = [[rate for value in seen if (rate := number(value)) is not None] for seen in rates]
-    return all(any(later > seen[0] for later in seen[1:]) for seen in found)
