@@ -222,6 +222,15 @@ def test_train_may_leave_a_model_in_evaluation_mode_at_no_cost(tmp_path: Path, b
     assert "model.train()" in checks["eval_mode"].message
 
 
+def test_forward_by_its_name_is_a_call(tmp_path: Path, box: Box) -> None:
+    folder = changed(
+        tmp_path,
+        ("criterion(model(images), labels)", "criterion(model.forward(images), labels)"),
+        ("(model(images).argmax", "(model.forward(images).argmax"),
+    )
+    assert {check.verdict for check in checks_of(folder, box).values()} == {Verdict.PASSED}
+
+
 def test_a_file_that_cannot_be_read_is_told_once(tmp_path: Path, box: Box) -> None:
     checks = checks_of(changed(tmp_path, ("import argparse\n", "import argparse,\n")), box)
     assert checks.pop("trains_on_cpu").verdict is Verdict.CRASHED
