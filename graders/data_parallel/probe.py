@@ -182,11 +182,13 @@ class Slow(nn.Module):
         self.drop = nn.Dropout()
         self._delays, self._gpus = delays, gpus
         self.calls: list[list[Json]] = []
+        self.is_full = True
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Something quick, and then the delay: slept through on a CPU, queued on a GPU."""
         start = _now()
         result = cast(torch.Tensor, self.drop(self.linear(self.norm(images).flatten(1))))
+        self.is_full &= result.dtype not in (torch.float16, torch.bfloat16)
         seconds = self._delays[len(self.calls) % len(self._delays)]
         if self._gpus is None:
             _sleep(seconds)
@@ -221,7 +223,7 @@ def _session(
     student: Student, inputs: Inputs, function: Any, model: Slow, batch: torch.Tensor, gpus: Machine | None
 ) -> dict[str, Json]:
     """One call of time_inference."""
-    model.calls = []
+    model.calls, model.is_full = [], True
     model.train()
     n_reps = cast(int, inputs.values["n_reps"])
     before = gpus.asked if gpus is not None else 0
@@ -238,6 +240,7 @@ def _session(
         "waited": waited,
         "statistics_kept": _statistics(model) == statistics,
         "grad_kept": torch.is_grad_enabled() is had_grad,
+        "in_full_precision": model.is_full,
         "learns_as_before": [value.requires_grad for value in model.parameters()] == learned,
     }
 
@@ -260,11 +263,12 @@ def _readings(value: object) -> dict[str, Json]:
 def script(student: Student, inputs: Inputs) -> Observation:
     """Run the script; its exit status, the report it leaves, and how often models were called with how many images.
 
-    Each call takes `delay` seconds more than it would. Also in which modes that was, whether a GPU was waited for, on
+    Each call takes `delay` seconds more than it would. Also in which modes that was, of how many
+    parameters, whether a GPU was waited for, on
     which GPUs modules were called, how many images the largest part of a batch had, and whether anything was put on
     another GPU than the first.
     """
-    calls, modes = hold_up_calls([cast(float, inputs.values["delay"])]), _watch_modes()
+    calls, (modes, sizes_seen) = hold_up_calls([cast(float, inputs.values["delay"])]), _watch_modes()
     places, parts = _watch_places()
     with _gpus(inputs) as gpus:
         status = student.run_script(f"{MODULE}.py", cast(list[str], inputs.values["arguments"]))
@@ -278,6 +282,7 @@ def script(student: Student, inputs: Inputs) -> Observation:
     used = os.times()
     values: dict[str, Json] = {
         "calls": [[str(size), count] for size, count in sizes.most_common(MAX_CALLS)],
+        "most_parameters": max(sizes_seen),
         "modes": [[*mode, count] for mode, count in modes.most_common(MAX_CALLS)],
         "waited": gpus is None or gpus.asked > 0,
         "as_asked": written == asked,
@@ -310,9 +315,15 @@ def _watch_places() -> tuple[set[str], set[int]]:
     return places, rows
 
 
-def _watch_modes() -> Counter[tuple[str, bool, bool]]:
-    """Calls of models from now on: how many images, whether in training mode, whether results need gradients."""
+def _watch_modes() -> tuple[Counter[tuple[str, bool, bool]], set[int]]:
+    """Calls of models from now on: how many images, whether in training mode, whether results need gradients.
+
+    And how many parameters what was called has, together with all that was called before.
+    """
     modes: Counter[tuple[str, bool, bool]] = Counter()
+    # By id: model.forward(batch) calls the layers one by one. What is gone may count as well.
+    parameters: dict[int, int] = {}
+    sizes = {0}
     # Replicas of a model run in threads of their own.
     thread = threading.local()
 
@@ -328,10 +339,12 @@ def _watch_modes() -> Counter[tuple[str, bool, bool]]:
         if any(True for _ in module.parameters()):
             grad = isinstance(output, torch.Tensor) and output.requires_grad
             modes[str(len(batch)), training, grad] += 1
+            parameters.update((id(value), value.numel()) for value in module.parameters())
+            sizes.add(sum(parameters.values()))
 
     nn.modules.module.register_module_forward_pre_hook(before)
     nn.modules.module.register_module_forward_hook(after, always_call=True)
-    return modes
+    return modes, sizes
 
 
 def _asks_elsewhere() -> bool:

@@ -76,6 +76,7 @@ def test_report(check: Check) -> None:
         "run, and write no times that an earlier run kept.",
     )
     _calls_were_made(check, call, seen, runs, sizes, n_reps)
+    _is_that_network(check, call, seen, report)
     too_long = next(longer_than_its_span(document(report)), None)
     check.expect(
         too_long is None,
@@ -249,6 +250,19 @@ def _calls_were_made(
         )
 
 
+def _is_that_network(check: Check, call: str, seen: RankOutcome, report: dict[str, Json]) -> None:
+    """What was called has the parameters that the report tells of; some count buffers, and some what learns alone."""
+    workload = report.get("workload")
+    told = integer(workload.get("params")) if isinstance(workload, dict) else None
+    called = integer(seen.values.get("most_parameters"))
+    check.expect(
+        seen.values.get("by_children") is True or not called or told is None or told <= 2 * called,
+        f"{call} wrote that the model has {told} parameters, and what it called has {called}.",
+        "Time the network that the report names: FashionCNN(), on its own and in what make_data_parallel returns.",
+        points=check.points / 2,
+    )
+
+
 def calls_told_of(runs: list[dict[str, Json]], batch_size: int) -> int:
     """How many calls the runs of a batch size tell of: the readings in step_s, and without any of those the steps.
 
@@ -281,8 +295,10 @@ def _minds_missing_gpus(
         points=check.points / 2,
     )
     missing = [entry for entry in entries(report.get("not_available")) if isinstance(entry, dict)]
+    reasons = [entry.get("reason") for entry in missing if _config(entry, "n_devices") == 2]
     check.expect(
-        any(_config(entry, "n_devices") == 2 for entry in missing),
+        # A dash is none.
+        any(isinstance(reason, str) and any(map(str.isalpha, reason)) for reason in reasons),
         f"{call} ran on a machine without a GPU, and the report does not say why there is nothing for two devices.",
         hint,
         points=check.points / 2,

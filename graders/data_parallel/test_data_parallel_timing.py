@@ -62,7 +62,7 @@ def _timed(
             break
         flags = [
             values.get(name) is True
-            for name in ("waited", "statistics_kept", "grad_kept", "learns_as_before")
+            for name in ("waited", "statistics_kept", "grad_kept", "learns_as_before", "in_full_precision")
         ]
         sessions.append(Session(n_reps, rows, delays, on_gpu, calls, returned, *flags))
         read.append(timing.parse_readings(values.get("kind"), values.get("readings"), n_reps))

@@ -57,6 +57,7 @@ class Session:
     statistics_kept: bool = True
     grad_kept: bool = True
     learns_as_before: bool = True
+    in_full_precision: bool = True
 
     @property
     def where(self) -> str:
@@ -191,6 +192,14 @@ def complaints(session: Session, readings: Sequence[float]) -> list[Complaint]:
                 "training fails.",
                 "Use torch.no_grad() as a block and leave requires_grad alone, or give each weight back what it had.",
                 1 / 6,
+            )
+        )
+    if not session.in_full_precision:
+        found.append(
+            Complaint(
+                "Model and batch hold float32, and what the timed calls computed has fewer bits.",
+                "Time `model(batch)` as it is: within torch.autocast, or after .half(), another calculation is timed.",
+                1 / 3,
             )
         )
     return found

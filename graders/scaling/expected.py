@@ -362,6 +362,8 @@ def _rates(rng: np.random.Generator) -> _Drawn:
         ((1, batch, batch + 1, world), {}),
         ((_number(rng, 1e-7, 4e-7), batch * world, batch, world), {}),
         ((lr, _whole(rng, 200, 400), batch, 1), {}),
+        # As many processes as nobody has at hand.
+        ((lr, batch, batch, _whole(rng, 500, 4000)), {}),
     ]
     return drawn
 
