@@ -16,7 +16,7 @@ import pytest
 from fixtures import build, expect
 from graders.launch import (
     early_faults,
-    jobs,
+    header_slips,
     reach,
     refusals,
     script_options,
@@ -468,8 +468,30 @@ def test_a_job_that_is_held(lines: str, held: bool) -> None:
 )
 def test_a_job_that_waits_for_another(line: str, number: str) -> None:
     header = read_header(SLURM, f"#!/bin/bash\n#SBATCH {line}\n")
-    assert jobs.waits_for(header) == number
-    assert jobs.waits_for(read_header(SLURM, f"#!/bin/bash\n# sbatch {line} train.slurm\n")) == ""
+    assert header_slips.waits_for(header) == number
+    assert header_slips.waits_for(read_header(SLURM, f"#!/bin/bash\n# sbatch {line} train.slurm\n")) == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "is_told"),
+    [
+        ("--mem=16M", True),
+        ("--mem 100mb", True),
+        ("--mem=4096K", True),
+        ("--mem=128M", False),
+        ("--mem=16G", False),
+        ("--mem=1T", False),
+        ("--mem=0", False),
+        ("--mem=0M", False),
+        # Of gigabytes, where a cluster is set to count so.
+        ("--mem=16", False),
+        ("--mem-per-cpu=64M --cpus-per-task=8", False),
+    ],
+)
+def test_memory_in_which_torch_has_no_room(line: str, is_told: bool) -> None:
+    header = read_header(SLURM, f"#!/bin/bash\n#SBATCH {line}\n")
+    assert header.problems == ()
+    assert (header_slips.header_slip("train.slurm", header) is not None) == is_told
 
 
 @pytest.mark.parametrize(
