@@ -19,6 +19,7 @@ from graders.launch import (
     header_slips,
     reach,
     refusals,
+    script_faults,
     script_options,
     scripts,
     starts,
@@ -757,6 +758,31 @@ def test_what_only_one_machine_reaches(
         places={} if is_address else {"NCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo"},
     )  # fmt: skip
     assert (reach.reach_fault("`bash x.sh`", [start, start], source) is not None) == is_told
+
+
+@pytest.mark.parametrize(
+    ("source", "devices", "words"),
+    [
+        ("export CUDA_VISIBLE_DEVICES=0,0", "0,0", "0 stands more than once"),
+        ("CUDA_VISIBLE_DEVICES='1, 0, 1' torchrun x.py", "1, 0, 1", "1 stands more than once"),
+        ("CUDA_VISIBLE_DEVICES=GPU-8a,GPU-8a", "GPU-8a,GPU-8a", "GPU-8a stands"),
+        ("CUDA_VISIBLE_DEVICES=0,1", "0,1", ""),
+        ("CUDA_VISIBLE_DEVICES=0,10", "0,10", ""),
+        ("CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0,0}", "0,0", ""),
+        ("CUDA_VISIBLE_DEVICES=$(list)", "0,0", ""),
+        ("CUDA_VISIBLE_DEVICES=0,0,1", "0,0", ""),
+        ("CUDA_VISIBLE_DEVICES=", "", ""),
+        ("CUDA_VISIBLE_DEVICES=0", "0", "leaves them 1 GPU"),
+    ],
+)
+def test_a_gpu_that_is_listed_twice(source: str, devices: str, words: str) -> None:
+    start = starts.Start("torchrun", 0, "torchrun", nproc=2, places={"CUDA_VISIBLE_DEVICES": devices})
+    files = {"launch/x.sh": source.encode()}
+    fault = script_faults.devices_fault("`bash x.sh`", start, files)
+    assert (fault is None) == (words == "")
+    assert fault is None or words in fault.message
+    on_cpus = replace(start, arguments=("--backend", "gloo"))
+    assert script_faults.devices_fault("`bash x.sh`", on_cpus, files) is None
 
 
 @pytest.mark.parametrize(

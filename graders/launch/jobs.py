@@ -187,7 +187,7 @@ def job_fault(
         return fault
     for node, start in team.items():
         where = f"{path} on node {node}"
-        if fault := script_fault(where, start, files) or devices_fault(where, start):
+        if fault := script_fault(where, start, files) or devices_fault(where, start, files):
             return fault
     fault = meeting_fault(path, team, lab.hosts) if header.nodes > 1 else None
     fault = fault or _login_fault(path, next(iter(team.values())))
