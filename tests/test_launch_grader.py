@@ -15,6 +15,7 @@ import pytest
 
 from fixtures import build, expect
 from graders.launch import (
+    commands,
     early_faults,
     header_slips,
     reach,
@@ -24,6 +25,7 @@ from graders.launch import (
     scripts,
     starts,
     test_launch,
+    timeouts,
     workers,
 )
 from graders.launch.headers import read_header, scheduler_of
@@ -758,6 +760,81 @@ def test_what_only_one_machine_reaches(
         places={} if is_address else {"NCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo"},
     )  # fmt: skip
     assert (reach.reach_fault("`bash x.sh`", [start, start], source) is not None) == is_told
+
+
+@pytest.mark.parametrize(
+    ("line", "seconds"),
+    [
+        ("timeout 10 torchrun x.py", "10 seconds"),
+        ("timeout 0.5m torchrun x.py", "30 seconds"),
+        ("timeout '1s' torchrun x.py", "1 second;"),
+        ("timeout -k 5 10 torchrun x.py", "10 seconds"),
+        ("timeout -vk5 --signal=KILL 10 torchrun x.py", "10 seconds"),
+        ("timeout --kill-after 5 --preserve-status 20 torchrun x.py", "20 seconds"),
+        ("timeout --foreground -- 10 torchrun x.py", "10 seconds"),
+        ("/usr/bin/timeout 10 bash -c 'torchrun x.py'", "10 seconds"),
+        ("nice -n 5 timeout 10 env A=1 torchrun x.py", "10 seconds"),
+        ("timeout 8h torchrun x.py", ""),
+        ("timeout 60 torchrun x.py", ""),
+        ("timeout 2m torchrun x.py", ""),
+        ("timeout 0 torchrun x.py", ""),
+        ("timeout -k 5 8h torchrun x.py", ""),
+        ("timeout --kill-after=5 0 torchrun x.py", ""),
+        ('timeout "$LIMIT" torchrun x.py', ""),
+        ('timeout "${LIMIT:-10}" torchrun x.py', ""),
+        # It may mean a checkpoint, or nothing.
+        ("timeout -s USR1 10 torchrun x.py", ""),
+        ("timeout --signal INT 10 torchrun x.py", ""),
+        ("timeout --foreground 10 sh -c 'torchrun x.py; true'", ""),
+        ("timeout --brand-new 10 torchrun x.py", ""),
+        ("timeout -k 5", ""),
+        ("timeout 10 sleep 3; torchrun x.py", ""),
+        ("torchrun x.py --timeout 10", ""),
+    ],
+)
+def test_a_timeout_in_which_no_training_ends(line: str, seconds: str) -> None:
+    start = commands.start_in(line)
+    fault = timeouts.written_fault("the job", start) if start else None
+    assert (fault is None) == (seconds == "")
+    assert fault is None or seconds in fault.message
+
+
+@pytest.mark.parametrize(
+    ("told", "text", "is_told"),
+    [
+        ("10 torchrun x.py", "exec timeout 10 \\\n  torchrun x.py", True),
+        ("-k 5 10 torchrun x.py", "run=(timeout -k 5 '10' torchrun)", True),
+        ("10 torchrun --nnodes 10 x.py", 'timeout "$LIMIT" torchrun --nnodes 10 x.py', False),
+        ("10 torchrun x.py", 'timeout "${LIMIT:-10}" torchrun x.py', False),
+        ("10 torchrun x.py", "torchrun x.py --timeout 10", False),
+        ("8h torchrun x.py", "timeout 10 nvidia-smi; timeout 8h torchrun x.py", False),
+        ("", "timeout 10 nvidia-smi; torchrun x.py", False),
+    ],
+)
+def test_a_timeout_that_was_seen_counts_where_it_is_written(told: str, text: str, is_told: bool) -> None:
+    seen = [starts.Start("torchrun", node, "torchrun", timeout=told * node) for node in (0, 1)]
+    assert (timeouts.started_fault("x.sh", seen, text) is not None) == is_told
+
+
+def test_several_commands_of_which_one_has_a_timeout() -> None:
+    one = commands.start_in("if [ $TRY ]; then torchrun x.py --epochs 0; else timeout 10 torchrun x.py; fi")
+    assert one is not None
+    assert timeouts.written_fault("the job", one) is None
+
+
+def test_a_timeout_ends_what_srun_has_started_and_not_what_ssh_has(tmp_path: Path, box: Box) -> None:
+    (tmp_path / "launch").mkdir()
+    shutil.copy(build.ROOT / "reference" / "ddp_train.py", tmp_path)
+    meets = MEETS.replace("$first", "$host")
+    for starter, points in (
+        ("timeout 10 srun", 0.5),
+        ("srun timeout -k 5 10", 0.5),
+        ("srun timeout 12h", 1.0),
+        ('timeout 10 pdsh -w "$(scontrol show hostnames | paste -sd,)"', 1.0),
+    ):
+        (tmp_path / "launch" / "train.slurm").write_text(f"{SLURM_TOP}{HEAD}{starter} {meets}\n")
+        (check,) = by_id(tmp_path, box, "cluster_header").values()
+        assert (check.points, "behind `timeout 10`" in check.message) == (points, points < 1), check
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from graders.launch.scripts import (
     tree,
 )
 from graders.launch.starts import Endpoint, NodeRun, Start, by_node
+from graders.launch.timeouts import started_fault
 from lockstep.check import Check
 from lockstep.wire import Json
 
@@ -113,6 +114,8 @@ def slip(check: Check, path: str, header: Header, runs: Sequence[NodeRun]) -> Fa
     if fault := header_slip(path, header):
         return fault
     team = {node: own[0] for node, own in sorted(by_node(runs).items()) if own}
+    if fault := started_fault(path, [*team.values()], launch_text(check)):
+        return fault
     if fault := reach_fault(path, team.values(), launch_text(check)) if len(team) > 1 else None:
         return fault
     first = next(iter(team.values()), None)
