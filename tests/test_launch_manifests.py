@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures import build
-from graders.launch import agreement, azure_script, commands
+from graders.launch import agreement, azure_script, background, commands
 from graders.launch.azure import read_azure
 from graders.launch.launcher import launcher_fault
 from graders.launch.manifests import Claim, Problem, Reading
@@ -618,6 +618,64 @@ def test_a_line_that_begins_with_an_option(command: str, line: str | None) -> No
     assert commands.torn_line(command) == line
 
 
+IN_THE_BACKGROUND = [
+    "python x.py &",
+    "nohup python x.py --data ${{inputs.a}} < /dev/null > outputs/log 2>&1 &",
+    "python x.py &> log & echo $! > pid",
+    "pip install x && cd code\nPYTHONPATH=. torchrun x.py | tee log &\necho started; exit 0",
+    "(python x.py &)",
+    "for rank in 0 1; do RANK=$rank python x.py & done",
+    "tensorboard --logdir logs & python x.py --lr $(cat lr) --name 'a & b' & disown",
+    "nohup bash -c 'torchrun x.py' &",
+]
+WAITED_FOR = [
+    "python x.py",
+    "python x.py & wait",
+    "python x.py & pid=$!; wait $pid",
+    "RANK=0 python x.py &\nRANK=1 python x.py &\nwait",
+    "for rank in 0 1; do RANK=$rank python x.py & done; wait",
+    "trap wait EXIT; python x.py &",
+    "RANK=1 python x.py & RANK=0 python x.py",
+    "tensorboard --logdir logs & python x.py",
+    "python x.py; tensorboard --logdir logs &",
+    "python x.py & tail -f log",
+    "python x.py &\ntail --pid=$! -f /dev/null",
+    "python x.py & while kill -0 $!; do sleep 5; done",
+    "python x.py & sleep 10h; tensorboard --logdir logs &",
+    "python x.py & fg",
+    "python x.py & . ./finish.sh",
+    "(python x.py &) | tee log",
+    "for rank in 0 1; do RANK=$rank python x.py & done | tee log",
+    "cd a && python x.py",
+    "python x.py > log 2>&1",
+    "python x.py &> log",
+    "python x.py &>> log",
+    "python x.py >& log",
+    "python x.py |& tee log",
+    "python x.py --name 'a & b'",
+    'python x.py --name "it\'s \\" &"',
+    "python x.py --name a\\&",
+    "python x.py # &",
+    "python x.py --name ${NAME:-a&b}",
+    "python x.py --seed $((3 & 1))",
+    "seen=$(python x.py &)",
+    "python x.py > >(tee log) &",
+    "run() { python x.py & }; run; tail -f log",
+    "if true; then python x.py & fi",
+    "bash <<END &\npython x.py\nEND",
+    "bash -c 'python x.py & wait'",
+]
+
+
+@pytest.mark.parametrize(
+    ("command", "is_left"),
+    [*((command, True) for command in IN_THE_BACKGROUND), *((command, False) for command in WAITED_FOR)],
+)
+def test_a_command_that_ends_before_its_training(command: str, is_left: bool) -> None:
+    problems = azure(json.dumps(azure_job(command=command))).problems
+    assert any("in the background" in problem.message for problem in problems) == is_left
+
+
 @pytest.mark.parametrize(
     ("value", "hint"),
     [
@@ -1093,6 +1151,7 @@ def test_what_a_command_gives_its_script(text: str, arguments: tuple[str, ...]) 
 
 @given(st.text(st.sampled_from("torchun python-m= \\'\"$;&|\n()#<>"), max_size=60))
 def test_any_command_is_read(text: str) -> None:
+    background.leaves_training(text)
     commands.start_in(text)
     commands.start_of(["sh", "-c", text])
     commands.start_of(text.split(" "))
