@@ -559,6 +559,63 @@ def test_a_deadline_of_the_pods_alone() -> None:
     assert "Worker.template.spec.activeDeadlineSeconds` is 30 seconds" in slip.message
 
 
+def mounts(**read_only: bool) -> list[Json]:
+    """Mounts of one volume, by where they are below the root: `data__out` for /data/out."""
+    paths = {name: f"/{name.replace('__', '/')}" for name in read_only}
+    return [{"name": "a", "mountPath": paths[name], "readOnly": read_only[name]} for name in read_only]
+
+
+@pytest.mark.parametrize(
+    ("args", "mounted", "script", "words"),
+    [
+        ("--checkpoint /data/x.pt", mounts(data=True), None, "`--checkpoint /data/x.pt` is in a volume"),
+        ("--checkpoint=/data/a//x.pt", mounts(out=False, data=True), None, "after the first epoch"),
+        ("--report /data/x.json", mounts(data=True), b"args.report", "at its end"),
+        ("--checkpoint /data/out/x.pt", mounts(data=False, data__out=True), None, "is in a volume"),
+        ("--checkpoint /data/out/x.pt", mounts(data__out=False, data=True), None, ""),
+        ("--checkpoint /data/x.pt", mounts(data=False), None, ""),
+        ("--checkpoint /data/x.pt", [{"name": "a", "mountPath": "/data"}], None, ""),
+        ("--checkpoint /data/x.pt", [*mounts(data=True), {"name": "b", "mountPath": "//data"}], None, ""),
+        ("--checkpoint /data/x.pt", [*mounts(data=True), 3], None, ""),
+        ("--checkpoint /data2/x.pt", mounts(data=True), None, ""),
+        ("--checkpoint /data/../out/x.pt", mounts(data=True), None, ""),
+        ("--checkpoint /data/$RUN/x.pt", mounts(data=True), None, ""),
+        ("--checkpoint x.pt", mounts(data=True), None, ""),
+        ("--checkpoint /data/x.pt --checkpoint /tmp/x.pt", mounts(data=True), None, ""),
+        ("--training-data /data", mounts(data=True), None, ""),
+        ("--checkpoint /data/x.pt", None, None, ""),
+        ("--checkpoint /data/x.pt", mounts(data=True), b"parser.parse_known_args()", ""),
+        ("--checkpoint /data/x.pt", mounts(data=True), b"args.checkpoint\nexcept OSError:", ""),
+        (
+            "--checkpoint /data/x.pt",
+            mounts(data=True),
+            b"args.checkpoint\nexcept ImportError:",
+            "is in a volume",
+        ),
+    ],
+)
+def test_what_is_written_into_a_volume_that_is_read(
+    args: str, mounted: Json, script: bytes | None, words: str
+) -> None:
+    container = {"command": ["torchrun", "ddp_train.py"], "args": args.split(), "volumeMounts": mounted}
+    volumes: list[Json] = [{"name": "a", "emptyDir": {}}, {"name": "b", "emptyDir": {}}]
+    value = job(container, container)
+    pods = value["spec"]["pytorchReplicaSpecs"]
+    for role in pods:
+        pods[role]["template"]["spec"]["volumes"] = volumes
+    files = {} if script is None else {"ddp_train.py": script}
+
+    def told() -> str:
+        slips = read_pytorchjob({JOB: json.dumps(value).encode(), **files}).slips
+        return " ".join(slip.message for slip in slips)
+
+    assert (told() == "") == (words == "")
+    assert words in told()
+    # Rank 0 may be in the Master.
+    pods["Master"]["template"]["spec"]["containers"][0]["volumeMounts"] = mounts(data=False)
+    assert told() == ""
+
+
 @pytest.mark.parametrize("policy", ["Always", "OnFailure", "Never", "ExitCode", None])
 def test_pods_that_begin_anew_are_a_note(policy: str | None) -> None:
     value = job()
