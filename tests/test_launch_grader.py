@@ -15,14 +15,17 @@ import pytest
 
 from fixtures import build, expect
 from graders.launch import (
+    commands,
     early_faults,
-    jobs,
+    header_slips,
     reach,
     refusals,
+    script_faults,
     script_options,
     scripts,
     starts,
     test_launch,
+    timeouts,
     workers,
 )
 from graders.launch.headers import read_header, scheduler_of
@@ -468,8 +471,30 @@ def test_a_job_that_is_held(lines: str, held: bool) -> None:
 )
 def test_a_job_that_waits_for_another(line: str, number: str) -> None:
     header = read_header(SLURM, f"#!/bin/bash\n#SBATCH {line}\n")
-    assert jobs.waits_for(header) == number
-    assert jobs.waits_for(read_header(SLURM, f"#!/bin/bash\n# sbatch {line} train.slurm\n")) == ""
+    assert header_slips.waits_for(header) == number
+    assert header_slips.waits_for(read_header(SLURM, f"#!/bin/bash\n# sbatch {line} train.slurm\n")) == ""
+
+
+@pytest.mark.parametrize(
+    ("line", "is_told"),
+    [
+        ("--mem=16M", True),
+        ("--mem 100mb", True),
+        ("--mem=4096K", True),
+        ("--mem=128M", False),
+        ("--mem=16G", False),
+        ("--mem=1T", False),
+        ("--mem=0", False),
+        ("--mem=0M", False),
+        # Of gigabytes, where a cluster is set to count so.
+        ("--mem=16", False),
+        ("--mem-per-cpu=64M --cpus-per-task=8", False),
+    ],
+)
+def test_memory_in_which_torch_has_no_room(line: str, is_told: bool) -> None:
+    header = read_header(SLURM, f"#!/bin/bash\n#SBATCH {line}\n")
+    assert header.problems == ()
+    assert (header_slips.header_slip("train.slurm", header) is not None) == is_told
 
 
 @pytest.mark.parametrize(
@@ -735,6 +760,106 @@ def test_what_only_one_machine_reaches(
         places={} if is_address else {"NCCL_SOCKET_IFNAME": "lo", "GLOO_SOCKET_IFNAME": "lo"},
     )  # fmt: skip
     assert (reach.reach_fault("`bash x.sh`", [start, start], source) is not None) == is_told
+
+
+@pytest.mark.parametrize(
+    ("line", "seconds"),
+    [
+        ("timeout 10 torchrun x.py", "10 seconds"),
+        ("timeout 0.5m torchrun x.py", "30 seconds"),
+        ("timeout '1s' torchrun x.py", "1 second;"),
+        ("timeout -k 5 10 torchrun x.py", "10 seconds"),
+        ("timeout -vk5 --signal=KILL 10 torchrun x.py", "10 seconds"),
+        ("timeout --kill-after 5 --preserve-status 20 torchrun x.py", "20 seconds"),
+        ("timeout --foreground -- 10 torchrun x.py", "10 seconds"),
+        ("/usr/bin/timeout 10 bash -c 'torchrun x.py'", "10 seconds"),
+        ("nice -n 5 timeout 10 env A=1 torchrun x.py", "10 seconds"),
+        ("timeout 8h torchrun x.py", ""),
+        ("timeout 60 torchrun x.py", ""),
+        ("timeout 2m torchrun x.py", ""),
+        ("timeout 0 torchrun x.py", ""),
+        ("timeout -k 5 8h torchrun x.py", ""),
+        ("timeout --kill-after=5 0 torchrun x.py", ""),
+        ('timeout "$LIMIT" torchrun x.py', ""),
+        ('timeout "${LIMIT:-10}" torchrun x.py', ""),
+        # It may mean a checkpoint, or nothing.
+        ("timeout -s USR1 10 torchrun x.py", ""),
+        ("timeout --signal INT 10 torchrun x.py", ""),
+        ("timeout --foreground 10 sh -c 'torchrun x.py; true'", ""),
+        ("timeout --brand-new 10 torchrun x.py", ""),
+        ("timeout -k 5", ""),
+        ("timeout 10 sleep 3; torchrun x.py", ""),
+        ("torchrun x.py --timeout 10", ""),
+    ],
+)
+def test_a_timeout_in_which_no_training_ends(line: str, seconds: str) -> None:
+    start = commands.start_in(line)
+    fault = timeouts.written_fault("the job", start) if start else None
+    assert (fault is None) == (seconds == "")
+    assert fault is None or seconds in fault.message
+
+
+@pytest.mark.parametrize(
+    ("told", "text", "is_told"),
+    [
+        ("10 torchrun x.py", "exec timeout 10 \\\n  torchrun x.py", True),
+        ("-k 5 10 torchrun x.py", "run=(timeout -k 5 '10' torchrun)", True),
+        ("10 torchrun --nnodes 10 x.py", 'timeout "$LIMIT" torchrun --nnodes 10 x.py', False),
+        ("10 torchrun x.py", 'timeout "${LIMIT:-10}" torchrun x.py', False),
+        ("10 torchrun x.py", "torchrun x.py --timeout 10", False),
+        ("8h torchrun x.py", "timeout 10 nvidia-smi; timeout 8h torchrun x.py", False),
+        ("", "timeout 10 nvidia-smi; torchrun x.py", False),
+    ],
+)
+def test_a_timeout_that_was_seen_counts_where_it_is_written(told: str, text: str, is_told: bool) -> None:
+    seen = [starts.Start("torchrun", node, "torchrun", timeout=told * node) for node in (0, 1)]
+    assert (timeouts.started_fault("x.sh", seen, text) is not None) == is_told
+
+
+def test_several_commands_of_which_one_has_a_timeout() -> None:
+    one = commands.start_in("if [ $TRY ]; then torchrun x.py --epochs 0; else timeout 10 torchrun x.py; fi")
+    assert one is not None
+    assert timeouts.written_fault("the job", one) is None
+
+
+def test_a_timeout_ends_what_srun_has_started_and_not_what_ssh_has(tmp_path: Path, box: Box) -> None:
+    (tmp_path / "launch").mkdir()
+    shutil.copy(build.ROOT / "reference" / "ddp_train.py", tmp_path)
+    meets = MEETS.replace("$first", "$host")
+    for starter, points in (
+        ("timeout 10 srun", 0.5),
+        ("srun timeout -k 5 10", 0.5),
+        ("srun timeout 12h", 1.0),
+        ('timeout 10 pdsh -w "$(scontrol show hostnames | paste -sd,)"', 1.0),
+    ):
+        (tmp_path / "launch" / "train.slurm").write_text(f"{SLURM_TOP}{HEAD}{starter} {meets}\n")
+        (check,) = by_id(tmp_path, box, "cluster_header").values()
+        assert (check.points, "behind `timeout 10`" in check.message) == (points, points < 1), check
+
+
+@pytest.mark.parametrize(
+    ("source", "devices", "words"),
+    [
+        ("export CUDA_VISIBLE_DEVICES=0,0", "0,0", "0 stands more than once"),
+        ("CUDA_VISIBLE_DEVICES='1, 0, 1' torchrun x.py", "1, 0, 1", "1 stands more than once"),
+        ("CUDA_VISIBLE_DEVICES=GPU-8a,GPU-8a", "GPU-8a,GPU-8a", "GPU-8a stands"),
+        ("CUDA_VISIBLE_DEVICES=0,1", "0,1", ""),
+        ("CUDA_VISIBLE_DEVICES=0,10", "0,10", ""),
+        ("CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0,0}", "0,0", ""),
+        ("CUDA_VISIBLE_DEVICES=$(list)", "0,0", ""),
+        ("CUDA_VISIBLE_DEVICES=0,0,1", "0,0", ""),
+        ("CUDA_VISIBLE_DEVICES=", "", ""),
+        ("CUDA_VISIBLE_DEVICES=0", "0", "leaves them 1 GPU"),
+    ],
+)
+def test_a_gpu_that_is_listed_twice(source: str, devices: str, words: str) -> None:
+    start = starts.Start("torchrun", 0, "torchrun", nproc=2, places={"CUDA_VISIBLE_DEVICES": devices})
+    files = {"launch/x.sh": source.encode()}
+    fault = script_faults.devices_fault("`bash x.sh`", start, files)
+    assert (fault is None) == (words == "")
+    assert fault is None or words in fault.message
+    on_cpus = replace(start, arguments=("--backend", "gloo"))
+    assert script_faults.devices_fault("`bash x.sh`", on_cpus, files) is None
 
 
 @pytest.mark.parametrize(

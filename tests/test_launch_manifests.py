@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fixtures import build
-from graders.launch import agreement, azure_script, commands
+from graders.launch import agreement, azure_script, background, commands
 from graders.launch.azure import read_azure
 from graders.launch.launcher import launcher_fault
 from graders.launch.manifests import Claim, Problem, Reading
@@ -559,6 +559,63 @@ def test_a_deadline_of_the_pods_alone() -> None:
     assert "Worker.template.spec.activeDeadlineSeconds` is 30 seconds" in slip.message
 
 
+def mounts(**read_only: bool) -> list[Json]:
+    """Mounts of one volume, by where they are below the root: `data__out` for /data/out."""
+    paths = {name: f"/{name.replace('__', '/')}" for name in read_only}
+    return [{"name": "a", "mountPath": paths[name], "readOnly": read_only[name]} for name in read_only]
+
+
+@pytest.mark.parametrize(
+    ("args", "mounted", "script", "words"),
+    [
+        ("--checkpoint /data/x.pt", mounts(data=True), None, "`--checkpoint /data/x.pt` is in a volume"),
+        ("--checkpoint=/data/a//x.pt", mounts(out=False, data=True), None, "after the first epoch"),
+        ("--report /data/x.json", mounts(data=True), b"args.report", "at its end"),
+        ("--checkpoint /data/out/x.pt", mounts(data=False, data__out=True), None, "is in a volume"),
+        ("--checkpoint /data/out/x.pt", mounts(data__out=False, data=True), None, ""),
+        ("--checkpoint /data/x.pt", mounts(data=False), None, ""),
+        ("--checkpoint /data/x.pt", [{"name": "a", "mountPath": "/data"}], None, ""),
+        ("--checkpoint /data/x.pt", [*mounts(data=True), {"name": "b", "mountPath": "//data"}], None, ""),
+        ("--checkpoint /data/x.pt", [*mounts(data=True), 3], None, ""),
+        ("--checkpoint /data2/x.pt", mounts(data=True), None, ""),
+        ("--checkpoint /data/../out/x.pt", mounts(data=True), None, ""),
+        ("--checkpoint /data/$RUN/x.pt", mounts(data=True), None, ""),
+        ("--checkpoint x.pt", mounts(data=True), None, ""),
+        ("--checkpoint /data/x.pt --checkpoint /tmp/x.pt", mounts(data=True), None, ""),
+        ("--training-data /data", mounts(data=True), None, ""),
+        ("--checkpoint /data/x.pt", None, None, ""),
+        ("--checkpoint /data/x.pt", mounts(data=True), b"parser.parse_known_args()", ""),
+        ("--checkpoint /data/x.pt", mounts(data=True), b"args.checkpoint\nexcept OSError:", ""),
+        (
+            "--checkpoint /data/x.pt",
+            mounts(data=True),
+            b"args.checkpoint\nexcept ImportError:",
+            "is in a volume",
+        ),
+    ],
+)
+def test_what_is_written_into_a_volume_that_is_read(
+    args: str, mounted: Json, script: bytes | None, words: str
+) -> None:
+    container = {"command": ["torchrun", "ddp_train.py"], "args": args.split(), "volumeMounts": mounted}
+    volumes: list[Json] = [{"name": "a", "emptyDir": {}}, {"name": "b", "emptyDir": {}}]
+    value = job(container, container)
+    pods = value["spec"]["pytorchReplicaSpecs"]
+    for role in pods:
+        pods[role]["template"]["spec"]["volumes"] = volumes
+    files = {} if script is None else {"ddp_train.py": script}
+
+    def told() -> str:
+        slips = read_pytorchjob({JOB: json.dumps(value).encode(), **files}).slips
+        return " ".join(slip.message for slip in slips)
+
+    assert (told() == "") == (words == "")
+    assert words in told()
+    # Rank 0 may be in the Master.
+    pods["Master"]["template"]["spec"]["containers"][0]["volumeMounts"] = mounts(data=False)
+    assert told() == ""
+
+
 @pytest.mark.parametrize("policy", ["Always", "OnFailure", "Never", "ExitCode", None])
 def test_pods_that_begin_anew_are_a_note(policy: str | None) -> None:
     value = job()
@@ -616,6 +673,64 @@ def test_arguments_that_do_not_arrive(command: list[str], args: list[str], words
 )
 def test_a_line_that_begins_with_an_option(command: str, line: str | None) -> None:
     assert commands.torn_line(command) == line
+
+
+IN_THE_BACKGROUND = [
+    "python x.py &",
+    "nohup python x.py --data ${{inputs.a}} < /dev/null > outputs/log 2>&1 &",
+    "python x.py &> log & echo $! > pid",
+    "pip install x && cd code\nPYTHONPATH=. torchrun x.py | tee log &\necho started; exit 0",
+    "(python x.py &)",
+    "for rank in 0 1; do RANK=$rank python x.py & done",
+    "tensorboard --logdir logs & python x.py --lr $(cat lr) --name 'a & b' & disown",
+    "nohup bash -c 'torchrun x.py' &",
+]
+WAITED_FOR = [
+    "python x.py",
+    "python x.py & wait",
+    "python x.py & pid=$!; wait $pid",
+    "RANK=0 python x.py &\nRANK=1 python x.py &\nwait",
+    "for rank in 0 1; do RANK=$rank python x.py & done; wait",
+    "trap wait EXIT; python x.py &",
+    "RANK=1 python x.py & RANK=0 python x.py",
+    "tensorboard --logdir logs & python x.py",
+    "python x.py; tensorboard --logdir logs &",
+    "python x.py & tail -f log",
+    "python x.py &\ntail --pid=$! -f /dev/null",
+    "python x.py & while kill -0 $!; do sleep 5; done",
+    "python x.py & sleep 10h; tensorboard --logdir logs &",
+    "python x.py & fg",
+    "python x.py & . ./finish.sh",
+    "(python x.py &) | tee log",
+    "for rank in 0 1; do RANK=$rank python x.py & done | tee log",
+    "cd a && python x.py",
+    "python x.py > log 2>&1",
+    "python x.py &> log",
+    "python x.py &>> log",
+    "python x.py >& log",
+    "python x.py |& tee log",
+    "python x.py --name 'a & b'",
+    'python x.py --name "it\'s \\" &"',
+    "python x.py --name a\\&",
+    "python x.py # &",
+    "python x.py --name ${NAME:-a&b}",
+    "python x.py --seed $((3 & 1))",
+    "seen=$(python x.py &)",
+    "python x.py > >(tee log) &",
+    "run() { python x.py & }; run; tail -f log",
+    "if true; then python x.py & fi",
+    "bash <<END &\npython x.py\nEND",
+    "bash -c 'python x.py & wait'",
+]
+
+
+@pytest.mark.parametrize(
+    ("command", "is_left"),
+    [*((command, True) for command in IN_THE_BACKGROUND), *((command, False) for command in WAITED_FOR)],
+)
+def test_a_command_that_ends_before_its_training(command: str, is_left: bool) -> None:
+    problems = azure(json.dumps(azure_job(command=command))).problems
+    assert any("in the background" in problem.message for problem in problems) == is_left
 
 
 @pytest.mark.parametrize(
@@ -1093,6 +1208,7 @@ def test_what_a_command_gives_its_script(text: str, arguments: tuple[str, ...]) 
 
 @given(st.text(st.sampled_from("torchun python-m= \\'\"$;&|\n()#<>"), max_size=60))
 def test_any_command_is_read(text: str) -> None:
+    background.leaves_training(text)
     commands.start_in(text)
     commands.start_of(["sh", "-c", text])
     commands.start_of(text.split(" "))

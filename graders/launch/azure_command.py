@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
+from graders.launch.background import leaves_training
 from graders.launch.commands import Start, start_in, starts_only, torn_line
 from graders.launch.manifests import Manifest, Reading, like, shown, stated
 from lockstep.text import safe_line
@@ -34,6 +35,14 @@ def look_at_command(manifest: Manifest, reading: Reading) -> Start | None:
             manifest.problem(
                 ("command",), f"`command` is {shown(command)}, which starts no training.",
                 "Start your script with it: `python ddp_train.py ...`.",
+            )
+        )  # fmt: skip
+    elif leaves_training(command):
+        reading.problems.append(
+            manifest.problem(
+                ("command",), "the command starts its training in the background, with `&`, and comes to its end at "
+                "once: with its command the job has ended, and the training is stopped.",
+                "Take the `&` away, or write `wait` behind it. Azure keeps what a job prints by itself.",
             )
         )  # fmt: skip
     if torn := torn_line(command):

@@ -79,7 +79,8 @@ _WHICH = re.compile(r"\$\((?:which|command -v)\s+([\w./-]+)\)|`(?:which|command 
 class Start:
     """How training is started: by torch's launcher, by Python alone, or by something that cannot be looked into.
 
-    `flags` are the launcher's options, with `_` and without dashes; `words` all of the command line.
+    `flags` are the launcher's options, with `_` and without dashes; `words` all of the command line, `before` what
+    stands in front of it and runs it: nothing where a script has several of which it chooses one.
     """
 
     by: Literal["torchrun", "python", "other"]
@@ -87,6 +88,7 @@ class Start:
     flags: Mapping[str, str] = field(default_factory=dict)
     old: bool = False
     words: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
 
     @property
     def is_open(self) -> bool:
@@ -118,12 +120,13 @@ def modernise(start: Start) -> str:
 
 def start_of(words: Sequence[str]) -> Start | None:
     """What a command, given as its words, starts; a shell with `-c` is looked into. None: nothing that trains."""
-    at = _program(words, _WORDS_OF_A_SHELL)
+    first = at = _program(words, _WORDS_OF_A_SHELL)
     if at < len(words) and _name(words[at]) in WRAPPERS:
         # Which of its options take a value does not matter: what it runs has a name that is known.
         while at < len(words) and not _is_known(words[at]):
             at += 1
-    return _start(list(words[at:])) if at < len(words) and _is_known(words[at]) else None
+    start = _start(list(words[at:])) if at < len(words) and _is_known(words[at]) else None
+    return replace(start, before=(*words[first:at], *start.before)) if start else None
 
 
 def start_in(text: str) -> Start | None:
@@ -132,6 +135,8 @@ def start_in(text: str) -> Start | None:
     commands = list(simple_commands(text))
     for words in commands:
         start = start_of(words)
+        if start is not None and found is not None:
+            start = replace(start, before=())
         if start is not None and found is not None and start.by == found.by == "torchrun":
             ranks = {each.flags.get("node_rank", "") for each in (start, found)}
             # One command for each node, among which the script chooses.
@@ -283,7 +288,8 @@ def _start(words: list[str]) -> Start | None:
     if _PYTHON.fullmatch(name):
         return _python(rest, words)
     if name in SHELLS and (text := _text_for_shell(rest)) is not None:
-        return start_in(text)
+        inner = start_in(text)
+        return replace(inner, before=(words[0], *inner.before)) if inner else None
     script = words[0] if name.endswith((".sh", ".py")) else None
     return Start("python" if name.endswith(".py") else "other", script, words=tuple(words))
 

@@ -8,6 +8,8 @@ from enum import IntEnum
 TRAINING = "ddp_train.py"
 # Seconds; a limit below is one that was read otherwise than it was meant.
 SHORTEST = 60
+# Bytes; what torch does not fit into with a ResNet-18, its gradients and its optimizer.
+LEAST_TO_TRAIN = 128 << 20
 CONTINUATION = (
     "A backslash continues a line only as its very last character: nothing may follow it, not even a space or "
     "a comment, and the next line must belong to the command."

@@ -31,7 +31,7 @@ def single_fault(path: str, way: Sequence[NodeRun], host: str, files: Mapping[st
         )
     if fault := _processes_fault(call, start) or script_fault(call, start, files):
         return fault
-    if fault := devices_fault(call, start):
+    if fault := devices_fault(call, start, files):
         return fault
     endpoint = start.endpoint
     if not endpoint.is_local and endpoint.host not in (host, "10.0.0.1"):
@@ -88,7 +88,7 @@ def multi_fault(
             )
     for node, start in team.items():
         where = f"{call} on node {node}"
-        if fault := script_fault(where, start, files) or devices_fault(where, start):
+        if fault := script_fault(where, start, files) or devices_fault(where, start, files):
             return fault
     return meeting_fault(call, team, hosts)
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from graders.launch.early_faults import early_fault
-from graders.launch.fault import SHORTEST, Fault, Stage, plural
+from graders.launch.fault import Fault, Stage, plural
+from graders.launch.header_slips import header_slip
 from graders.launch.headers import read_header, scheduler_of
 from graders.launch.meeting_faults import meeting_fault, place_fault
 from graders.launch.reach import reach_fault
@@ -28,6 +29,7 @@ from graders.launch.scripts import (
     tree,
 )
 from graders.launch.starts import Endpoint, NodeRun, Start, by_node
+from graders.launch.timeouts import started_fault
 from lockstep.check import Check
 from lockstep.wire import Json
 
@@ -109,47 +111,16 @@ def _gpu_example(header: Header) -> str:
 
 def slip(check: Check, path: str, header: Header, runs: Sequence[NodeRun]) -> Fault | None:
     """What keeps a job from training to its end although all of it is well-formed."""
-    if header.held:
-        return Fault(
-            Stage.NUMBERS,
-            f"{path} asks for `--hold`: Slurm keeps the job back, and starts nothing of it, until somebody releases it "
-            "with `scontrol release`.",
-            "Take --hold out. To keep one job back write it behind sbatch.",
-        )
-    if waits := waits_for(header):
-        return Fault(
-            Stage.NUMBERS,
-            f"{path} asks for `--dependency={header.options['dependency'][:60]}`: it starts when job {waits} has ended "
-            "well, a number that is given once. When that job is forgotten, Slurm refuses this one or never starts it.",
-            "Take --dependency out. To let one job wait for another write it behind sbatch, with the number that the "
-            "other was given.",
-        )
-    if header.seconds is not None and header.seconds < SHORTEST:
-        option, forms = (
-            ("--time", "minutes, minutes:seconds and hours:minutes:seconds")
-            if header.scheduler is SLURM
-            else ("walltime", "seconds, minutes:seconds and hours:minutes:seconds")
-        )
-        name = header.scheduler.name
-        return Fault(
-            Stage.NUMBERS,
-            f"{path} asks for `{option}={header.walltime}`, which {name} reads as {header.seconds} "
-            f"second{plural(header.seconds)}; no training ends in that time.",
-            f"{name} takes {forms}, for example `{header.scheduler.example}`.",
-        )
+    if fault := header_slip(path, header):
+        return fault
     team = {node: own[0] for node, own in sorted(by_node(runs).items()) if own}
+    if fault := started_fault(path, [*team.values()], launch_text(check)):
+        return fault
     if fault := reach_fault(path, team.values(), launch_text(check)) if len(team) > 1 else None:
         return fault
     first = next(iter(team.values()), None)
     nodes = [start.arguments for start in team.values()]
     return option_fault(check, path, first.script, nodes, source(check, path)) if first else None
-
-
-def waits_for(header: Header) -> str:
-    """The number of a job without which this one never starts; nothing where there is none, or another way."""
-    text = header.options.get("dependency", "") if header.scheduler is SLURM else ""
-    found = re.search(r"(?:^|,)after(?:ok|corr):(\d+)", text)
-    return found[1] if found and "?" not in text else ""
 
 
 def run_job(check: Check, path: str, header: Header) -> Chosen:
@@ -219,7 +190,7 @@ def job_fault(
         return fault
     for node, start in team.items():
         where = f"{path} on node {node}"
-        if fault := script_fault(where, start, files) or devices_fault(where, start):
+        if fault := script_fault(where, start, files) or devices_fault(where, start, files):
             return fault
     fault = meeting_fault(path, team, lab.hosts) if header.nodes > 1 else None
     fault = fault or _login_fault(path, next(iter(team.values())))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from graders.launch.fault import LEAST_TO_TRAIN
 from graders.launch.manifests import NVIDIA, Problem, like, shown
 from graders.launch.pods import Pod
 from graders.launch.quantities import quantity, similar
@@ -16,8 +17,6 @@ from lockstep.yamlfile import Place
 
 # What no program fits into, let alone Python.
 LEAST_MEMORY = 1 << 20
-# What torch does not fit into with a ResNet-18, its gradients and its optimizer.
-LEAST_TO_TRAIN = 128 << 20
 _GPUS = re.compile(r"[a-z0-9-]+(?:\.[a-z0-9-]+)+/(?:gpu|mig-[a-z0-9.]+|i915|gpu\.shared)")
 
 

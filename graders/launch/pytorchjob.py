@@ -30,6 +30,7 @@ from graders.launch.pod_resources import memory_slips
 from graders.launch.pod_values import metadata_problems, namespace_problems
 from graders.launch.pods import REPLICAS, Pod, claim_of
 from graders.launch.pytorchjob_schema import OUTDATED, PYTORCHJOB
+from graders.launch.read_only import read_only_slips
 from graders.launch.run_policy import deadline_slips, gang_slips
 from lockstep.wire import Json
 from lockstep.yamlfile import Document, Place
@@ -61,7 +62,7 @@ def read_pytorchjob(files: Mapping[str, bytes]) -> Reading:
     if job is None:
         reading.problems.append(_other_kind(found[0]))
         return reading
-    look_at(Manifest(job), reading)
+    look_at(Manifest(job), reading, files)
     return reading
 
 
@@ -114,7 +115,7 @@ def _other_kind(document: Document) -> Problem:
     return manifest.problem(("kind",), message, hint)
 
 
-def look_at(manifest: Manifest, reading: Reading) -> None:
+def look_at(manifest: Manifest, reading: Reading, files: Mapping[str, bytes]) -> None:
     """Add to `reading` what there is to say about one PyTorchJob."""
     reading.notes += manifest.document.traps[:2]
     reading.problems += [*_version(manifest), *_name(manifest), *namespace_problems(manifest)]
@@ -145,6 +146,7 @@ def look_at(manifest: Manifest, reading: Reading) -> None:
     _processes(manifest, pods, reading)
     _sidecars(manifest, pods, reading)
     reading.slips += [*deadline_slips(manifest, pods), *gang_slips(manifest, pods)]
+    reading.slips += read_only_slips(pods, files)
     reading.claim = claim_of(manifest, pods, reading.file)
 
 

@@ -110,7 +110,7 @@ def _stays_alone(name: str, files: Mapping[str, bytes]) -> bool:
     return bool(own) and not any(map(GROUP.search, own)) and not others & imported
 
 
-def devices_fault(call: str, start: Start) -> Fault | None:
+def devices_fault(call: str, start: Start, files: Mapping[str, bytes]) -> Fault | None:
     """Whether CUDA_VISIBLE_DEVICES leaves a GPU to each process of a node.
 
     Empty it hides all, for a training on CPUs. With --nproc-per-node gpu torchrun counts those that it leaves.
@@ -118,11 +118,18 @@ def devices_fault(call: str, start: Start) -> Fault | None:
     devices = start.places.get("CUDA_VISIBLE_DEVICES", "").replace(" ", "").split(",")
     count = start.nproc or 0
     on_cpus = any(re.search("cpu|gloo", word) for word in start.arguments)
-    if (
-        len(devices) >= count
-        or on_cpus
-        or not all(re.fullmatch(r"\d+|(GPU|MIG)-\S+", name) for name in devices)
-    ):
+    if on_cpus or not all(re.fullmatch(r"\d+|(GPU|MIG)-\S+", name) for name in devices):
+        return None
+    if len({*devices}) < len(devices) and _is_written(start.places["CUDA_VISIBLE_DEVICES"], files):
+        twice = next(name for name in devices if devices.count(name) > 1)
+        return Fault(
+            Stage.SCRIPT,
+            f"{call} sets CUDA_VISIBLE_DEVICES={','.join(devices)[:80]}, in which {twice[:60]} stands more than once: "
+            "torch takes such a list for no GPU at all, so that there is none for any process.",
+            "List each GPU once, CUDA_VISIBLE_DEVICES=0,1 for two. Processes do not share one: where a node has one "
+            "GPU, start one process there.",
+        )
+    if len(devices) >= count:
         return None
     return Fault(
         Stage.SCRIPT,  # looked at behind the script
@@ -131,6 +138,12 @@ def devices_fault(call: str, start: Start) -> Fault | None:
         "List one GPU for each process, CUDA_VISIBLE_DEVICES=0,1 for two, or do not set it. srun sets it where it is "
         "told a number of GPUs: by itself it hands on all that the job has.",
     )
+
+
+def _is_written(devices: str, files: Mapping[str, bytes]) -> bool:
+    """Whether a launch file has this list in so many words; one that it works out may be another elsewhere."""
+    written = re.compile(rb"""\bCUDA_VISIBLE_DEVICES=["']?%b(?![\w,-])""" % re.escape(devices).encode())
+    return any(written.search(data) for path, data in files.items() if not path.endswith((".md", ".ipynb")))
 
 
 def _shown(word: str) -> str:

@@ -81,11 +81,11 @@ def zero_fault(where: str, script: str, arguments: Sequence[str], files: Mapping
     ):
         variable = option.replace("-", "_")
         value = value_of(arguments, option) or ""
-        if not re.fullmatch(r"[+-]?0+", value) or not _uses(
+        if not re.fullmatch(r"[+-]?0+", value) or not uses(
             script, files, rf"[-_.]{re.sub('_', '[-_]', variable)}\b"
         ):
             continue
-        if _own(script, files) and _uses(script, files, _MINDS_ZERO % (variable, variable)):
+        if own_texts(script, files) and uses(script, files, _MINDS_ZERO % (variable, variable)):
             continue
         return Fault(
             Stage.SCRIPT,
@@ -100,7 +100,7 @@ def meeting_fault(
 ) -> Fault | None:
     """An --init-method by which each of several nodes waits for itself; one node's may be right, the first's."""
     urls = [value_of(arguments, "init-method") or "" for arguments in nodes]
-    is_used = _uses(script, files, r"\binit_method\b") and _uses(script, files, r"\binit_process_group\(")
+    is_used = uses(script, files, r"\binit_method\b") and uses(script, files, r"\binit_process_group\(")
     if not is_used or not all(
         url.startswith("tcp://") and meets_itself(re.split("[/?]", url[6:])[0]) for url in urls
     ):
@@ -120,8 +120,8 @@ def backend_fault(
     value = value_of(arguments, "backend") or ""
     if (
         "$" in value
-        or not _own(script, files)
-        or not _uses(script, files, r"""\.backend\b|\[["']backend\b""")
+        or not own_texts(script, files)
+        or not uses(script, files, r"""\.backend\b|\[["']backend\b""")
     ):
         return None
     python = b"\n".join(data for path, data in files.items() if path.endswith((".py", ".ipynb"))).lower()
@@ -151,15 +151,15 @@ def value_of(arguments: Sequence[str], option: str) -> str | None:
     return found
 
 
-def _own(script: str, files: Mapping[str, bytes]) -> list[str]:
+def uses(script: str, files: Mapping[str, bytes], pattern: str) -> bool:
+    """Whether this is the exercise's script, and has this in it as far as it was handed in."""
+    own = own_texts(script, files)
+    return file_name(script) == TRAINING and len(own) < 2 and all(re.search(pattern, text) for text in own)
+
+
+def own_texts(script: str, files: Mapping[str, bytes]) -> list[str]:
     """The texts of the script as it was handed in."""
     name = file_name(script)
     return [
         data.decode("utf-8", "replace") for path, data in files.items() if path.rpartition("/")[2] == name
     ]
-
-
-def _uses(script: str, files: Mapping[str, bytes], pattern: str) -> bool:
-    """Whether this is the exercise's script, and has this in it as far as it was handed in."""
-    own = _own(script, files)
-    return file_name(script) == TRAINING and len(own) < 2 and all(re.search(pattern, text) for text in own)

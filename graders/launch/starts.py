@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lockstep.compare import integer
 from lockstep.wire import Json
@@ -37,8 +37,8 @@ class Start:
     For torchrun, `problem` says why it refuses its command line; all else is then at its default. `nproc` is 0
     for "as many as there are GPUs". `there` says whether the script lies where torchrun would look for it.
     `places` are the variables by which a process learns its place in the group without torchrun, its GPUs and its
-    network. Of a job: `late` says that it started only after another node's had ended, `left` that the job's file ended
-    before it.
+    network. `timeout` is what the `timeout` that it runs below was told. Of a job: `late` says that it
+    started only after another node's had ended, `left` that the job's file ended before it.
     """
 
     kind: str
@@ -61,6 +61,7 @@ class Start:
     folder: str = ""
     late: bool = False
     left: bool = False
+    timeout: str = ""
 
     @property
     def command(self) -> str:
@@ -135,11 +136,11 @@ def _starts(value: Json) -> Iterator[Start]:
         words = tuple(_text(word) for word in _list(record.get("words")))
         places = _object(record.get("places"))
         common = {name: _text(value) for name, value in places.items() if isinstance(name, str)}
+        start = Start(kind, node, program, words, common, timeout=_text(record.get("timeout")))
         if kind == "torchrun":
-            facts = _object(record.get("facts"))
-            yield _torchrun(facts, record, Start(kind, node, program, words, common))
+            yield _torchrun(_object(record.get("facts")), record, start)
         elif kind in ("python", "submits", "other"):
-            yield Start(kind, node, program, words, common, script=_text(record.get("script")))
+            yield replace(start, script=_text(record.get("script")))
 
 
 def _elsewhere(value: Json) -> Iterator[str]:
@@ -153,7 +154,7 @@ def _torchrun(facts: Mapping[str, Json], record: Mapping[str, Json], start: Star
     if "problem" in facts or not facts:
         return Start(
             start.kind, start.node, start.program, start.words, start.places,
-            problem=_text(facts.get("problem")) or "nothing was recorded", folder=folder,
+            problem=_text(facts.get("problem")) or "nothing was recorded", folder=folder, timeout=start.timeout,
         )  # fmt: skip
     nodes = _nodes(_text(facts.get("nnodes")))
     standalone = facts.get("standalone") is True
@@ -175,6 +176,7 @@ def _torchrun(facts: Mapping[str, Json], record: Mapping[str, Json], start: Star
         folder=folder,
         late=record.get("late") is True,
         left=record.get("left") is True,
+        timeout=start.timeout,
     )  # fmt: skip
 
 

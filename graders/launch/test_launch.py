@@ -14,6 +14,7 @@ from graders.launch.reach import reach_fault
 from graders.launch.script_options import option_fault
 from graders.launch.scripts import MULTI, SINGLE
 from graders.launch.starts import NodeRun, read_run
+from graders.launch.timeouts import started_fault
 from graders.launch.workers import read_workers, together_fault
 from lockstep.check import Check
 from lockstep.sandbox.starvation import LONGEST
@@ -36,7 +37,8 @@ def test_single_node(check: Check) -> None:
     if start.nproc and "NPROC" not in scripts.launch_text(check).replace("NPROC_", ""):
         _note_count(check, path, start.nproc)
     _note_arguments(check, path)
-    _leave_half(check, _refused(check, path, chosen))
+    timeout = started_fault(f"`bash {path}`", [start], scripts.launch_text(check))
+    _leave_half(check, timeout or _refused(check, path, chosen))
 
 
 def test_multi_node(check: Check) -> None:
@@ -143,7 +145,9 @@ def test_multi_node_runs(check: Check) -> None:
 def _elsewhere_fault(check: Check, path: str, chosen: scripts.Chosen) -> Fault | None:
     """What would keep real nodes from training together that let these do so."""
     starts = [start for run in chosen.runs for start in run.starts if start.kind == "torchrun"]
-    return reach_fault(f"`bash {path}`", starts, scripts.launch_text(check)) or _refused(check, path, chosen)
+    where, text = f"`bash {path}`", scripts.launch_text(check)
+    found = started_fault(where, starts, text) or reach_fault(where, starts, text)
+    return found or _refused(check, path, chosen)
 
 
 def _refused(check: Check, path: str, chosen: scripts.Chosen) -> Fault | None:

@@ -15,6 +15,7 @@ from graders.launch.manifests import Claim, Reading, readable
 from graders.launch.pytorchjob import read_pytorchjob
 from graders.launch.script_options import option_fault
 from graders.launch.scripts import MULTI, multi_size
+from graders.launch.timeouts import written_fault
 from lockstep.check import Check
 from lockstep.verdict import CheckEnded, NotChecked
 
@@ -99,6 +100,7 @@ def conclude(check: Check, reading: Reading) -> None:
         check.fail(*reading.told(), points=check.points / 2)
     for where, start in reading.starts.items():
         fault = launcher_fault(where, start, reading.claim, check.submission.files)
+        fault = fault or written_fault(where, start)
         if fault is None and start.script:
             nodes = [start.arguments] * (2 if where in reading.apart else 1)
             fault = option_fault(check, where, start.script, nodes)

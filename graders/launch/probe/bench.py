@@ -24,6 +24,8 @@ AFTERWARDS = 1.5
 MOMENT, WHILE, UNCLEAR = 3, 25, 3.0
 # Which of the emulated nodes a process runs on.
 NODE = "EMULATED_NODE"
+# What the `timeout` was told that a process runs below, if any.
+TIMEOUT = "EMULATED_TIMEOUT"
 # Variables of a record that a judge may want to see: how a process learns its place without torchrun, its GPUs, its
 # network.
 PLACES = (
@@ -118,6 +120,7 @@ class Bench:
                 "places": {
                     name: text(request.environment[name]) for name in PLACES if name in request.environment
                 },
+                **({"timeout": text(request.environment[TIMEOUT])} if TIMEOUT in request.environment else {}),
                 **more,
             }
         )

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable
 
 from . import starters, torchrun
-from .bench import MAX_RECORDS, Bench, Order, Request
+from .bench import MAX_RECORDS, TIMEOUT, Bench, Order, Request
 
 
 def _scontrol(bench: Bench, request: Request) -> Order:
@@ -90,7 +90,11 @@ def _prefix(bench: Bench, request: Request) -> Order:
             break
     # The student's own PATH, without the stand-ins.
     real = shutil.which(os.path.basename(request.words[0]))
-    return {"become": [real, *words]} if real else _wrapper(bench, request)
+    if real is None:
+        return _wrapper(bench, request)
+    is_timeout = os.path.basename(real) == "timeout"
+    changes = {TIMEOUT: " ".join(request.words[1:9])} if is_timeout else {}
+    return {"become": [real, *words], "changes": changes}
 
 
 def _here(bench: Bench, request: Request, word: str) -> str:

@@ -9,7 +9,7 @@ import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 
-from .bench import MAX_TASKS, Bench, Order, Request
+from .bench import MAX_TASKS, TIMEOUT, Bench, Order, Request
 
 MAX_FILE = 1 << 16
 
@@ -20,8 +20,9 @@ def _tasks(
     """Start `words` once for every (node, further variables)."""
     if not words:
         return {}
+    # What ssh and the like have started goes on where they are ended.
     started = [
-        {"words": list(words), "changes": {**variables, **bench.on_node(node)}}
+        {"words": list(words), "changes": {TIMEOUT: None, **variables, **bench.on_node(node)}}
         for node, variables in places[:MAX_TASKS]
     ]
     return {"start": started}
@@ -58,6 +59,8 @@ def srun(bench: Bench, request: Request) -> Order:
     count = max(1, min(count, MAX_TASKS))
     among = among[:count]
     changes = exported(options.get("export", ""))
+    # srun hands a signal on to its tasks.
+    changes |= {name: environment[name] for name in (TIMEOUT,) if name in environment}
     share = per_node if per_node and per_node * len(among) >= count else -(-count // len(among))
     places = []
     for task in range(count):
