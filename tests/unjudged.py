@@ -153,6 +153,8 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("lazy", "lazy values.handles*", "*", "a few open files are the interpreter's own"),
         Row("lazy", "lazy arrays.colours", "one value other", "JPEG changes a colour by as much"),
         Row("lazy", "lazy arrays.opens", "one value other", "an item that opened nothing shows by its colour whether it was read"),
+        Row("lazy", "lazy arrays.listings", "one value other", "an item may have to look into a folder, as long as it is not all for each"),
+        Row("script", "script values.outlets_used", "as a number|missing", "nothing is said of a figure that may have been seen"),
         Row("script", "script* elapsed", "times *", "only the timing is held against a clock, and busy machines take longer"),
         Row("script", "script* values.loaders*", "*", "how a script without -get_timing reads is free, and so is a pass more"),
         Row("", "script values.loaders.#.batch_size", UNREAD, "looked at where a loader has no more batches than are asked for"),
@@ -160,7 +162,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("script", "script* values.bars", "missing", "numbers of progress bars, which are no timings"),
         Row("script", "script arrays.picture#", "last row missing|one value other", "an image is recognised in a picture, not compared"),
         Row("script", "script/3 *", "*", "of a second timing only the number of workers is told, where it is still 1"),
-        Row("script", "script/4 *", "*", "without images a script may end as it likes, if it prints no timings"),
+        Row("script", "script/4 *", "*", "without images a script may end as it likes, if it says something and prints no timings"),
         Row("script", "script/5 *", "*", "asked for help a script may end as it likes, if argparse does not break"),
     ),
     "ddp_train": (

@@ -353,10 +353,15 @@ def test_script(check: Check) -> None:
             complaints[part] = complaint
     if complaints:
         said = [complaint for complaint in complaints.values() if complaint is not None]
+        # What was not looked at is lost as well.
+        lost = sum(
+            shares[part] * (1 if complaint is None else complaint.share)
+            for part, complaint in complaints.items()
+        )
         check.fail(
             told_once(said),
             hint="\n".join(dict.fromkeys(complaint.hint for complaint in said)),
-            points=round(check.points * (1 - sum(shares[part] for part in complaints)), 2),
+            points=round(check.points * (1 - lost), 2),
         )
 
 
