@@ -73,7 +73,10 @@ LOADER = "    train_loader = DataLoader(train_data, args.batch_size, shuffle=Tru
             ),
             id="half for validation, no short batch",
         ),
-        pytest.param(("[transforms.ToTensor(), ", "[transforms.RandomRotation((60, 120)), transforms.ToTensor(), "), id="turned"),
+        pytest.param(
+            ("train=True, transform=transform", "train=True, transform=transforms.Compose([transforms.RandomRotation((60, 120)), transform])"),
+            id="turned",
+        ),
     ],
 )  # fmt: skip
 def test_a_script_may_keep_half_of_its_pictures_and_turn_them(

@@ -108,6 +108,11 @@ RIGHT: dict[str, tuple[str, Edits]] = {
         ("    model.eval()\n", "    model = __import__('copy').deepcopy(model).eval().requires_grad_(False)\n"),
         ("with torch.no_grad():", "with torch.enable_grad():"),
     ]),
+    "a loss that is fetched": ("device_agnostic", [("loss.backward()", "loss.cpu().backward()")]),
+    "a network for comparison": ("trains_on_cpu", [
+        (TRAIN, "    simple = nn.Sequential(nn.Flatten(), nn.Linear(784, 10))\n"
+                f"    train(simple, train_loader, device, args.epochs, args.lr)\n{TRAIN}"),
+    ]),
     "a device with a number": ("no_cuda_needed", [
         ('torch.cuda.is_available() else "cpu")', 'torch.cuda.is_available() else "cpu", 0)'),
     ]),

@@ -353,6 +353,28 @@ def test_images_with_rows_for_columns_are_told_from_mirrored_ones(
     assert (len(faces.on_their_side(picture, found)) >= script_runs.SIDEWAYS) == told
 
 
+@pytest.mark.parametrize(
+    ("turn", "told"),
+    [
+        (lambda image, _: image[::-1], True),
+        (lambda image, place: image[::-1, :: (1, -1)[place % 2]], True),
+        (lambda image, _: image, False),
+        (lambda image, _: image[:, ::-1], False),
+        (lambda image, place: image[:: (1, -1)[place % 2]], False),
+        (lambda image, place: image[:: (1 if place == 15 else -1)], False),
+        (lambda image, place: np.rot90(image, place), False),
+        (lambda image, _: image.transpose(1, 0, 2), False),
+    ],
+)
+def test_images_that_all_stand_on_their_heads_are_told_from_some_that_do(
+    turn: Callable[[np.ndarray, int], np.ndarray], told: bool
+) -> None:
+    tree, hidden = faces.make_quilts(np.random.default_rng(3), patterns=8, images=16)
+    picture = _figure([turn(image, place) for place, image in enumerate(tree.pixels.values())])
+    times = faces.on_their_heads(picture, faces.quilts_in(picture, hidden))
+    assert (len(times) == 8 and script_runs.ON_THEIR_HEADS <= sum(times.values()) <= 16) == told
+
+
 @pytest.mark.parametrize("colours", [(0, 1, 2, 6), (0, 6, 7, 5), (1, 3, 5, 6), (2, 4, 7, 3)])
 def test_blurred_edges_of_one_image_are_no_other_image(colours: tuple[int, ...]) -> None:
     every = {faces._pattern(four) for four in permutations(range(8), 4)}

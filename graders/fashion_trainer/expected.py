@@ -43,13 +43,14 @@ class Data:
 class Call:
     """One call of the network: how many pictures, where, in which mode, and whether backward came through it.
 
-    `loss` is what that backward pass began at, where it was seen. `likeness` is the cosine between the network's
+    `loss` is what that backward pass began at, where it was seen, and `loss_device` where it was worked out, if by
+    torch's cross-entropy. `likeness` is the cosine between the network's
     weights and those of the trained one they are most like, where there is one to compare them with.
 
     Of a script only: `weights` is a number for the values that the network's weights had, `copied` whether they are
-    a copy's; `modal` whether a layer is in it for which the mode matters. `gradient` says what stood where backward
-    added: nothing at the `first` pass, later what the one before had left (`kept`), something else (`changed`), or
-    nothing (`gone`); `stepped` whether an optimizer's step lay between.
+    a copy's; `modal` whether a layer is in it for which the mode matters, `dense` whether it is matrices alone.
+    `gradient` says what stood where backward added: nothing at the `first` pass, later what the one before had left
+    (`kept`), something else (`changed`), or nothing (`gone`); `stepped` whether an optimizer's step lay between.
     """
 
     size: int
@@ -58,10 +59,12 @@ class Call:
     grad: bool
     trained: bool
     loss: float | None = None
+    loss_device: str = ""
     likeness: float | None = None
     weights: int | None = None
     copied: bool | None = None
     modal: bool = False
+    dense: bool = False
     gradient: str = ""
     stepped: bool = False
 
@@ -172,7 +175,7 @@ def _call(note: Json) -> Call | None:
     if not all(isinstance(flag, bool) for flag in flags):
         return None
     loss, likeness = number(note.get("loss")), number(note.get("likeness"))
-    copied, gradient = note.get("copied"), note.get("gradient")
+    copied, gradient, loss_device = (note.get(name) for name in ("copied", "gradient", "loss_device"))
     return Call(
         size,
         device,
@@ -180,10 +183,12 @@ def _call(note: Json) -> Call | None:
         grad=flags[1] is True,
         trained=flags[2] is True,
         loss=loss,
+        loss_device=loss_device if isinstance(loss_device, str) else "",
         likeness=likeness,
         weights=integer(note.get("weights")),
         copied=copied if isinstance(copied, bool) else None,
         modal=note.get("modal") is True,
+        dense=note.get("dense") is True,
         gradient=gradient if isinstance(gradient, str) else "",
         stepped=note.get("stepped") is True,
     )
@@ -236,9 +241,14 @@ def recognised(rows: Array, pictures: Array) -> Array:
     """For each row, the number of the picture (uint8) that it shows, or -1; brightness and contrast are free."""
     if not len(rows):
         return np.zeros(0, dtype=np.int64)
-    likeness = _standardised(rows) @ _standardised(pictures.reshape(len(pictures), -1)).T / PIXELS
-    best = likeness.argmax(axis=1)
-    return np.where(likeness[np.arange(len(rows)), best] > 0.995, best, -1)
+    like = likeness(rows, pictures.reshape(len(pictures), -1))
+    best = like.argmax(axis=1)
+    return np.where(like[np.arange(len(rows)), best] > 0.995, best, -1)
+
+
+def likeness(rows: Array, others: Array) -> Array:
+    """The correlation of each row with each of the others: 1 where they differ in brightness and contrast alone."""
+    return np.array(_standardised(rows) @ _standardised(others).T / PIXELS)
 
 
 def _standardised(rows: Array) -> Array:

@@ -82,6 +82,16 @@ def _works_on_gpu(
             f"{', '.join(elsewhere)[:60]}.",
             "Work on the device that is handed in: images.to(device), and no .cpu() around the model.",
         )
+        losses = [call.loss_device for call in found.calls if call.loss_device]
+        on_others = sorted({*losses} - {"cuda:0"})
+        check.expect(
+            not on_others,
+            f"{function} was given a model on cuda:0 and device cuda:0, but worked out the loss of {len(losses)} batches "
+            f"on {', '.join(on_others)[:60]}.",
+            "labels.to(device) for every batch, and no .cpu() around what the model answers: then the loss is worked out "
+            "where the model is, and no batch has to wait until it was copied.",
+            points=check.points / 2,
+        )
     trained = expected.state(seen, "trained", weights)
     if trained is None:
         check.fail(

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+from fixtures import fashion_mnist
 from graders.fashion_trainer import expected, losses
 from graders.fashion_trainer.expected import Patterns
-from graders.fashion_trainer.runs import BATCH_SIZE, LR, RANGE_HINT, calls_of, look, options
+from graders.fashion_trainer.report import losses_lost, read
+from graders.fashion_trainer.runs import BATCH_SIZE, LR, RANGE_HINT, REPORT, calls_of, look, options
 from graders.fashion_trainer.wording import worded
 from lockstep.check import Check
-from lockstep.compare import number, shown
+from lockstep.compare import integer, number, shown
 from lockstep.sandbox.outcome import RankOutcome
+
+# Of a script's run: how many training pictures there are, and how often it is to go over them.
+TRAIN, SCRIPT_EPOCHS = 24, 2
 
 
 def test_returns_mean_loss(check: Check) -> None:
-    """`train` returns a list: for every epoch the mean loss over its pictures."""
+    """`train` returns a list: for every epoch the mean loss over its pictures; the script's report keeps them all."""
+    _train_returns_them(check)
+    _report_keeps_them(check)
+
+
+def _train_returns_them(check: Check) -> None:
     epochs = 3
     patterns = Patterns(check.rng)
     tail = int(check.rng.integers(1, 3))
@@ -69,6 +79,39 @@ def test_returns_mean_loss(check: Check) -> None:
         f"{call} returned {len(values)} numbers ({told}). Worked out from {source}, the epochs' means were "
         f"{', '.join(f'{mean:.4g}' for mean in means)}.",
         hint if len(values) == epochs else f"One number for each of the {epochs} epochs is asked for. {hint}",
+    )
+
+
+def _report_keeps_them(check: Check) -> None:
+    """The script trained through all epochs, and the report holds fewer losses; that there is one is another check's business."""
+    arguments = [
+        "--data",
+        "/data/fashion",
+        "--epochs",
+        str(SCRIPT_EPOCHS),
+        "--batch-size",
+        "8",
+        "--device",
+        "cpu",
+    ]
+    arguments += ["--report", REPORT]
+    outcome = check.run(
+        "script",
+        values={"arguments": [*arguments], "report": REPORT, "gpus": 0},
+        data={"fashion": fashion_mnist.make_idx(check.rng, TRAIN, 8)},
+        expect=False,
+    )
+    seen = outcome.ranks[0]
+    calls = expected.noted(seen, "script") if seen.complete and seen.error is None else None
+    trained = sum(call.size for call in calls or () if call.trained)
+    lost = losses_lost(read(seen.values.get("report")), SCRIPT_EPOCHS)
+    check.expect(
+        integer(seen.values.get("status")) != 0 or trained < SCRIPT_EPOCHS * TRAIN or lost is None,
+        f"`{' '.join(['fashion_trainer.py', *arguments])}` trained for {SCRIPT_EPOCHS} epochs, and of {len(lost or ())} of "
+        f"them the loss is in {REPORT}: {', '.join(f'{one:.4g}' for one in lost or ())}.",
+        "Write down all that train returns. Where the script calls it once for every epoch, add what it returns to a list: "
+        "losses += train(model, loader, device, 1, args.lr).",
+        points=check.points / 2,
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from fixtures import fashion_mnist
-from graders.fashion_trainer import accuracy, expected, idx, loops, tested
+from graders.fashion_trainer import accuracy, expected, idx, loops, network, tested, twins
 from graders.fashion_trainer.accuracy import between, by_hand
 from graders.fashion_trainer.devices import GUARD_HINT, wants_gpu
 from graders.fashion_trainer.expected import Calls, Data, Patterns, Shape
@@ -49,7 +49,7 @@ def test_trains_on_cpu(check: Check) -> None:
     test = patterns.draw(5 * BATCH_SIZE + tail, mislabelled=0.3, tail=tail)
     shape = expected.make_shape(check.rng)
     weights = expected.make_weights(check.rng, shape)
-    tree = fashion_mnist.make_idx(check.rng, 40, 20)
+    tree = twins.with_twins(fashion_mnist.make_idx(check.rng, 40, 20), check.rng)
     try:
         seen = check.run(
             "train_and_evaluate",
@@ -309,6 +309,8 @@ def _parts_kept_apart(check: Check, tree: Mapping[str, bytes]) -> RankOutcome | 
         _trains_on_the_set(check, shown_call, seen, learned["train"], len(parts["train"]))
         _batches_as_asked(check, shown_call, found.only(trained=True), learned["train"])
         loops.clears_gradients(check, shown_call, found)
+    twins.are_shown_alike(check, shown_call, seen, found, parts, SCRIPT_EPOCHS)
+    network.convolves(check, shown_call, found)
     return seen if more else None
 
 

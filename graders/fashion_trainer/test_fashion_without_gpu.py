@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import json
-import re
 from collections.abc import Mapping
 
 import numpy as np
@@ -14,6 +12,7 @@ from graders.fashion_trainer import answered, expected, idx
 from graders.fashion_trainer.accuracy import between, by_hand
 from graders.fashion_trainer.devices import DEVICE_LINE, GUARD_HINT, wants_gpu
 from graders.fashion_trainer.expected import Calls
+from graders.fashion_trainer.report import numbers_in, read
 from graders.fashion_trainer.runs import RANGE_HINT, REPORT
 from graders.fashion_trainer.wording import told_device, within
 from lockstep.check import Check
@@ -74,7 +73,7 @@ def test_no_cuda_needed(check: Check) -> None:
         f"`{shown_call}` ended without an error, but trained on no picture.",
         f"With data in DIR/FashionMNIST/raw, as torchvision keeps it, the script has to train a FashionCNN. {RANGE_HINT}",
     )
-    report = _report(seen.values.get("report"))
+    report = read(seen.values.get("report"))
     check.expect(
         report is not None,
         f"`{shown_call}` trained, but left no JSON in {REPORT}.",
@@ -82,7 +81,7 @@ def test_no_cuda_needed(check: Check) -> None:
         points=check.points / 2,
     )
     check.expect(
-        len(_numbers_in(report)) > 0,
+        len(numbers_in(report)) > 0,
         f"`{shown_call}` trained, but there is no number in {REPORT}.",
         "Write losses and accuracy to the file that --report names, with json.dump.",
         points=check.points / 2,
@@ -130,7 +129,7 @@ def _accuracy_was_measured(
     few of them, which may be for a look.
     """
     accuracy = report.get("accuracy")
-    if not isinstance(accuracy, int | float) or not _numbers_in(accuracy):
+    if not isinstance(accuracy, int | float) or not numbers_in(accuracy):
         return
     told = float(accuracy)
     judged, hint = found.only(trained=False), "Write down what evaluate(model, test_loader, device) returned."
@@ -161,7 +160,7 @@ def _accuracy_was_measured(
     near = any(least - ACCURACY_NEAR <= value <= most + ACCURACY_NEAR for value in ways)
     # It may stand elsewhere, and `accuracy` be that of the training.
     rest: Json = [value for name, value in report.items() if name not in NOT_MEASURED_BY_COUNTING]
-    near |= any(between(value / unit, least, most) for value in _numbers_in(rest) for unit in (1, 100))
+    near |= any(between(value / unit, least, most) for value in numbers_in(rest) for unit in (1, 100))
     check.expect(
         near,
         f"`{shown_call}` wrote an accuracy of {told:.4g} to {REPORT}; {by_hand(fewest, greatest, n)}",
@@ -173,31 +172,3 @@ def _accuracy_was_measured(
 def _others(seen: RankOutcome) -> int:
     """How many calls may be of a network that was not called as one: by a keyword, or its `forward` by name."""
     return integer(seen.values.get("other_calls")) or 0
-
-
-def _report(text: Json) -> dict[str, Json] | list[Json] | None:
-    """What a report says; None where it is no JSON, or neither an object nor a list."""
-    if not isinstance(text, str):
-        return None
-    try:
-        report = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return report if isinstance(report, dict | list) else None
-
-
-def _numbers_in(report: Json) -> list[float]:
-    """The finite numbers in a report, those in its texts as well."""
-    found: list[float] = []
-    left = [report]
-    while left:
-        one = left.pop()
-        if isinstance(one, dict):
-            left += one.values()
-        elif isinstance(one, list):
-            left += one
-        elif isinstance(one, str):
-            found += map(float, re.findall(r"[0-9]{1,20}(?:\.[0-9]{1,20})?", one))
-        elif isinstance(one, int | float) and not isinstance(one, bool) and abs(one) < 1e300:
-            found.append(float(one))
-    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 
@@ -126,13 +126,10 @@ def fingerprint(array: np.ndarray) -> str:
 # that was drawn without reading them shows others: there are 210 patterns.
 _COLOURS = range(8)  # as bits: red 4, green 2, blue 1; full or none, so that clipping changes nothing
 _ROUND = ((0, 1, 2, 3), (1, 3, 0, 2), (3, 2, 1, 0), (2, 0, 3, 1))
-_UPRIGHT = (
-    (0, 1, 2, 3),
-    (1, 0, 3, 2),
-    (2, 3, 0, 1),
-    (3, 2, 1, 0),
-)  # as it is, and mirrored either way or both
 _SYMMETRIES = _ROUND + tuple((a, c, b, d) for a, b, c, d in _ROUND)
+_ON_THEIR_HEADS = ((2, 3, 0, 1), (3, 2, 1, 0))  # mirrored top to bottom, and turned by half
+_UPRIGHT = ((0, 1, 2, 3), (1, 0, 3, 2), *_ON_THEIR_HEADS)
+_ON_THEIR_SIDE = tuple(order for order in _SYMMETRIES if order not in _UPRIGHT)
 
 
 def _pattern(quarters: tuple[int, ...]) -> tuple[int, ...]:
@@ -179,14 +176,33 @@ def quilts_in(picture: np.ndarray, hidden: set[tuple[int, ...]]) -> set[tuple[in
 
 def on_their_side(picture: np.ndarray, patterns: set[tuple[int, ...]]) -> set[tuple[int, ...]]:
     """Which of the patterns in a picture it shows with rows for columns, mirrored or not, and hardly otherwise."""
-    upright: Counter[tuple[int, ...]] = Counter()
-    turned: Counter[tuple[int, ...]] = Counter()
-    for junctions in _junctions(picture):
+    return patterns & _shown(picture, _ON_THEIR_SIDE).keys()
+
+
+def on_their_heads(picture: np.ndarray, patterns: set[tuple[int, ...]]) -> dict[tuple[int, ...], float]:
+    """Which of the patterns in a picture it shows upside down, mirrored or not, and hardly otherwise; and how often."""
+    found = _shown(picture, _ON_THEIR_HEADS)
+    return {pattern: found[pattern] for pattern in patterns & found.keys()}
+
+
+def _shown(picture: np.ndarray, ways: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], float]:
+    """Which patterns a picture shows in one of these ways and hardly in others, and how often, a fifth unseen."""
+    so, otherwise = Counter[tuple[int, ...]](), Counter[tuple[int, ...]]()
+    times: dict[tuple[int, ...], float] = {}
+    for offset, junctions in zip(JUNCTION_OFFSETS, _junctions(picture), strict=False):
+        at_once = Counter[tuple[int, ...]]()
         for digits, count in junctions.items():
             pattern = _pattern(digits)
-            is_upright = any(tuple(pattern[place] for place in order) == digits for order in _UPRIGHT)
-            (upright if is_upright else turned)[pattern] += count
-    return {pattern for pattern in patterns if turned[pattern] > 3 * upright[pattern]}
+            if any(tuple(pattern[place] for place in order) == digits for order in ways):
+                at_once[pattern] += count
+            else:
+                otherwise[pattern] += count
+        so += at_once
+        times |= {
+            pattern: max(times.get(pattern, 0), count / (2 * offset) ** 2)
+            for pattern, count in at_once.items()
+        }
+    return {pattern: times[pattern] for pattern in so if so[pattern] > 3 * otherwise[pattern]}
 
 
 def _junctions(picture: np.ndarray) -> Iterator[dict[tuple[int, ...], int]]:

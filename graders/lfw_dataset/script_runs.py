@@ -11,6 +11,7 @@ import numpy as np
 
 from graders.lfw_dataset import faces
 from graders.lfw_dataset.looks import elements, number, problem_text
+from graders.lfw_dataset.notebooks import may_be_a_notebook
 from graders.lfw_dataset.printed_times import pairs
 from graders.lfw_dataset.raised import ended_by_script, raised_by_script
 from lockstep.check import Check
@@ -22,6 +23,8 @@ from lockstep.wire import Json
 SHOWN_IMAGES, SHOWN_PATTERNS = 64, 8
 # Who augments with turns by any angle has few of these on their side by chance, and hardly ever so many.
 SIDEWAYS = 6
+# Who flips each image top to bottom or not has so many on their heads, and no other, once in a hundred times.
+ON_THEIR_HEADS, LEAST_PATTERNS = 7, 4
 _PLACE = re.compile(r" \([^()]*, line \d+\)$")
 IDLE = 'The script did nothing at all: is main() called at its end, below `if __name__ == "__main__":`?'
 # What `"50 % of it" % {...}` and its like raise.
@@ -36,6 +39,8 @@ class Complaint:
     hint: str
     # How the script ended, where that was not as it should: it is told once where it is the same in all runs.
     ended: str = ""
+    # How much it costs of what the part is worth that it is about.
+    share: float = 1.0
 
 
 def told_once(complaints: Sequence[Complaint]) -> str:
@@ -72,14 +77,8 @@ def visualize_complaint(check: Check) -> Complaint | None:
     told = f"`{as_typed(arguments)}`"
     if most >= 2:
         best = max(range(len(shown)), key=lambda number: len(shown[number]))
-        lying = faces.on_their_side(pictures[best], shown[best])
-        if len(lying) < max(most, SIDEWAYS):
-            return None
-        return Complaint(
-            f"{told} drew {_count(pictures)}, in which every image lies on its side: rows and columns are swapped.",
-            "imshow wants (height, width, channels): image.permute(1, 2, 0). image.T and permute(2, 1, 0) swap height "
-            "and width as well.",
-        )
+        drawn = f"{told} drew {_count(pictures)}"
+        return _turned_complaint(drawn, pictures[best], shown[best]) or _unseen_complaint(drawn, check, rank)
     if not pictures:
         return Complaint(
             f"{told} drew no figure and wrote no picture.",
@@ -98,14 +97,49 @@ def visualize_complaint(check: Check) -> Complaint | None:
     )
 
 
+def _turned_complaint(drawn: str, picture: np.ndarray, shown: set[tuple[int, ...]]) -> Complaint | None:
+    """Whether the images that a picture shows lie on their sides, or stand on their heads, all of them."""
+    if len(faces.on_their_side(picture, shown)) >= max(len(shown), SIDEWAYS):
+        return Complaint(
+            f"{drawn}, in which every image lies on its side: rows and columns are swapped.",
+            "imshow wants (height, width, channels): image.permute(1, 2, 0). image.T and permute(2, 1, 0) swap height "
+            "and width as well.",
+        )
+    times = faces.on_their_heads(picture, shown)
+    if len(times) < max(len(shown), LEAST_PATTERNS) or sum(times.values()) < ON_THEIR_HEADS:
+        return None
+    return Complaint(
+        f"{drawn}, in which every image stands on its head: the first row is at the bottom.",
+        "imshow draws the first row at the top: leave out origin='lower', invert_yaxis() and whatever flips rows.",
+    )
+
+
+def _unseen_complaint(drawn: str, check: Check, rank: RankOutcome) -> Complaint | None:
+    """Whether a figure was neither shown nor saved, by a script in which it does not show itself."""
+    if rank.values.get("outlets_used") is not False or may_be_a_notebook(check.submission):
+        return None
+    return Complaint(
+        f"{drawn} of the batch, and neither showed nor saved it: whoever runs this sees nothing.",
+        "plt.show() opens a window, plt.savefig('batch.png') leaves a file, which is what remains without a screen. "
+        "Only in a notebook does a figure show itself.",
+        share=0.5,
+    )
+
+
 def empty_complaint(check: Check) -> Complaint | None:
-    """Whether `-get_timing` on a folder that is not there says so instead of printing timings."""
+    """Whether `-get_timing` on a folder that is not there says so instead of nothing, or of printing timings."""
     flags = ["-batch_size", "4", "-num_workers", "0", "-get_timing"]
     arguments = ["-path_to_folder", "/data/no_such_folder/", *flags]
     outcome = run_script(check, arguments, {})
     rank = outcome.ranks[0]
     if rank.values.get("problem") is not None or rank.values.get("status") != 0:
         return None
+    if rank.values.get("outlets_used") is False and not rank.output.strip():
+        return Complaint(
+            f"`{as_typed(arguments)}`: the folder does not exist, and the script ended without a word, with status 0.",
+            "Say what is missing and end with another status, or a misspelt path looks like success: "
+            "parser.error(str(error)) does both, and so does a FileNotFoundError that is let through.",
+        )
     if not any(reading.fits(0.0, outcome.elapsed) for reading in pairs(rank.output, turned=True)):
         return None
     return Complaint(

@@ -38,6 +38,7 @@ from lockstep.verdict import CheckEnded, Failed, NotChecked
 
 FACES = "/data/faces/"
 LAZY_IMAGES = 150  # more than a cache of the usual size keeps
+LAZY_PEOPLE = 40
 LAZY_ITEMS = 2000  # LFW has 13,233; a process may open about 1,000 files
 PATH_HINT = (
     "Search the folder in `path_to_folder`, not one that is written into the file, and build paths with os.path.join or "
@@ -189,7 +190,7 @@ def test_items_are_images(check: Check) -> None:
 
 
 def test_transform_applied(check: Check) -> None:
-    """The transform is given the PIL image, and its result is what the item is."""
+    """The transform is given the PIL image, and its result is what the item is; random numbers are left alone."""
     tree = faces.make_tree(check.rng, people=3, images=6)
     table = check.rng.permutation(256).astype(np.float32)
     seen = observe(
@@ -225,11 +226,19 @@ def test_transform_applied(check: Check) -> None:
             hint="Return the transform's result as it is, `return self.transform(image)`: nothing is done to the picture before, "
             "or to the tensor behind it.",
         )
+    if seen.values.get("resets") is True:
+        check.fail(
+            f"Each of {tree.count} items set torch's random numbers back: after it they were the same, whatever torch was seeded "
+            "with before.",
+            hint="Leave torch.manual_seed out of `__getitem__`: it makes random transforms do the same to every image, and the "
+            "shuffling and the dropout of whoever reads the data set begin anew with each. Seed once, in main.",
+            points=check.points / 2,
+        )
 
 
 def test_lazy(check: Check) -> None:
     """Images are read when an item is asked for, one file per item, and no file stays open."""
-    names = faces.make_names(check.rng, 40, LAZY_IMAGES)
+    names = faces.make_names(check.rng, LAZY_PEOPLE, LAZY_IMAGES)
     blobs = dict(zip(("before", "after", "later"), faces.plain_images(check.rng, 3), strict=True))
     seen = observe(
         check,
@@ -253,7 +262,7 @@ def test_lazy(check: Check) -> None:
             hint="Collect paths in `__init__` and call Image.open in `__getitem__`: the real data set does "
             "not fit into memory.",
         )
-    colours, opens = seen.arrays.get("colours"), seen.arrays.get("opens")
+    colours, opens, listings = (seen.arrays.get(name) for name in ("colours", "opens", "listings"))
     readable = int(number(seen.values.get("readable")) or 0)
     items = readable * (1 + LAZY_ITEMS // LAZY_IMAGES)
     if readable == 0:
@@ -261,8 +270,9 @@ def test_lazy(check: Check) -> None:
     if 2 * readable < LAZY_IMAGES:
         check.fail(f"Of {LAZY_IMAGES} images {readable} could be read.", hint="Mend items_are_images first.")
     integer = np.dtype(np.int64)
-    came = [(None if seen is None else (seen.dtype, seen.shape)) for seen in (colours, opens)]
-    if colours is None or opens is None or came != [(integer, (items, 3)), (integer, (items,))]:
+    came = [(None if seen is None else (seen.dtype, seen.shape)) for seen in (colours, opens, listings)]
+    wanted = [(integer, (items, 3)), (integer, (items,)), (integer, (items,))]
+    if colours is None or opens is None or listings is None or came != wanted:
         check.fail("The items did not come back as they were read.", hint="Does the file replace built-ins?")
     shown = {name: faces.read(blob)[8, 8].astype(int) for name, blob in blobs.items()}
     once, later = colours[:readable].astype(int), colours[readable:].astype(int)
@@ -296,6 +306,14 @@ def test_lazy(check: Check) -> None:
         check.fail(
             f"One item opened {opens.max()} image files; one is enough.",
             hint="Open the file of `index` alone, once.",
+            points=check.points / 2,
+        )
+    # Who lists the folder of one person knows already whose image it is.
+    if listings.min() >= LAZY_PEOPLE // 2:
+        check.fail(
+            f"Each of {items} items was looked for anew: {listings.min()} folders or more were listed for it.",
+            hint="List the folders once, in `__init__`, and keep the paths: LFW has 5,749 of them, and an index would be "
+            "another image's as soon as a file is added.",
             points=check.points / 2,
         )
 
@@ -353,10 +371,15 @@ def test_script(check: Check) -> None:
             complaints[part] = complaint
     if complaints:
         said = [complaint for complaint in complaints.values() if complaint is not None]
+        # What was not looked at is lost as well.
+        lost = sum(
+            shares[part] * (1 if complaint is None else complaint.share)
+            for part, complaint in complaints.items()
+        )
         check.fail(
             told_once(said),
             hint="\n".join(dict.fromkeys(complaint.hint for complaint in said)),
-            points=round(check.points * (1 - sum(shares[part] for part in complaints)), 2),
+            points=round(check.points * (1 - lost), 2),
         )
 
 

@@ -26,6 +26,7 @@ from lockstep.sandbox.probing import Inputs, Observation, Student, kind, plain, 
 from lockstep.wire import Array, Json
 
 from .graphs import Graphs
+from .layers import is_dense
 from .weights import Weights
 from .wrapped import unwrapped
 
@@ -161,6 +162,7 @@ class Recorder:
             call["modal"] = not call["trained"] and len(_modal(module)) > 0
             with temporarily_clear_interpreter_stack():
                 self._watcher.note(call, module)
+            call["dense"] = is_dense(module, cast(torch.Tensor, output))
         self.calls.append(call)
         if self._kept + len(images) <= MAX_ROWS:
             self._kept += len(images)
@@ -224,6 +226,7 @@ class Recorder:
             for call in before:
                 if call["trained"]:
                     call["loss"] = plain(self._home(tensors))
+                    call["loss_device"] = _device_of_entropy(tensors)
 
         torch.autograd.backward = backward
 
@@ -240,6 +243,13 @@ class Recorder:
     def restart(self) -> None:
         """Forget everything up to now."""
         self.rows, self.logits, self.calls, self._kept = [], [], [], 0
+
+
+def _device_of_entropy(loss: object) -> str:
+    """Where a cross-entropy was worked out; of what was made of it since, such as a copy elsewhere, nothing."""
+    made_by = loss.grad_fn if isinstance(loss, torch.Tensor) else None
+    is_entropy = made_by is not None and made_by.name().startswith("NllLoss")
+    return str(cast(torch.Tensor, loss).device) if is_entropy else ""
 
 
 def _is_training(model: nn.Module) -> bool:

@@ -15,6 +15,7 @@ from lockstep.sandbox.probing import Inputs, Observation, Student, kind, plain
 from lockstep.wire import Json
 
 from .opens import watch_opens
+from .random_state import is_reset
 from .reading import describe, look, open_dataset, read_items, the_class
 
 
@@ -61,7 +62,7 @@ def items(student: Student, inputs: Inputs) -> Observation:
 
 
 def transform(student: Student, inputs: Inputs) -> Observation:
-    """Hand over a transform that notes what it is given and answers with a table of numbers."""
+    """Hand over a transform that notes what it is given and answers with a table of numbers; look at torch's own."""
     table = inputs.tensor("table")
     given: list[str] = []
 
@@ -74,8 +75,11 @@ def transform(student: Student, inputs: Inputs) -> Observation:
         return table[torch.from_numpy(np.array(image)).long()]
 
     dataset = open_dataset(student, cast(str, inputs.values["path"]), by_table)
-    found = read_items(student, dataset, cast(list[int], inputs.values["order"]))
-    return Observation({"given": cast(Json, given), "items": cast(Json, found)})
+    order = cast(list[int], inputs.values["order"])
+    found = read_items(student, dataset, order)
+    kinds: list[Json] = [*given]
+    resets = all(is_reset(student, dataset, index) for index in order)
+    return Observation({"given": kinds, "items": cast(Json, found), "resets": resets})
 
 
 def robust(student: Student, inputs: Inputs) -> Observation:

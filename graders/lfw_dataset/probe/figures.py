@@ -9,9 +9,12 @@ from typing import Any
 
 import numpy as np
 from matplotlib import pyplot as plt
+from matplotlib.backend_bases import FigureManagerBase
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
+
+from .outlets import Outlets
 
 PICTURES = 6  # at most so many figures and picture files of one script are looked at
 PICTURE_SIDE = 2000  # pixels; a larger picture is scaled down
@@ -23,11 +26,12 @@ class Figures:
 
     def __init__(self) -> None:
         self.pictures: list[np.ndarray] = []
-        self.started = picture_files()
+        self.started, self.outlets = picture_files(), Outlets()
         save, close = Figure.savefig, plt.close
 
         # Arguments have the names that matplotlib gives them.
         def saving(figure: Figure, fname: Any, *args: Any, **kwargs: Any) -> Any:
+            self.outlets.use()
             result = save(figure, fname, *args, **kwargs)
             if is_picture_file(fname):
                 figure.stale = False  # the file is read at the end; drawing it as well would take time
@@ -36,6 +40,7 @@ class Figures:
             return result
 
         def showing(*args: Any, **kwargs: Any) -> None:
+            self.outlets.use()
             self.draw_open()
 
         def closing(*args: Any, **kwargs: Any) -> None:
@@ -43,8 +48,14 @@ class Figures:
             close(*args, **kwargs)
 
         Figure.savefig = saving  # type: ignore[method-assign, assignment]
+
+        def showing_image(image: Image.Image, *args: Any, **kwargs: Any) -> None:
+            self.outlets.use()
+            self.add(image)
+
         plt.show, plt.close = showing, closing
-        Image.Image.show = lambda image, *args, **kwargs: self.add(image)  # type: ignore[method-assign]
+        Figure.show = FigureManagerBase.show = showing  # type: ignore[method-assign]
+        Image.Image.show = showing_image  # type: ignore[method-assign, assignment]
 
     def draw_open(self) -> None:
         """Draw the figures that changed since they were last drawn or saved."""

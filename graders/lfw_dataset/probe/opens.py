@@ -32,11 +32,12 @@ def lazy(student: Student, inputs: Inputs) -> Observation:
     folder = Path("faces_lazy").absolute()
     names = cast(list[str], inputs.values["names"])
     write_all(folder, names, inputs.arrays["before"])
-    opened = watch_opens()
+    opened, listed = watch_opens(), watch_listings(folder)
     with opens_by_any_means(folder, names) as opened_by_any, few_handles() as count_handles:
         handles = [count_handles()]
         colours: list[list[int]] = []
         opens: list[int] = []
+        listings: list[int] = []
         place = "__init__"
         try:
             dataset = open_dataset(student, f"{folder}/", centre_colour)
@@ -50,7 +51,7 @@ def lazy(student: Student, inputs: Inputs) -> Observation:
                 place = "an item"
                 with student.calling("reading item after item"):
                     for index in indices * rounds:
-                        before = len(opened)
+                        before, listed_before = len(opened), len(listed)
                         try:
                             colours.append(colour_of(dataset[index]))
                         except IndexError:
@@ -58,6 +59,7 @@ def lazy(student: Student, inputs: Inputs) -> Observation:
                             indices = indices[:index]
                             break
                         opens.append(len(opened) - before)
+                        listings.append(len(listed) - listed_before)
                         if len(opens) % COUNT_EVERY == 0:
                             handles.append(count_handles())
         except Exception as error:
@@ -66,7 +68,11 @@ def lazy(student: Student, inputs: Inputs) -> Observation:
             return Observation({"out_of_handles": place, "items_read": len(opens)})
     return Observation(
         {"opened_in_init": opened_in_init, "handles": cast(Json, handles), "readable": len(indices)},
-        {"colours": np.array(colours, np.int64).reshape(-1, 3), "opens": np.array(opens, np.int64)},
+        {
+            "colours": np.array(colours, np.int64).reshape(-1, 3),
+            "opens": np.array(opens, np.int64),
+            "listings": np.array(listings, np.int64),
+        },
     )
 
 
@@ -80,6 +86,20 @@ def watch_opens() -> list[str]:
 
     sys.addaudithook(hook)
     return opened
+
+
+def watch_listings(folder: Path) -> list[None]:
+    """Grows whenever this process lists `folder` or one below it."""
+    listed: list[None] = []
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in ("os.listdir", "os.scandir") and isinstance(arguments[0], str | bytes | os.PathLike):
+            path = os.path.normpath(os.path.join(os.getcwd(), os.fsdecode(arguments[0])))
+            if folder in (Path(path), *Path(path).parents):
+                listed.append(None)
+
+    sys.addaudithook(hook)
+    return listed
 
 
 @contextlib.contextmanager

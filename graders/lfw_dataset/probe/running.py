@@ -53,6 +53,7 @@ def script(student: Student, inputs: Inputs) -> Observation:
                 Path(student.data, name).read_bytes()
         if not opened_by_any():
             opened = None
+    outlets_used = figures.outlets.were_used()
     with student.calling("drawing the figures"):
         pictures = figures.finish()
     return Observation(
@@ -62,6 +63,7 @@ def script(student: Student, inputs: Inputs) -> Observation:
             "loaders": cast(Json, loaders),
             "bars": cast(Json, bars),
             "opened": opened,
+            "outlets_used": outlets_used,
         },
         {f"picture{number}": picture for number, picture in enumerate(pictures)},
     )

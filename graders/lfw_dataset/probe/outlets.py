@@ -1,0 +1,60 @@
+"""Whether anybody could have seen what a script drew: a window, a file, another program."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from typing import Any
+
+from matplotlib import pyplot as plt
+
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+PROGRAMS = (
+    "subprocess.Popen",
+    "os.system",
+    "os.posix_spawn",
+    "os.exec",
+    "os.fork",
+    "os.forkpty",
+    "socket.connect",
+)
+# Python's own, and the notebooks that are laid beside what was made from them.
+NOT_SHOWN = ("__pycache__", ".ipynb")
+
+
+class Outlets:
+    """Notes that a script shows or saves something, or does what may come to that."""
+
+    def __init__(self) -> None:
+        self._used = False
+        self._files, self._at_exit = files_here(), atexit._ncallbacks()
+        sys.addaudithook(self._hear)
+
+    def use(self) -> None:
+        """Something was shown, or saved."""
+        self._used = True
+
+    def were_used(self) -> bool:
+        """Whether anything was. In interactive mode figures show themselves; what happens at exit is not seen here."""
+        return (
+            self._used
+            or plt.isinteractive()
+            or "IPython" in sys.modules
+            or atexit._ncallbacks() != self._at_exit
+            or files_here() != self._files
+        )
+
+    def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event in PROGRAMS:
+            self._used = True
+        elif event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITES:
+            self._used |= not any(part in str(arguments[0]) for part in NOT_SHOWN)
+
+
+def files_here() -> set[tuple[str, int]]:
+    """The files in the student's folder, each with when it was written: libraries in C write them unheard."""
+    paths = (os.path.join(folder, name) for folder, _, names in os.walk(".") for name in names)
+    return {
+        (path, os.lstat(path).st_mtime_ns) for path in paths if not any(part in path for part in NOT_SHOWN)
+    }

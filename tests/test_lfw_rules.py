@@ -1,0 +1,127 @@
+"""The grader of exercise 1: rules about figures, folders and random numbers, which say nothing when in doubt."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fixtures import build
+from graders.lfw_dataset.notebooks import may_be_a_notebook
+from lockstep.sandbox.box import Box
+from lockstep.submission import Submission
+from tests.samples import graded
+from tests.sandboxed import ROOT
+
+EXERCISE = "lfw_dataset"
+SOURCE = (build.ROOT / "reference" / "lfw_dataset.py").read_text()
+
+# What a script may do with its figure, and whether that may bring it before somebody's eyes.
+OUTLETS = {
+    "nothing": ("", False),
+    "drawn and closed": ("figure.canvas.draw(); plt.close(figure)", False),
+    "read again": ("open(os.__file__).read()", False),
+    "its own module": ("import colorsys", False),
+    "show": ("plt.show()", True),
+    "show by its name": ("from matplotlib.pyplot import show; show(block=False)", True),
+    "figure.show": ("figure.show()", True),
+    "manager.show": ("figure.canvas.manager.show()", True),
+    "pause": ("plt.pause(0.001)", True),
+    "interactive": ("plt.ion()", True),
+    "savefig": ("figure.savefig('batch.svg')", True),
+    "savefig into memory": ("import io; plt.savefig(io.BytesIO())", True),
+    "print_png": ("figure.canvas.print_figure('batch.png')", True),
+    "imsave": ("plt.imsave('batch.png', [[0.1, 0.2]])", True),
+    "PIL": ("from PIL import Image; Image.new('L', (2, 2)).show()", True),
+    "another folder": ("import tempfile; figure.savefig(tempfile.mkstemp()[1])", True),
+    "unheard": ("ctypes.CDLL(None).creat(b'batch.png', 0o600)", True),
+    "another program": ("import subprocess; subprocess.run(['true'])", True),
+    "at exit": ("import atexit; atexit.register(plt.show)", True),
+}
+ONE_BY_ONE = """
+import ctypes, json, os, sys
+import matplotlib
+matplotlib.use("agg")
+from matplotlib import pyplot as plt
+from graders.lfw_dataset.probe.figures import Figures
+for source in json.load(sys.stdin):
+    if os.fork() == 0:
+        outlets = Figures().outlets
+        figure, axis = plt.subplots()
+        axis.plot([1, 2])
+        exec(source)
+        os._exit(outlets.were_used())
+    print(os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def used(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Which of the outlets were used, as the probe sees it."""
+    sources = json.dumps([source for source, _ in OUTLETS.values()])
+    done = subprocess.run(
+        [sys.executable, "-c", ONE_BY_ONE],
+        input=sources,
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path_factory.mktemp("work"),
+        env={"PYTHONPATH": str(ROOT), "MPLCONFIGDIR": str(tmp_path_factory.mktemp("matplotlib"))},
+    )
+    return dict(zip(OUTLETS, done.stdout.split(), strict=True))
+
+
+@pytest.mark.parametrize("name", OUTLETS)
+def test_a_figure_that_may_have_been_seen_is_told_from_one_that_was_not(
+    name: str, used: dict[str, str]
+) -> None:
+    assert used[name] == str(int(OUTLETS[name][1]))
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (SOURCE, False),
+        (f"# In[1]:\n{SOURCE}", True),
+        (f"# %%\n{SOURCE}", True),
+        (f"get_ipython().run_line_magic('matplotlib', 'inline')\n{SOURCE}", True),
+        (f"# {EXERCISE}.ipynb\n{SOURCE}", True),
+    ],
+)
+def test_a_script_that_may_be_a_notebook_is_known(source: str, expected: bool) -> None:
+    files = {"lfw_dataset.py": source.encode()}
+    assert may_be_a_notebook(Submission("someone", files, frozenset(), "0", (), {}, {})) is expected
+
+
+GETITEM = "        return self.transform(image)\n"
+TRANSFORM = "transforms.ToTensor()]\n"
+NOT_THERE = "        parser.error(str(error))\n"
+# What is right, however odd, with the check that looks at it.
+RIGHT = {
+    "flips at random": ("script", TRANSFORM, f"transforms.RandomVerticalFlip(), {TRANSFORM}"),
+    "says so and ends well": ("script", NOT_THERE, '        print(f"{error}: download LFW first")\n        return\n'),
+    "writes it down": ("script", NOT_THERE, '        Path("log.txt").write_text(str(error))\n        return\n'),
+    "draws numbers": ("transform_applied", GETITEM, f"        torch.rand(3)\n{GETITEM}"),
+    "numbers of its own": (
+        "transform_applied", GETITEM, f"        torch.rand(3, generator=torch.Generator().manual_seed(index))\n{GETITEM}",
+    ),
+    "seeds, and puts back": (
+        "transform_applied", GETITEM,
+        f"        state = torch.get_rng_state()\n        torch.manual_seed(index)\n        torch.set_rng_state(state)\n{GETITEM}",
+    ),
+    "looks into one folder": ("lazy", "        path = self.paths[index]\n",
+        "        path = self.paths[index]\n        assert path.name in [one.name for one in path.parent.iterdir()]\n"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", RIGHT)
+def test_what_is_odd_and_right_costs_nothing(name: str, tmp_path: Path, box: Box) -> None:
+    check, find, replace = RIGHT[name]
+    assert SOURCE.count(find) == 1
+    (tmp_path / "lfw_dataset.py").write_text(SOURCE.replace(find, replace))
+    (exercise,) = graded(tmp_path, EXERCISE, box, checks=[check]).exercises
+    (one,) = (one for one in exercise.checks if one.id == check)
+    assert (one.points, one.message) == (one.max_points, "")
