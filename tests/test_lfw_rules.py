@@ -69,7 +69,11 @@ def used(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         text=True,
         check=True,
         cwd=tmp_path_factory.mktemp("work"),
-        env={"PYTHONPATH": str(ROOT), "MPLCONFIGDIR": str(tmp_path_factory.mktemp("matplotlib"))},
+        env={
+            "PYTHONPATH": str(ROOT),
+            "MPLCONFIGDIR": str(tmp_path_factory.mktemp("matplotlib")),
+            "TMPDIR": str(tmp_path_factory.mktemp("tmp")),
+        },
     )
     return dict(zip(OUTLETS, done.stdout.split(), strict=True))
 
