@@ -263,10 +263,9 @@ def _readings(value: object) -> dict[str, Json]:
 def script(student: Student, inputs: Inputs) -> Observation:
     """Run the script; its exit status, the report it leaves, and how often models were called with how many images.
 
-    Each call takes `delay` seconds more than it would. Also in which modes that was, of how many
-    parameters, whether a GPU was waited for, on
-    which GPUs modules were called, how many images the largest part of a batch had, and whether anything was put on
-    another GPU than the first.
+    Each call takes `delay` seconds more than it would. Also in which modes that was, of how many parameters, whether a
+    GPU was waited for, on which GPUs modules were called, how many images the largest part of a batch had, and whether
+    anything was put on another GPU than the first.
     """
     calls, (modes, sizes_seen) = hold_up_calls([cast(float, inputs.values["delay"])]), _watch_modes()
     places, parts = _watch_places()

@@ -44,8 +44,8 @@ class Call:
     """One call of the network: how many pictures, where, in which mode, and whether backward came through it.
 
     `loss` is what that backward pass began at, where it was seen, and `loss_device` where it was worked out, if by
-    torch's cross-entropy. `likeness` is the cosine between the network's
-    weights and those of the trained one they are most like, where there is one to compare them with.
+    torch's cross-entropy. `likeness` is the cosine between the network's weights and those of the trained one they are
+    most like, where there is one to compare them with.
 
     Of a script only: `weights` is a number for the values that the network's weights had, `copied` whether they are
     a copy's; `modal` whether a layer is in it for which the mode matters, `dense` whether it is matrices alone.

@@ -15,6 +15,7 @@ from lockstep.wire import Array, Json
 LR = 0.03
 BATCH_SIZE = 8
 ON_GPU: dict[str, Json] = {"gpus": 1, "device": "cuda:0"}
+SCRIPT_EPOCHS = 2  # where it is asked for more than one
 # What the script is told to write.
 REPORT = "fashion.json"
 RANGE_HINT = (

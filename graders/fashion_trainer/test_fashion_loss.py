@@ -6,14 +6,22 @@ from fixtures import fashion_mnist
 from graders.fashion_trainer import expected, losses
 from graders.fashion_trainer.expected import Patterns
 from graders.fashion_trainer.report import losses_lost, read
-from graders.fashion_trainer.runs import BATCH_SIZE, LR, RANGE_HINT, REPORT, calls_of, look, options
+from graders.fashion_trainer.runs import (
+    BATCH_SIZE,
+    LR,
+    RANGE_HINT,
+    REPORT,
+    SCRIPT_EPOCHS,
+    calls_of,
+    look,
+    options,
+)
 from graders.fashion_trainer.wording import worded
 from lockstep.check import Check
 from lockstep.compare import integer, number, shown
 from lockstep.sandbox.outcome import RankOutcome
 
-# Of a script's run: how many training pictures there are, and how often it is to go over them.
-TRAIN, SCRIPT_EPOCHS = 24, 2
+TRAIN = 24  # pictures of the script's run
 
 
 def test_returns_mean_loss(check: Check) -> None:
@@ -84,20 +92,10 @@ def _train_returns_them(check: Check) -> None:
 
 def _report_keeps_them(check: Check) -> None:
     """The script trained through all epochs, and the report holds fewer losses; that there is one is another check's business."""
-    arguments = [
-        "--data",
-        "/data/fashion",
-        "--epochs",
-        str(SCRIPT_EPOCHS),
-        "--batch-size",
-        "8",
-        "--device",
-        "cpu",
-    ]
-    arguments += ["--report", REPORT]
+    told = f"--data /data/fashion --epochs {SCRIPT_EPOCHS} --batch-size 8 --device cpu --report {REPORT}"
     outcome = check.run(
         "script",
-        values={"arguments": [*arguments], "report": REPORT, "gpus": 0},
+        values={"arguments": [*told.split()], "report": REPORT, "gpus": 0},
         data={"fashion": fashion_mnist.make_idx(check.rng, TRAIN, 8)},
         expect=False,
     )
@@ -107,7 +105,7 @@ def _report_keeps_them(check: Check) -> None:
     lost = losses_lost(read(seen.values.get("report")), SCRIPT_EPOCHS)
     check.expect(
         integer(seen.values.get("status")) != 0 or trained < SCRIPT_EPOCHS * TRAIN or lost is None,
-        f"`{' '.join(['fashion_trainer.py', *arguments])}` trained for {SCRIPT_EPOCHS} epochs, and of {len(lost or ())} of "
+        f"`fashion_trainer.py {told}` trained for {SCRIPT_EPOCHS} epochs, and of {len(lost or ())} of "
         f"them the loss is in {REPORT}: {', '.join(f'{one:.4g}' for one in lost or ())}.",
         "Write down all that train returns. Where the script calls it once for every epoch, add what it returns to a list: "
         "losses += train(model, loader, device, 1, args.lr).",

@@ -303,7 +303,7 @@ def goes_on(student: Student, inputs: Inputs) -> Observation:
             trained.clear()
         if not is_first and len(held) == 2:
             student.answer(seen())
-        if is_first and len(held) == 1:
+        if is_first and held and not began:
             began = _weights_of(optimizer)
         if is_first and len(held) > cast(int, inputs.values["steps"]) and early != "trained":
             early = _written_by_now(path, began, _weights_of(optimizer), 0.0 if early else WRITTEN_SECONDS)

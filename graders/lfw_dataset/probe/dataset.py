@@ -77,9 +77,8 @@ def transform(student: Student, inputs: Inputs) -> Observation:
     dataset = open_dataset(student, cast(str, inputs.values["path"]), by_table)
     order = cast(list[int], inputs.values["order"])
     found = read_items(student, dataset, order)
-    kinds: list[Json] = [*given]
     resets = all(is_reset(student, dataset, index) for index in order)
-    return Observation({"given": kinds, "items": cast(Json, found), "resets": resets})
+    return Observation({"given": cast(Json, [*given]), "items": cast(Json, found), "resets": resets})
 
 
 def robust(student: Student, inputs: Inputs) -> Observation:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from pathlib import PurePath
 from typing import Any
 
@@ -14,7 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from .outlets import Outlets
+from .outlets import Outlets, files_here
 
 PICTURES = 6  # at most so many figures and picture files of one script are looked at
 PICTURE_SIDE = 2000  # pixels; a larger picture is scaled down
@@ -47,12 +46,11 @@ class Figures:
             self.draw_open()
             close(*args, **kwargs)
 
-        Figure.savefig = saving  # type: ignore[method-assign, assignment]
-
         def showing_image(image: Image.Image, *args: Any, **kwargs: Any) -> None:
             self.outlets.use()
             self.add(image)
 
+        Figure.savefig = saving  # type: ignore[method-assign, assignment]
         plt.show, plt.close = showing, closing
         Figure.show = FigureManagerBase.show = showing  # type: ignore[method-assign]
         Image.Image.show = showing_image  # type: ignore[method-assign, assignment]
@@ -98,5 +96,4 @@ def is_picture_file(target: object) -> bool:
 
 def picture_files() -> set[tuple[str, int]]:
     """The pictures in the student's folder, each with when it was written: one of an earlier run may be handed in."""
-    paths = (os.path.join(folder, name) for folder, _, names in os.walk(".") for name in names)
-    return {(path, os.lstat(path).st_mtime_ns) for path in paths if path.lower().endswith(PICTURE_SUFFIXES)}
+    return {file for file in files_here() if file[0].lower().endswith(PICTURE_SUFFIXES)}

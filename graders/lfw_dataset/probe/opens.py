@@ -93,10 +93,10 @@ def watch_listings(folder: Path) -> list[None]:
     listed: list[None] = []
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        if event in ("os.listdir", "os.scandir") and isinstance(arguments[0], str | bytes | os.PathLike):
-            path = os.path.normpath(os.path.join(os.getcwd(), os.fsdecode(arguments[0])))
-            if folder in (Path(path), *Path(path).parents):
-                listed.append(None)
+        if event not in ("os.listdir", "os.scandir") or not isinstance(arguments[0], str | bytes | os.PathLike):
+            return
+        if Path(os.path.abspath(os.fsdecode(arguments[0]))).is_relative_to(folder):
+            listed.append(None)
 
     sys.addaudithook(hook)
     return listed

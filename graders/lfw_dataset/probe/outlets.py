@@ -28,7 +28,7 @@ class Outlets:
 
     def __init__(self) -> None:
         self._used = False
-        self._files, self._at_exit = files_here(), atexit._ncallbacks()
+        self._files, self._at_exit = _shown(files_here()), atexit._ncallbacks()
         sys.addaudithook(self._hear)
 
     def use(self) -> None:
@@ -42,7 +42,7 @@ class Outlets:
             or plt.isinteractive()
             or "IPython" in sys.modules
             or atexit._ncallbacks() != self._at_exit
-            or files_here() != self._files
+            or _shown(files_here()) != self._files
         )
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
@@ -55,6 +55,8 @@ class Outlets:
 def files_here() -> set[tuple[str, int]]:
     """The files in the student's folder, each with when it was written: libraries in C write them unheard."""
     paths = (os.path.join(folder, name) for folder, _, names in os.walk(".") for name in names)
-    return {
-        (path, os.lstat(path).st_mtime_ns) for path in paths if not any(part in path for part in NOT_SHOWN)
-    }
+    return {(path, os.lstat(path).st_mtime_ns) for path in paths}
+
+
+def _shown(files: set[tuple[str, int]]) -> set[tuple[str, int]]:
+    return {file for file in files if not any(part in file[0] for part in NOT_SHOWN)}
