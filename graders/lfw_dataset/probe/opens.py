@@ -93,7 +93,9 @@ def watch_listings(folder: Path) -> list[None]:
     listed: list[None] = []
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        if event not in ("os.listdir", "os.scandir") or not isinstance(arguments[0], str | bytes | os.PathLike):
+        if event not in ("os.listdir", "os.scandir") or not isinstance(
+            arguments[0], str | bytes | os.PathLike
+        ):
             return
         if Path(os.path.abspath(os.fsdecode(arguments[0]))).is_relative_to(folder):
             listed.append(None)
