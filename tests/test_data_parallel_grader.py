@@ -14,8 +14,8 @@ import torch
 
 from fixtures import build
 from graders.data_parallel import expected, timing
+from graders.data_parallel.calls import calls_of, calls_told_of
 from graders.data_parallel.inference import one_number
-from graders.data_parallel.test_data_parallel_script import calls_told_of
 from graders.data_parallel.timing import Call, Complaint, Session
 from lockstep.compare import difference
 from lockstep.reports.document import document
@@ -465,6 +465,25 @@ def told(
 )
 def test_a_report_tells_of_as_many_calls_as_it_has_readings(runs: list[dict[str, Json]], calls: int) -> None:
     assert calls_told_of(runs, 4) == calls
+
+
+@pytest.mark.parametrize(
+    ("networks", "calls"),
+    [
+        ([["4", 100, 88]], 88),
+        # The layers one by one; a network made anew for each call would be counted in the same way.
+        ([["4", 60, 88], ["4", 40, 88]], 88),
+        # One call of it, and the others of a small layer; one call of a much larger network is one call.
+        ([["4", 100, 1], ["4", 2, 88]], 2.76),
+        ([["4", 100_000, 1]], 1),
+        # A report that leaves out what does not learn tells of fewer; other batches are others.
+        ([["4", 150, 88], ["5", 100, 88]], 88),
+        ([["4", 100], "x", ["4", None, 88], ["4", 100, "x"]], 0),
+        ({"4": 100}, 0),
+    ],
+)
+def test_calls_of_less_than_the_network_count_in_part(networks: Json, calls: float) -> None:
+    assert calls_of(networks, 4, 100) == pytest.approx(calls)
 
 
 @pytest.mark.parametrize(

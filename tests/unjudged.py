@@ -111,6 +111,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("report", "script/2 values.places*", f"one twice|{ORDER}|emptied|other text", "whatever the GPUs are called, there are several"),
         Row("report", "script/2 began_at", "an hour later", "a report of an earlier run is told of by the first one"),
         Row("report", "script values.most_parameters", f"{MORE}|missing|as text", "some count buffers, and where no call was seen there are none; half of what the report says is another network"),
+        Row("report", "script values.networks*", f"one missing|one twice|{MORE}|{ORDER}", "enough of the calls were of the network, and those of the warm-up may be missing"),
         Row("report", "script/2 values.largest_part", "missing|as text|one more", "a larger part than the batch is another batch's, and without any there was no call to see"),
         Row("", "script values.second_used|script values.asks_elsewhere", UNREAD, "looked at where there are no readings of two devices"),
         Row("report", OF_A_REPORT, "*", REPORTED),

@@ -267,7 +267,8 @@ def script(student: Student, inputs: Inputs) -> Observation:
     GPU was waited for, on which GPUs modules were called, how many images the largest part of a batch had, and whether
     anything was put on another GPU than the first.
     """
-    calls, (modes, sizes_seen) = hold_up_calls([cast(float, inputs.values["delay"])]), _watch_modes()
+    calls = hold_up_calls([cast(float, inputs.values["delay"])])
+    modes, networks, sizes_seen = _watch_modes()
     places, parts = _watch_places()
     with _gpus(inputs) as gpus:
         status = student.run_script(f"{MODULE}.py", cast(list[str], inputs.values["arguments"]))
@@ -283,6 +284,7 @@ def script(student: Student, inputs: Inputs) -> Observation:
         "calls": [[str(size), count] for size, count in sizes.most_common(MAX_CALLS)],
         "most_parameters": max(sizes_seen),
         "modes": [[*mode, count] for mode, count in modes.most_common(MAX_CALLS)],
+        "networks": [[*network, count] for network, count in networks.most_common(MAX_CALLS)],
         "waited": gpus is None or gpus.asked > 0,
         "as_asked": written == asked,
         "by_children": used.children_user + used.children_system > 0,
@@ -314,12 +316,14 @@ def _watch_places() -> tuple[set[str], set[int]]:
     return places, rows
 
 
-def _watch_modes() -> tuple[Counter[tuple[str, bool, bool]], set[int]]:
+def _watch_modes() -> tuple[Counter[tuple[str, bool, bool]], Counter[tuple[str, int]], set[int]]:
     """Calls of models from now on: how many images, whether in training mode, whether results need gradients.
 
-    And how many parameters what was called has, together with all that was called before.
+    Then how many images and of how many parameters, and how many of these what was called has together with all that
+    was called before.
     """
     modes: Counter[tuple[str, bool, bool]] = Counter()
+    networks: Counter[tuple[str, int]] = Counter()
     # By id: model.forward(batch) calls the layers one by one. What is gone may count as well.
     parameters: dict[int, int] = {}
     sizes = {0}
@@ -338,12 +342,13 @@ def _watch_modes() -> tuple[Counter[tuple[str, bool, bool]], set[int]]:
         if any(True for _ in module.parameters()):
             grad = isinstance(output, torch.Tensor) and output.requires_grad
             modes[str(len(batch)), training, grad] += 1
+            networks[str(len(batch)), sum(value.numel() for value in module.parameters())] += 1
             parameters.update((id(value), value.numel()) for value in module.parameters())
             sizes.add(sum(parameters.values()))
 
     nn.modules.module.register_module_forward_pre_hook(before)
     nn.modules.module.register_module_forward_hook(after, always_call=True)
-    return modes, sizes
+    return modes, networks, sizes
 
 
 def _asks_elsewhere() -> bool:

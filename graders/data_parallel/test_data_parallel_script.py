@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from graders.data_parallel import inference
+from graders.data_parallel import calls, inference
 from graders.data_parallel.crashes import observe
-from graders.data_parallel.noted import entries, totals
+from graders.data_parallel.noted import config_value, entries, steps
 from lockstep.check import Check
 from lockstep.compare import integer, number, shown
 from lockstep.reports import format as perf_report
@@ -75,8 +75,8 @@ def test_report(check: Check) -> None:
         "t_start and t_end are time.time(), seconds since 1970, right before and after what is timed. Measure anew in each "
         "run, and write no times that an earlier run kept.",
     )
-    _calls_were_made(check, call, seen, runs, sizes, n_reps)
-    _is_that_network(check, call, seen, report)
+    calls.were_made(check, call, seen, runs, sizes, n_reps)
+    calls.are_of_that_network(check, call, seen, report, runs, sizes)
     too_long = next(longer_than_its_span(document(report)), None)
     check.expect(
         too_long is None,
@@ -85,7 +85,7 @@ def test_report(check: Check) -> None:
         points=check.points / 2,
     )
     _minds_missing_gpus(check, call, report, runs)
-    inference.as_time_inference_does(check, call, seen, sizes, n_reps, _steps(runs))
+    inference.as_time_inference_does(check, call, seen, sizes, n_reps, steps(runs))
     inference.readings_are_long_enough(check, call, seen, document(report))
     inference.readings_are_read_each(check, call, document(report))
     _uses_gpus(check, n_reps, {_readings(runs, size, 1) for size in sizes})
@@ -152,7 +152,7 @@ def _uses_gpus(check: Check, n_reps: int, readings: set[int]) -> None:
     if seen.values.get("by_children") is not False:
         return
     missing = [entry for entry in entries(report.get("not_available")) if isinstance(entry, dict)]
-    told = {_config(entry, "n_devices") for entry in [*runs, *missing]}
+    told = {config_value(entry, "n_devices") for entry in [*runs, *missing]}
     untold = [n_devices for n_devices in MISSING if n_devices not in told]
     check.expect(
         not asked_for_missing or not untold,
@@ -173,7 +173,7 @@ def _uses_gpus(check: Check, n_reps: int, readings: set[int]) -> None:
         points=check.points / 2,
     )
     places = [place[:20] for place in entries(seen.values.get("places")) if isinstance(place, str)]
-    if any(_config(run, "n_devices") == 2 for run in runs):
+    if any(config_value(run, "n_devices") == 2 for run in runs):
         check.expect(
             len(places) > 1,
             f"{call} wrote readings with n_devices 2, and every model was called on {places[0] if places else 'the CPU'} alone.",
@@ -221,58 +221,6 @@ def _taken_elsewhen(runs: list[dict[str, Json]], outcome: Outcome) -> str | None
     return None
 
 
-def _calls_were_made(
-    check: Check, call: str, seen: RankOutcome, runs: list[dict[str, Json]], sizes: list[int], n_reps: int
-) -> None:
-    """Behind the readings there are calls of a model; those in processes of the script's own cannot be counted."""
-    made = totals(seen.values.get("calls"))
-    if seen.values.get("by_children") is True or made.get("0", 0) >= n_reps * len(sizes):
-        return
-    for size in sizes:
-        count = made.get(str(size), 0)
-        check.expect(
-            count >= n_reps,
-            f"{call} was asked for {n_reps} calls with each batch_size and wrote readings of {size}, but called a model {count} "
-            f"times with {size} image{'s' * (size > 1)}.",
-            "Every reading is the time of a call that was made in that run, and `steps` says of how many. Is there a `return` or a "
-            "`break` within the loop over the calls?",
-        )
-    if "0" in made:
-        return
-    for size in sizes:
-        count, said = made.get(str(size), 0), calls_told_of(runs, size)
-        check.expect(
-            count >= said or not inference.calls_each_time(check),
-            f"{call} wrote {said} readings with batch_size {size}, but called a model {count} times with "
-            f"{size} image{'s' * (size > 1)}: some of them were never taken.",
-            "Every reading is the time of a call that was made in that run: call time_inference anew for each timing.",
-            points=check.points / 2,
-        )
-
-
-def _is_that_network(check: Check, call: str, seen: RankOutcome, report: dict[str, Json]) -> None:
-    """What was called has the parameters that the report tells of; some count buffers, and some what learns alone."""
-    workload = report.get("workload")
-    told = integer(workload.get("params")) if isinstance(workload, dict) else None
-    called = integer(seen.values.get("most_parameters"))
-    check.expect(
-        seen.values.get("by_children") is True or not called or told is None or told <= 2 * called,
-        f"{call} wrote that the model has {told} parameters, and what it called has {called}.",
-        "Time the network that the report names: FashionCNN(), on its own and in what make_data_parallel returns.",
-        points=check.points / 2,
-    )
-
-
-def calls_told_of(runs: list[dict[str, Json]], batch_size: int) -> int:
-    """How many calls the runs of a batch size tell of: the readings in step_s, and without any of those the steps.
-
-    Beside runs with step_s others may sum up.
-    """
-    own = [run for run in runs if (_config(run, "batch_size"), _config(run, "n_devices")) == (batch_size, 1)]
-    readings = sum(len(entries(run.get("step_s"))) for run in own)
-    return readings or _steps(own)
-
-
 def _measured(check: Check, call: str, runs: list[dict[str, Json]], sizes: list[int], n_reps: int) -> None:
     """Every batch size was measured with one device, at least n_reps calls of it."""
     for size in sizes:
@@ -289,13 +237,13 @@ def _minds_missing_gpus(
 ) -> None:
     hint = 'Measure what is there and pass not_available=[{"config": {"n_devices": 2}, "reason": "..."}] to write_report.'
     check.expect(
-        not any((_config(run, "n_devices") or 0) > 1 for run in runs),
+        not any((config_value(run, "n_devices") or 0) > 1 for run in runs),
         f"{call} ran on a machine without a GPU, and the report holds readings with more than one device.",
         hint,
         points=check.points / 2,
     )
     missing = [entry for entry in entries(report.get("not_available")) if isinstance(entry, dict)]
-    reasons = [entry.get("reason") for entry in missing if _config(entry, "n_devices") == 2]
+    reasons = [entry.get("reason") for entry in missing if config_value(entry, "n_devices") == 2]
     check.expect(
         # A dash is none.
         any(isinstance(reason, str) and any(map(str.isalpha, reason)) for reason in reasons),
@@ -308,13 +256,4 @@ def _minds_missing_gpus(
 def _readings(runs: list[dict[str, Json]], batch_size: int, n_devices: int) -> int:
     """How many there are of one configuration."""
     wanted = {"batch_size": batch_size, "n_devices": n_devices}
-    return _steps([run for run in runs if all(_config(run, name) == wanted[name] for name in wanted)])
-
-
-def _steps(runs: list[dict[str, Json]]) -> int:
-    return sum(integer(run.get("steps")) or 0 for run in runs)
-
-
-def _config(run: dict[str, Json], name: str) -> int | None:
-    config = run.get("config")
-    return integer(config.get(name)) if isinstance(config, dict) else None
+    return steps([run for run in runs if all(config_value(run, name) == wanted[name] for name in wanted)])
