@@ -688,6 +688,30 @@ def test_a_run_starts_fresh(box: Box) -> None:
     assert before[:3] == [[], True, False]
 
 
+@pytest.mark.parametrize(
+    "imported", ["import helper", "import json\ndel sys.modules['json']\nimport helper, json"]
+)
+def test_a_script_that_runs_again_imports_its_neighbours_anew(box: Box, imported: str) -> None:
+    source = f"""
+import sys
+{imported}
+helper.calls += 1
+sys.exit(helper.calls)
+"""
+    (rank,) = run(box, source, call="scripts", files={"helper.py": "calls = 0"}).ranks
+    assert rank.values["statuses"] == [1, 1]
+
+
+def test_no_run_takes_torch_apart_at_its_end(box: Box) -> None:
+    source = """
+        import weakref
+        def main():
+            finalizers = [each for each in weakref.finalize._registry if each.peek()[1].__module__ == "torch.library"]
+            return len(finalizers) > 0, any(each.atexit for each in finalizers)
+    """
+    assert seen(box, source) == [True, False]
+
+
 def test_two_boxes_know_nothing_of_each_other(box: Box, own_box: Box) -> None:
     hang = "import time\ndef main(): time.sleep(60)"
     outcomes: list[Outcome] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import subprocess
 import sys
@@ -98,6 +99,7 @@ class Student:
         self.phase = ""
         self._answer = answer
         self._left_out: dict[str, loading.Loaded] = {}
+        self._last_of_ours = next(reversed(sys.modules))
 
     @contextlib.contextmanager
     def calling(self, phase: str) -> Iterator[None]:
@@ -203,8 +205,13 @@ class Student:
         return 0
 
     def _forget_imports(self) -> None:
-        """Let what was imported from the submission be imported anew, as by a Python that has just been started."""
-        for name, module in list(sys.modules.items()):
+        """Let what was imported from the submission be imported anew, as by a Python that has just been started.
+
+        Only what came after our own imports is looked at: a fork that looks at all of them copies 20 MB, in 20 ms.
+        """
+        ours = self._last_of_ours
+        for name in list(itertools.takewhile(lambda name: name != ours, reversed(sys.modules))):
+            module = sys.modules[name]
             file = module.__dict__.get("__file__") if isinstance(module, ModuleType) else None
             if isinstance(file, str) and file.startswith(self.work + os.sep):
                 del sys.modules[name]
