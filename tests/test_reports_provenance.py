@@ -77,8 +77,8 @@ def lightning(*precisions: str, **sections: Any) -> Raw:
     return small("lightning", timed, [{"what": "best_config", "config": {}}], **sections)
 
 
-def lacking(**config: Any) -> dict[str, Any]:
-    return {"not_available": [{"config": config, "reason": "this machine has one GPU"}]}
+def lacking(reason: str = "the time ran out", **config: Any) -> dict[str, Any]:
+    return {"not_available": [{"config": config, "reason": reason}]}
 
 
 def discarded(*workers: int) -> dict[str, Any]:
@@ -164,7 +164,7 @@ def test_a_complete_report_is_left_alone(report: Raw) -> None:
 @pytest.mark.parametrize(
     ("report", "judgement", "words"),
     [
-        (inference({1: (8, 16, 32)}, gpus=1, **lacking(n_devices=2)), Judgement.NOT_VERIFIED, "this machine has one GPU"),
+        (inference({1: (8, 16, 32)}, gpus=1, **lacking("it has one GPU", n_devices=2)), Judgement.NOT_VERIFIED, "it has one GPU"),
         (inference({1: (8, 16, 32), 2: (16, 32, 64)}, **lacking(n_devices=1, batch_size=64)),
          Judgement.NOT_VERIFIED, "(there are 2)"),
         (ddp(1, **lacking(world_size=2)), Judgement.NOT_VERIFIED, "world_size 2 was not available"),
@@ -193,6 +193,29 @@ def test_what_cannot_be_told_or_may_be_better_costs_nothing(
 def test_a_machine_that_names_two_gpus_and_used_one_is_for_a_person_to_read() -> None:
     report = inference({1: (8, 16, 32)}, gpus=2, **lacking(n_devices=2))
     assert [each.judgement for each in found(report, RULES)] == [Judgement.UNUSUAL, Judgement.NOT_VERIFIED]
+
+
+@pytest.mark.parametrize(
+    ("report", "how"),
+    [
+        (ddp(1, **lacking("there is only one GPU", world_size=2)), "two processes share the cores"),
+        (amp("fp32", **lacking("no CUDA here", precision="fp16-amp")), "on a CPU it is bfloat16"),
+        (
+            lightning("32-true", **lacking("no gpu", precision_requested="16-mixed")),
+            "on a CPU it is bfloat16",
+        ),
+    ],
+)
+def test_a_gpu_that_is_missing_where_none_is_needed_is_for_a_person_to_read(report: Raw, how: str) -> None:
+    told, passed = found(report, RULES)
+    assert (told.judgement, passed.judgement) == (Judgement.UNUSUAL, Judgement.NOT_VERIFIED)
+    assert how in told.message
+
+
+def test_a_gpu_that_is_missing_is_a_reason_where_the_runs_needed_one() -> None:
+    report = changed(ddp(1, **lacking("there is only one GPU", world_size=2)), "env.gpus", [GPU])
+    runs = [{**run, "config": {**run["config"], "backend": "nccl"}} for run in report["runs"]]
+    assert [each.judgement for each in found({**report, "runs": runs}, RULES)] == [Judgement.NOT_VERIFIED]
 
 
 def test_few_runs_are_enough_for_what_is_asked() -> None:

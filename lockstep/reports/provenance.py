@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -138,6 +139,8 @@ def _is_about(report: Report, config: Json, group: Group) -> bool:
 
 # S04: what has to be measured
 
+_SPEAKS_OF_GPUS = re.compile(r"gpu|cuda|nvidia", re.IGNORECASE)
+
 
 @dataclass(frozen=True)
 class Missing:
@@ -146,6 +149,8 @@ class Missing:
     what: str
     excuses: Callable[[Config], bool]
     """Whether an entry of not_available for this configuration accounts for it."""
+    without_gpus: str = ""
+    """How this machine measures it without GPUs; empty where it cannot."""
 
 
 def _coverage(report: Report, facts: Facts) -> Iterator[Finding]:
@@ -168,6 +173,10 @@ def _coverage(report: Report, facts: Facts) -> Iterator[Finding]:
         # A batch may be too large for one of them; two of them are there or not.
         if 1 < wanted <= gpus and "batch_size" not in _config_of(excuse):
             yield unusual(f"{said} But env.gpus names {gpus} GPUs. Were some of them busy?", gpus=gpus)
+        if missing.without_gpus and _SPEAKS_OF_GPUS.search(reason):
+            yield unusual(
+                f"{said} But no GPU is needed for it: {missing.without_gpus}. Is there another reason?"
+            )
         yield not_verified(f"{said} Nothing can be said about it.")
 
 
@@ -213,7 +222,12 @@ def _training_coverage(report: Report) -> Iterator[Missing]:
     if 1 not in sizes:
         yield Missing("one process (world_size 1)", lambda c: _whole(c.get("world_size")) == 1)
     if 2 not in sizes:
-        yield Missing("two processes (world_size 2)", lambda c: _whole(c.get("world_size")) >= 2)
+        on_cpu = not report.gpus or {group.config.get("backend") for group in report.groups} == {"gloo"}
+        yield Missing(
+            "two processes (world_size 2)",
+            lambda c: _whole(c.get("world_size")) >= 2,
+            "two processes share the cores of one machine, with gloo for a backend" if on_cpu else "",
+        )
 
 
 def _is_mixed(value: Json) -> bool:
@@ -239,7 +253,11 @@ def _precision_coverage(report: Report) -> Iterator[Missing]:
     if not any(map(_is_single, precisions)):
         yield Missing("single precision (fp32)", about(_is_single))
     if not any(map(_is_mixed, precisions)):
-        yield Missing("mixed precision (AMP)", about(_is_mixed))
+        yield Missing(
+            "mixed precision (AMP)",
+            about(_is_mixed),
+            "" if report.gpus else "on a CPU it is bfloat16",
+        )
 
 
 _MISSING: Mapping[str, Callable[[Report], Iterator[Missing]]] = {
@@ -390,7 +408,8 @@ RULES: tuple[Rule, ...] = (
         "and on several, the same on each; ddp_scaling: one process and two; amp and lightning: fp32 and AMP; a reason is more "
         "than a dash",
         why="A comparison needs both sides. What a machine lacks is accepted with a reason, and then not verified.",
-        honest="Machines without a second GPU: not_available, with a reason.",
+        honest="Machines without a second GPU: not_available, with a reason. Where that reason is a GPU, and none is needed, a "
+        "person is told.",
         examine=_coverage,
     ),
     Rule(
