@@ -56,6 +56,11 @@ def integer(value: Json) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
+def elements(value: Json) -> list[Json]:
+    """Those of a JSON list; none where it is no list."""
+    return value if isinstance(value, list) else []
+
+
 def is_cpu(device: Json) -> bool:
     """Whether a device, by its name, is the CPU: it may have a number, which says nothing."""
     return isinstance(device, str) and re.fullmatch(r"cpu(:\d+)?", device) is not None

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from graders.data_parallel import inference
-from graders.data_parallel.noted import config_value, entries, steps, totals
+from graders.data_parallel.noted import config_value, steps, totals
 from lockstep.check import Check
-from lockstep.compare import integer
+from lockstep.compare import elements, integer
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.wire import Json
 
@@ -89,7 +89,7 @@ def calls_told_of(runs: list[dict[str, Json]], batch_size: int) -> int:
         for run in runs
         if (config_value(run, "batch_size"), config_value(run, "n_devices")) == (batch_size, 1)
     ]
-    readings = sum(len(entries(run.get("step_s"))) for run in own)
+    readings = sum(len(elements(run.get("step_s"))) for run in own)
     return readings or steps(own)
 
 
@@ -98,6 +98,6 @@ def calls_of(networks: Json, batch_size: int, parameters: int) -> float:
 
     A call of something smaller counts in part: model.forward(batch) calls the layers one by one, which add up to one.
     """
-    seen = [entry for entry in entries(networks) if isinstance(entry, list) and len(entry) == 3]
+    seen = [entry for entry in elements(networks) if isinstance(entry, list) and len(entry) == 3]
     calls = [(integer(size), integer(count)) for rows, size, count in seen if rows == str(batch_size)]
     return sum(min((size or 0) / max(parameters, 1), 1) * (count or 0) for size, count in calls)

@@ -8,9 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from graders.data_parallel import timing
-from graders.data_parallel.noted import entries, totals
+from graders.data_parallel.noted import totals
 from lockstep.check import Check
-from lockstep.compare import number
+from lockstep.compare import elements, number
 from lockstep.reports.document import Report
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.wire import Json
@@ -34,7 +34,7 @@ def as_time_inference_does(
     made = totals(seen.values.get("calls"))
     if seen.values.get("by_children") is True or "0" in made:
         return
-    modes = [mode for mode in entries(seen.values.get("modes")) if isinstance(mode, list) and len(mode) == 4]
+    modes = [mode for mode in elements(seen.values.get("modes")) if isinstance(mode, list) and len(mode) == 4]
     sound = totals([[rows, count] for rows, training, grad, count in modes if not training and not grad])
     size = next((size for size in sizes if sound.get(str(size), 0) < n_reps), None)
     if size is not None and not _is_unsound(_timer(check)):
@@ -57,7 +57,7 @@ def as_time_inference_does(
 
 def waits_as_time_inference_does(check: Check, call: str, seen: RankOutcome) -> None:
     """The GPU that models were called on was waited for."""
-    if seen.values.get("waited") is True or not entries(seen.values.get("places")):
+    if seen.values.get("waited") is True or not elements(seen.values.get("places")):
         return
     if _timer(check, on_gpu=True).get("waited") is not False:
         check.fail(
@@ -125,17 +125,17 @@ def _sessions(check: Check, *, on_gpu: bool = False, again: bool = False) -> lis
         arrays={"batch": np.zeros((ROWS, 1, 4, 4), np.float32)},
         expect=False,
     )
-    sessions = entries(outcome.ranks[0].values.get("sessions"))
+    sessions = elements(outcome.ranks[0].values.get("sessions"))
     return [session for session in sessions if isinstance(session, dict)]
 
 
 def _is_short(session: dict[str, Json]) -> bool:
-    readings = [number(reading) for reading in entries(session.get("readings"))]
+    readings = [number(reading) for reading in elements(session.get("readings"))]
     return any(reading is not None and reading < MOST * SHORT for reading in readings)
 
 
 def _is_repeated(session: dict[str, Json]) -> bool:
-    readings = [number(reading) for reading in entries(session.get("readings"))]
+    readings = [number(reading) for reading in elements(session.get("readings"))]
     return len(set(readings)) < max(len(readings), 2)
 
 

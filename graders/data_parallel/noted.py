@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from lockstep.compare import integer
+from lockstep.compare import elements, integer
 from lockstep.wire import Json
-
-
-def entries(value: Json) -> list[Json]:
-    """The entries of a JSON list; nothing when it is none."""
-    return value if isinstance(value, list) else []
 
 
 def totals(parts: Json) -> dict[str, int]:
     """How many rows each device saw, or how many calls each size of a batch got."""
     rows: dict[str, int] = {}
-    for part in parts if isinstance(parts, list) else []:
+    for part in elements(parts):
         if isinstance(part, list) and len(part) == 2 and isinstance(part[0], str):
             rows[part[0][:20]] = rows.get(part[0][:20], 0) + (integer(part[1]) or 0)
     return rows

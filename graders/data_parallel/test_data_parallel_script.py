@@ -6,9 +6,9 @@ import numpy as np
 
 from graders.data_parallel import calls, inference
 from graders.data_parallel.crashes import observe
-from graders.data_parallel.noted import config_value, entries, steps
+from graders.data_parallel.noted import config_value, steps
 from lockstep.check import Check
-from lockstep.compare import integer, number, shown
+from lockstep.compare import elements, integer, number, shown
 from lockstep.reports import format as perf_report
 from lockstep.reports.clocks import longer_than_its_span
 from lockstep.reports.document import document
@@ -66,7 +66,7 @@ def test_report(check: Check) -> None:
             if b"np.float" in written.tobytes()
             else "Let write_report in perf_report.py write it; it is given.",
         )
-    runs = [run for run in entries(report["runs"]) if isinstance(run, dict)]
+    runs = [run for run in elements(report["runs"]) if isinstance(run, dict)]
     _measured(check, call, runs, sizes, n_reps)
     elsewhen = _taken_elsewhen(runs, outcome)
     check.expect(
@@ -132,7 +132,7 @@ def _uses_gpus(check: Check, n_reps: int, readings: set[int]) -> None:
     report = perf_report.read(written.tobytes()) if written is not None and written.dtype == np.uint8 else ""
     if isinstance(report, str) or perf_report.schema_problems(report):
         return
-    runs = [run for run in entries(report["runs"]) if isinstance(run, dict)]
+    runs = [run for run in elements(report["runs"]) if isinstance(run, dict)]
     if any((number(run.get("t_start")) or 0.0) < outcome.began_at - 1 for run in runs):
         return  # handed in, not written now
     check.expect(
@@ -151,7 +151,7 @@ def _uses_gpus(check: Check, n_reps: int, readings: set[int]) -> None:
     # Processes of the script's own know of no emulated GPUs.
     if seen.values.get("by_children") is not False:
         return
-    missing = [entry for entry in entries(report.get("not_available")) if isinstance(entry, dict)]
+    missing = [entry for entry in elements(report.get("not_available")) if isinstance(entry, dict)]
     told = {config_value(entry, "n_devices") for entry in [*runs, *missing]}
     untold = [n_devices for n_devices in MISSING if n_devices not in told]
     check.expect(
@@ -172,7 +172,7 @@ def _uses_gpus(check: Check, n_reps: int, readings: set[int]) -> None:
         "nn.DataParallel takes all there are.",
         points=check.points / 2,
     )
-    places = [place[:20] for place in entries(seen.values.get("places")) if isinstance(place, str)]
+    places = [place[:20] for place in elements(seen.values.get("places")) if isinstance(place, str)]
     if any(config_value(run, "n_devices") == 2 for run in runs):
         check.expect(
             len(places) > 1,
@@ -206,7 +206,7 @@ def _on_two_gpus(check: Check, devices: str) -> tuple[str, Outcome]:
 
 def _called(seen: RankOutcome) -> bool:
     """Whether a model was called, or may have been where it is not seen."""
-    return bool(entries(seen.values.get("calls"))) or seen.values.get("by_children") is True
+    return bool(elements(seen.values.get("calls"))) or seen.values.get("by_children") is True
 
 
 def _taken_elsewhen(runs: list[dict[str, Json]], outcome: Outcome) -> str | None:
@@ -242,7 +242,7 @@ def _minds_missing_gpus(
         hint,
         points=check.points / 2,
     )
-    missing = [entry for entry in entries(report.get("not_available")) if isinstance(entry, dict)]
+    missing = [entry for entry in elements(report.get("not_available")) if isinstance(entry, dict)]
     reasons = [entry.get("reason") for entry in missing if config_value(entry, "n_devices") == 2]
     check.expect(
         # A dash is none.

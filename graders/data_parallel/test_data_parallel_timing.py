@@ -9,10 +9,9 @@ import numpy as np
 
 from graders.data_parallel import timing
 from graders.data_parallel.crashes import observe
-from graders.data_parallel.noted import entries
 from graders.data_parallel.timing import Complaint, Session
 from lockstep.check import Check
-from lockstep.compare import number
+from lockstep.compare import elements, number
 from lockstep.verdict import CheckEnded
 
 
@@ -53,7 +52,7 @@ def _timed(
         values={"gpus": int(on_gpu), "delays": delays, "n_reps": n_reps, "again": not on_gpu},
         arrays={"batch": batch},
     )
-    noted = entries(outcome.ranks[0].values.get("sessions"))
+    noted = elements(outcome.ranks[0].values.get("sessions"))
     sessions, read, kinds = [], [], []
     for entry in noted:
         values = entry if isinstance(entry, dict) else {}

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from graders.data_parallel import expected
 from graders.data_parallel.crashes import CRASHES, observe
-from graders.data_parallel.noted import entries, totals
+from graders.data_parallel.noted import totals
 from lockstep.check import Check
-from lockstep.compare import difference, shown
+from lockstep.compare import difference, elements, shown
 from lockstep.wire import Json
 
 # Sums over other blocks of the same numbers differ by about 1e-7 of their size.
@@ -31,7 +31,7 @@ def test_is_data_parallel(check: Check) -> None:
             values={"shape": shape, "gpus": gpus, "device_ids": asked},
             arrays=expected.as_inputs(weights),
         ).ranks[0]
-        answers = [answer for answer in entries(seen.values.get("wrapped")) if isinstance(answer, dict)]
+        answers = [answer for answer in elements(seen.values.get("wrapped")) if isinstance(answer, dict)]
         for device_ids, wrapped in zip(asked, [*answers, *[{}] * len(asked)], strict=False):
             if gpus == 0 and wrapped.get("kind") == "the bare model":
                 bare_without_gpu = True

@@ -18,7 +18,7 @@ from graders.fashion_trainer.runs import (
 )
 from graders.fashion_trainer.wording import worded
 from lockstep.check import Check
-from lockstep.compare import integer, number, shown
+from lockstep.compare import elements, integer, number, shown
 from lockstep.sandbox.outcome import RankOutcome
 
 TRAIN = 24  # pictures of the script's run
@@ -116,7 +116,7 @@ def _report_keeps_them(check: Check) -> None:
 def _begins_anew(check: Check, seen: RankOutcome, values: list[float]) -> None:
     """End the check where another call of train returned the losses of the first one before its own."""
     again = seen.values.get("losses_again")
-    held = [number(one) for one in again] if isinstance(again, list) else []
+    held = [number(one) for one in elements(again)]
     check.expect(
         len(held) != len(values) + 1 or held[:-1] != values,
         f"train, called a second time for one epoch with another model, returned {len(held)} numbers, of which the first "
@@ -130,7 +130,7 @@ def _begins_anew(check: Check, seen: RankOutcome, values: list[float]) -> None:
 def _returned(check: Check, seen: RankOutcome, call: str, epochs: int) -> list[float]:
     """The numbers that train returned; ends the check where it is something else."""
     returned, kind = seen.values.get("losses"), seen.values.get("losses_kind")
-    values = [number(one) for one in returned] if isinstance(returned, list) else []
+    values = [number(one) for one in elements(returned)]
     numbers = [value for value in values if value is not None]
     if not isinstance(returned, list) or len(numbers) < len(values):
         held = (

@@ -15,6 +15,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from graders.launch.manifests import Claim, Problem, whole
+from lockstep.compare import elements
 from lockstep.text import listed
 from lockstep.wire import Json
 
@@ -88,7 +89,7 @@ def _readings(data: bytes) -> Iterator[tuple[int, int]]:
     except (ValueError, RecursionError):
         return
     runs = report.get("runs") if isinstance(report, dict) else None
-    for run in runs if isinstance(runs, list) else ():
+    for run in elements(runs):
         config = run.get("config") if isinstance(run, dict) else None
         if not isinstance(config, Mapping):
             continue

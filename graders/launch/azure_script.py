@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from graders.launch import azure
 from graders.launch.manifests import Claim, Manifest, Problem, Reading, shown, whole
+from lockstep.compare import elements
 from lockstep.wire import Json
 from lockstep.yamlfile import Document
 
@@ -39,7 +40,7 @@ def script_path(files: Mapping[str, bytes]) -> str | None:
 def read_script(path: str, seen: Mapping[str, Json], files: Mapping[str, bytes]) -> Reading:
     """Judge what a script asked for. `seen` comes out of the sandbox and may have any shape."""
     reading = Reading(path)
-    calls = [call for call in _list(seen.get("calls")) if isinstance(call, dict)]
+    calls = [call for call in elements(seen.get("calls")) if isinstance(call, dict)]
     configs = [call for call in calls if call.get("of") == "ScriptRunConfig"]
     jobs = [call for call in calls if call.get("of") == "command"]
     if configs:
@@ -76,7 +77,7 @@ def _version_one(call: Mapping[str, Json], reading: Reading) -> None:
             Problem("its ScriptRunConfig has no `script`.", 'Name the file to run: script="ddp_train.py".')
         )
     for name, sets in (("compute_target", "target"), ("environment", "environment")):
-        if config.get(name) is None and not run_config and sets not in _list(call.get("set")):
+        if config.get(name) is None and not run_config and sets not in elements(call.get("set")):
             reading.problems.append(
                 Problem(f"its ScriptRunConfig has no `{name}`.", f"Pass {name}=... to ScriptRunConfig.")
             )
@@ -120,7 +121,7 @@ def _claim(file: str, nodes: int, world: int) -> Claim:
 
 def _arguments(call: Mapping[str, Json]) -> dict[str, Json]:
     """Arguments by name, however they were passed."""
-    by_place = dict(zip(_PARAMETERS, _list(call.get("args")), strict=False))
+    by_place = dict(zip(_PARAMETERS, elements(call.get("args")), strict=False))
     return {**by_place, **_mapping(call.get("kwargs"))}
 
 
@@ -154,10 +155,6 @@ def _as_job(call: Mapping[str, Json]) -> Json:
     if resources:
         job["resources"] = resources
     return job
-
-
-def _list(value: Json) -> list[Json]:
-    return value if isinstance(value, list) else []
 
 
 def _mapping(value: Json) -> dict[str, Json]:

@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import ValidationError
 
 from graders.launch.commands import Start
+from lockstep.compare import elements
 from lockstep.text import safe_line
 from lockstep.wire import Json
 from lockstep.yamlfile import Document, Place, YamlError, read_yaml
@@ -107,7 +108,7 @@ class Manifest:
 
 def texts(value: Json) -> list[str]:
     """The texts of a list; nothing for anything else."""
-    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+    return [item for item in elements(value) if isinstance(item, str)]
 
 
 def whole(value: Json) -> int | None:

@@ -9,6 +9,7 @@ from graders.launch.manifests import NVIDIA, Problem, shown
 from graders.launch.pod_images import repository
 from graders.launch.pods import Pod, nproc_of, roles
 from graders.launch.refusals import OPTIONS
+from lockstep.compare import elements
 from lockstep.text import safe_line
 from lockstep.yamlfile import Place
 
@@ -175,7 +176,7 @@ def _meets_itself(pod: Pod, start: Start, place: Place, total: int) -> list[Prob
 def _has_no_endpoint(pod: Pod, start: Start) -> bool:
     """Whether c10d is told no address: neither by an option nor by a variable, of its own or the operator's."""
     env = pod.own("env")
-    names = {each.get("name") for each in env if isinstance(each, dict)} if isinstance(env, list) else set()
+    names = {each.get("name") for each in elements(env) if isinstance(each, dict)}
     told = "PET_RDZV_ENDPOINT" in names or any("PET_RDZV" in word for word in pod.words())
     by_operator = pod.manifest.get("spec", "elasticPolicy") is not None or pod.own("envFrom") is not None
     is_c10d = start.flags.get("rdzv_backend") == "c10d" and not start.flags.get("rdzv_endpoint")

@@ -12,6 +12,7 @@ from graders.launch.fault import LEAST_TO_TRAIN
 from graders.launch.manifests import NVIDIA, Problem, like, shown
 from graders.launch.pods import Pod
 from graders.launch.quantities import quantity, similar
+from lockstep.compare import elements
 from lockstep.wire import Json
 from lockstep.yamlfile import Place
 
@@ -162,7 +163,5 @@ def _mounts(pod: Pod, position: int) -> list[Problem]:
 
 
 def _names(entries: Json) -> set[str]:
-    named = (
-        [each.get("name") for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
-    )
+    named = [each.get("name") for each in elements(entries) if isinstance(each, dict)]
     return {name for name in named if isinstance(name, str)}

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from graders.launch.manifests import MANY, Manifest, Problem, like, shown, whole
 from graders.launch.pods import Pod
 from graders.launch.quantities import quantity
+from lockstep.compare import elements
 from lockstep.text import safe_line
 from lockstep.wire import Json
 from lockstep.yamlfile import Place
@@ -117,7 +118,7 @@ def _is_key(text: str) -> bool:
 
 def _mappings(value: Json) -> list[tuple[int, dict[str, Json]]]:
     """The mappings in a list, with their positions."""
-    items = enumerate(value) if isinstance(value, list) else ()
+    items = enumerate(elements(value))
     return [(position, item) for position, item in items if isinstance(item, dict)]
 
 

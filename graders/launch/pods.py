@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 
 from graders.launch.commands import SHELLS, Start, start_of
 from graders.launch.manifests import NVIDIA, Claim, Manifest, Problem, texts, whole
+from lockstep.compare import elements
 from lockstep.wire import Json
 from lockstep.yamlfile import Place
 
@@ -27,7 +28,7 @@ class Pod:
         self.place: Place = (*REPLICAS, role)
         self._pod: Place = (*self.place, "template", "spec")
         containers = self.get("containers")
-        self.containers = containers if isinstance(containers, list) else []
+        self.containers = elements(containers)
         # The container the operator looks for, or the only one there is.
         self.position = next(
             (
@@ -86,7 +87,7 @@ class Pod:
     def env(self) -> list[dict[str, Json]]:
         """The entries of the container's own `env`."""
         entries = self.own("env")
-        return [each for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
+        return [each for each in elements(entries) if isinstance(each, dict)]
 
     def replica(self, *place: str | int) -> Json:
         """What stands there, below the role's name."""

@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from graders.launch.manifests import Problem
 from graders.launch.pods import Pod
 from graders.launch.script_options import own_texts, uses, value_of
+from lockstep.compare import elements
 from lockstep.text import safe_line
 from lockstep.yamlfile import Place
 
@@ -53,7 +54,7 @@ def _mount_of(pod: Pod, path: str) -> Place | None:
     target = PurePosixPath(path)
     around: Place = ("containers", pod.position, "volumeMounts")
     inside: list[tuple[int, Place, bool]] = []
-    for position, mount in enumerate(mounts if isinstance(mounts, list) else ()):
+    for position, mount in enumerate(elements(mounts)):
         where = mount.get("mountPath") if isinstance(mount, dict) else None
         if not isinstance(where, str) or not _is_plain(where):
             return None

@@ -14,6 +14,7 @@ from graders.launch.faults import multi_fault, single_fault
 from graders.launch.schedulers import PBS, SLURM, Header
 from graders.launch.starts import NodeRun, read_ways
 from lockstep.check import Check
+from lockstep.compare import elements
 from lockstep.sandbox.machines import NUMBERS, STEMS
 from lockstep.sandbox.starvation import LONGEST
 from lockstep.submission import misnamed
@@ -225,7 +226,7 @@ def single_run(
 def arguments_of(run: Mapping[str, Json]) -> list[str]:
     """What the script was told in one run of a way."""
     words = run["arguments"]
-    return [str(word) for word in words] if isinstance(words, list) else []
+    return [str(word) for word in elements(words)]
 
 
 def _folders(path: str) -> list[str]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from lockstep.compare import integer
+from lockstep.compare import elements, integer
 from lockstep.wire import Json
 
 LOCAL = {"localhost", "localhost.localdomain", "ip6-localhost", "::1", "0.0.0.0", "0", "::", ""}
@@ -94,7 +94,7 @@ class NodeRun:
 
 def read_ways(value: Json) -> list[list[NodeRun]]:
     """Every way in which the script was run, each with its nodes."""
-    return [[_run(run) for run in _list(way)] for way in _list(value)]
+    return [[_run(run) for run in elements(way)] for way in elements(value)]
 
 
 def read_run(value: Json, records: Json = None) -> NodeRun:
@@ -128,12 +128,12 @@ def _run(value: Json) -> NodeRun:
 
 
 def _starts(value: Json) -> Iterator[Start]:
-    for record in _list(value):
+    for record in elements(value):
         if not isinstance(record, dict):
             continue
         kind, node = _text(record.get("kind")), integer(record.get("node")) or 0
         program = _text(record.get("program"))
-        words = tuple(_text(word) for word in _list(record.get("words")))
+        words = tuple(_text(word) for word in elements(record.get("words")))
         places = _object(record.get("places"))
         common = {name: _text(value) for name, value in places.items() if isinstance(name, str)}
         start = Start(kind, node, program, words, common, timeout=_text(record.get("timeout")))
@@ -144,9 +144,9 @@ def _starts(value: Json) -> Iterator[Start]:
 
 
 def _elsewhere(value: Json) -> Iterator[str]:
-    for record in _list(value):
+    for record in elements(value):
         if isinstance(record, dict) and record.get("kind") == "elsewhere":
-            yield from (_text(word) for word in _list(record.get("words"))[-1:])
+            yield from (_text(word) for word in elements(record.get("words"))[-1:])
 
 
 def _torchrun(facts: Mapping[str, Json], record: Mapping[str, Json], start: Start) -> Start:
@@ -171,7 +171,7 @@ def _torchrun(facts: Mapping[str, Json], record: Mapping[str, Json], start: Star
         local_addr=_text(facts.get("local_addr")),
         node_rank=integer(facts.get("node_rank")) or 0,
         script=_script(facts),
-        arguments=tuple(_text(word) for word in _list(facts.get("arguments"))),
+        arguments=tuple(_text(word) for word in elements(facts.get("arguments"))),
         there=there,
         folder=folder,
         late=record.get("late") is True,
@@ -213,10 +213,6 @@ def _endpoint(facts: Mapping[str, Json], backend: str) -> Endpoint:
 
 def _text(value: Json) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _list(value: Json) -> list[Json]:
-    return value if isinstance(value, list) else []
 
 
 def _object(value: Json) -> Mapping[str, Json]:

@@ -17,6 +17,7 @@ from graders.launch.starts import NodeRun, read_run
 from graders.launch.timeouts import started_fault
 from graders.launch.workers import read_workers, together_fault
 from lockstep.check import Check
+from lockstep.compare import elements
 from lockstep.sandbox.starvation import LONGEST
 from lockstep.wire import Json
 
@@ -162,7 +163,7 @@ def _refused(check: Check, path: str, chosen: scripts.Chosen) -> Fault | None:
 
 
 def _nodes(value: Json) -> Sequence[NodeRun]:
-    return [read_run(run) for run in value] if isinstance(value, list) else []
+    return [read_run(run) for run in elements(value)]
 
 
 def test_cluster_header(check: Check) -> None:

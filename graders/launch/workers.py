@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from graders.launch.early_faults import printed
 from graders.launch.fault import Fault, Stage
 from graders.launch.starts import NodeRun
-from lockstep.compare import integer
+from lockstep.compare import elements, integer
 from lockstep.text import listed
 from lockstep.wire import Json
 
@@ -31,7 +31,7 @@ class Worker:
 def read_workers(value: Json) -> list[Worker]:
     """The processes' own words; what is not a number becomes None."""
     workers = []
-    for entry in value if isinstance(value, list) else []:
+    for entry in elements(value):
         said = entry if isinstance(entry, dict) else {}
         if "total" in said:
             total = integer(said.get("total"))

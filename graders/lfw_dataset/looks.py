@@ -9,7 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from graders.lfw_dataset.faces import Tree, fingerprint, to_tensor
+from lockstep.compare import elements
 from lockstep.text import safe_line
+from lockstep.wire import Json
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Look:
         return bool(self.dtype)
 
 
-def looks(value: object) -> list[Look]:
+def looks(value: Json) -> list[Look]:
     """Looks as the probe sent them. Anything that is not of their form is an item of unknown kind."""
     return [_look(item) for item in elements(value)]
 
@@ -55,11 +57,6 @@ def _is_size(value: object) -> bool:
 def text(value: object) -> str:
     """The value where it is a string, otherwise an empty one."""
     return value if isinstance(value, str) else ""
-
-
-def elements(value: object) -> list[object]:
-    """The value where it is a list, otherwise an empty one."""
-    return value if isinstance(value, list) else []
 
 
 def number(value: object) -> float | None:

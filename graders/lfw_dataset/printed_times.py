@@ -11,8 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from graders.lfw_dataset.looks import elements, number
+from graders.lfw_dataset.looks import number
+from lockstep.compare import elements
 from lockstep.text import without_escapes
+from lockstep.wire import Json
 
 PASSES = 5
 # A deviation below this share of that of the passes is none of theirs: one of their mean is 0.45 of it.
@@ -101,7 +103,7 @@ class Reading:
         )
 
 
-def readings(output: str, bars: object) -> list[Reading]:
+def readings(output: str, bars: Json) -> list[Reading]:
     """Every mean with its deviation that was printed or drawn as an error bar."""
     found = pairs(output)
     for bar in elements(bars):

@@ -10,6 +10,7 @@ import numpy as np
 
 from graders.lfw_dataset import faces
 from graders.lfw_dataset.looks import Look, Made, as_it_is, looks, prints_of, problem_text
+from lockstep.wire import Json
 
 _Judge = Callable[["Trial", list[Look]], str]
 
@@ -32,7 +33,7 @@ class Trial:
         """The fingerprint of every image that must be read, and whose it is."""
         return prints_of(faces.Tree({}, dict(self.pixels)), self.made)
 
-    def complaint(self, answer: Mapping[str, object]) -> str:
+    def complaint(self, answer: Mapping[str, Json]) -> str:
         """What went wrong, or nothing."""
         if problem := problem_text(answer.get("problem")):
             return f"raised {problem}"

@@ -10,11 +10,12 @@ from itertools import pairwise
 import numpy as np
 
 from graders.lfw_dataset import faces
-from graders.lfw_dataset.looks import elements, number, problem_text
+from graders.lfw_dataset.looks import number, problem_text
 from graders.lfw_dataset.notebooks import may_be_a_notebook
 from graders.lfw_dataset.printed_times import pairs
 from graders.lfw_dataset.raised import ended_by_script, raised_by_script
 from lockstep.check import Check
+from lockstep.compare import elements
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.text import safe_line
 from lockstep.wire import Json

@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from graders.lfw_dataset import faces
-from graders.lfw_dataset.looks import elements, number
+from graders.lfw_dataset.looks import number
 from graders.lfw_dataset.printed_times import (
     PASSES,
     Reading,
@@ -18,6 +18,7 @@ from graders.lfw_dataset.printed_times import (
 )
 from graders.lfw_dataset.script_runs import IDLE, Complaint, as_typed, did_nothing, ended_badly, run_script
 from lockstep.check import Check
+from lockstep.compare import elements
 from lockstep.wire import Json
 
 # More batches than are asked for, than a loop gets that reads one too many, and than one that counts them from 0.

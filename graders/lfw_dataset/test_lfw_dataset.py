@@ -14,7 +14,6 @@ from graders.lfw_dataset.looks import (
     EVERY_WAY,
     Look,
     difference,
-    elements,
     known,
     looks,
     number,
@@ -33,8 +32,10 @@ from graders.lfw_dataset.script_runs import (
 )
 from graders.lfw_dataset.script_timing import timing_complaint
 from lockstep.check import Check
+from lockstep.compare import elements
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.verdict import CheckEnded, Failed, NotChecked
+from lockstep.wire import Json
 
 FACES = "/data/faces/"
 LAZY_IMAGES = 150  # more than a cache of the usual size keeps
@@ -424,15 +425,15 @@ def test_robust(check: Check) -> None:
         )
 
 
-def _strings(value: object) -> list[str]:
+def _strings(value: Json) -> list[str]:
     return [item for item in elements(value) if isinstance(item, str)]
 
 
-def _integers(value: object) -> list[int]:
+def _integers(value: Json) -> list[int]:
     return [item for item in elements(value) if type(item) is int]
 
 
-def _answers(answers: object) -> list[Mapping[str, object]]:
+def _answers(answers: Json) -> list[Mapping[str, Json]]:
     values = answers.values() if isinstance(answers, dict) else ()
     return [answer for answer in values if isinstance(answer, dict)]
 

@@ -6,7 +6,7 @@ from pathlib import PurePosixPath
 
 from graders.reports.handed_in import HandedIn
 from lockstep.check import Check
-from lockstep.compare import integer
+from lockstep.compare import elements, integer
 from lockstep.reports.model import ModelFacts
 from lockstep.verdict import CheckEnded
 
@@ -25,7 +25,7 @@ def facts(check: Check, item: HandedIn) -> ModelFacts | None:
     workload = item.report.workload
     name, shape = workload.get("model"), workload.get("input_shape")
     parameters = integer(workload.get("params"))
-    sides = [integer(side) or 0 for side in shape] if isinstance(shape, list) else []
+    sides = [integer(side) or 0 for side in elements(shape)]
     if (
         not isinstance(name, str)
         or not sides

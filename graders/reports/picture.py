@@ -6,7 +6,7 @@ import numpy as np
 
 from graders.reports import handed_in
 from lockstep.check import Check
-from lockstep.compare import integer
+from lockstep.compare import elements, integer
 from lockstep.text import safe_line
 from lockstep.wire import Array
 
@@ -27,7 +27,7 @@ def problem(check: Check) -> str:
     if isinstance(why := seen.values.get("problem"), str):
         return f"it is no picture that can be opened ({safe_line(why, 120)})."
     size, pixels = seen.values.get("size"), seen.arrays.get("pixels")
-    sides = [integer(side) or 0 for side in size] if isinstance(size, list) else []
+    sides = [integer(side) or 0 for side in elements(size)]
     if pixels is None or pixels.dtype != np.uint8 or pixels.ndim != 3 or len(sides) != 2:
         return "what it shows could not be read."
     if min(sides) < LEAST_SIDE:

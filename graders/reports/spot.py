@@ -13,7 +13,7 @@ import numpy as np
 from fixtures import cifar10, lfw
 from graders.reports.handed_in import HandedIn, measured_by, parsed
 from lockstep.check import Check
-from lockstep.compare import integer, number
+from lockstep.compare import elements, integer, number
 from lockstep.reports.document import Report
 from lockstep.reports.evidence import Asked, Holdup, Rerun, Source
 from lockstep.sandbox.limits import MIB, Limits
@@ -173,7 +173,7 @@ def _holdups(value: Json, seconds: Sequence[float]) -> list[Holdup]:
     """What the probe noted, with how long each was held up: those in the script's process in turn."""
     found: list[Holdup] = []
     turn = 0
-    for entry in value if isinstance(value, list) else []:
+    for entry in elements(value):
         if not isinstance(entry, list) or len(entry) != 4:
             continue
         start, done, items = number(entry[1]), number(entry[2]), integer(entry[3])
@@ -188,11 +188,13 @@ def _holdups(value: Json, seconds: Sequence[float]) -> list[Holdup]:
 def _unseen(seen: RankOutcome, hold_up: str) -> str:
     """Why not everything could be held up."""
     if hold_up == "batches":
-        workers = [entry for entry in _list(seen.values.get("workers")) if isinstance(entry, list)]
+        workers = [entry for entry in elements(seen.values.get("workers")) if isinstance(entry, list)]
         starts = [entry[1] for entry in workers if len(entry) == 2]
         return "" if all(way == "fork" for way in starts) else "its workers are not forked"
     own = [
-        entry for entry in _list(seen.values.get("events")) if isinstance(entry, list) and entry[:1] == [True]
+        entry
+        for entry in elements(seen.values.get("events"))
+        if isinstance(entry, list) and entry[:1] == [True]
     ]
     if seen.values.get("by_children") is True and not own:
         return "it measures in processes of its own"
@@ -213,15 +215,17 @@ def _source(check: Check, script: str) -> Source:
         values = check.run("source", values={"script": script, "beside": list(beside)}).ranks[0].values
     except CheckEnded:
         return Source()  # a source that cannot be read is no evidence of anything
-    names = {name for name in _list(values.get("names")) if isinstance(name, str)}
+    names = {name for name in elements(values.get("names")) if isinstance(name, str)}
     pairs = [
-        entry for entry in _list(values.get("reassigned")) if isinstance(entry, list) and len(entry) == 2
+        entry for entry in elements(values.get("reassigned")) if isinstance(entry, list) and len(entry) == 2
     ]
     return Source(
         reassigned=tuple(
             (name, place) for name, place in pairs if isinstance(name, str) and isinstance(place, str)
         ),
-        numbers=frozenset(value for value in map(number, _list(values.get("numbers"))) if value is not None),
+        numbers=frozenset(
+            value for value in map(number, elements(values.get("numbers"))) if value is not None
+        ),
         reads_clock=bool(names & READ_AS_CLOCKS),
         uses_gpu="cuda" in names,
         # What comes to the CPU has been waited for.
@@ -232,7 +236,3 @@ def _source(check: Check, script: str) -> Source:
         sets_epoch="set_epoch" in names,
         softmax_before_loss=values.get("softmax_before_loss") is True,
     )
-
-
-def _list(value: Json) -> list[Json]:
-    return value if isinstance(value, list) else []
