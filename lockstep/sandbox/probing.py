@@ -25,6 +25,10 @@ MAX_STRING = 4096
 MAX_NAMES = 100
 # How often it is asked whether the time of a command is up.
 AGAIN_SECONDS = 0.1
+# What Python says, to those who hear its audit events, where another process begins: what that does is not seen.
+OTHER_PROCESS = frozenset(
+    {"subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.fork", "os.forkpty"}
+)
 
 
 @dataclass(frozen=True)

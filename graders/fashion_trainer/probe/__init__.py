@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from lockstep.sandbox.dataloaders import read_in_this_process
 from lockstep.sandbox.gpus import gpus
-from lockstep.sandbox.probing import Inputs, Observation, Student, kind, plain, plain_tensor
+from lockstep.sandbox.probing import OTHER_PROCESS, Inputs, Observation, Student, kind, plain, plain_tensor
 from lockstep.wire import Array, Json
 
 from .graphs import Graphs
@@ -446,12 +446,11 @@ def _watch_opens(folder: str) -> list[str]:
     """Grows when a file in `folder` is opened, or another process started, which may do so."""
     opened: list[str] = []
     inside = f"{os.path.realpath(folder)}{os.sep}"
-    processes = ("subprocess.Popen", "os.system", "os.posix_spawn", "os.exec", "os.fork", "os.forkpty")
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if opened:
             return
-        if event in processes:
+        if event in OTHER_PROCESS:
             opened.append(event)
         elif event == "open" and isinstance(arguments[0], str | bytes | os.PathLike):
             # Not every name is one that a file can have.

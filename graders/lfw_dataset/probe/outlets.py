@@ -9,16 +9,9 @@ from typing import Any
 
 from matplotlib import pyplot as plt
 
+from lockstep.sandbox.probing import OTHER_PROCESS
+
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
-PROGRAMS = (
-    "subprocess.Popen",
-    "os.system",
-    "os.posix_spawn",
-    "os.exec",
-    "os.fork",
-    "os.forkpty",
-    "socket.connect",
-)
 # Python's own, and the notebooks that are laid beside what was made from them.
 NOT_SHOWN = ("__pycache__", ".ipynb")
 
@@ -46,7 +39,7 @@ class Outlets:
         )
 
     def _hear(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event in PROGRAMS:
+        if event in OTHER_PROCESS or event == "socket.connect":
             self._used = True
         elif event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITES:
             self._used |= not any(part in str(arguments[0]) for part in NOT_SHOWN)
