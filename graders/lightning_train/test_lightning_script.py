@@ -18,6 +18,7 @@ from graders.lightning_train import expected
 from graders.lightning_train.expected import Item
 from graders.lightning_train.figures import logs_no_constant, watches_the_right_way
 from graders.lightning_train.runs import FEW, LIMITS, drawn_size, fitted, run_script
+from graders.lightning_train.unsaid import without_devices
 from lockstep.check import Check
 from lockstep.compare import close, integer, shown
 from lockstep.sandbox.outcome import RankOutcome
@@ -161,8 +162,12 @@ def test_script(check: Check) -> None:
     )
     for name in ("tensorboard", "wandb"):
         # As many pictures, because what reads them in a way of its own is not stopped at fit.
-        untold = run_script(check, ["--devices", "1", "--logger", name], n=(n_train, 24), at_fit=True)
-        loggers = expected.strings(untold.ranks[0].values.get("loggers"))
+        if name == "tensorboard":
+            untold, astray = without_devices(check, ["--logger", name], (n_train, 24))
+        else:
+            told = ["--devices", "1", "--logger", name]
+            untold = run_script(check, told, n=(n_train, 24), at_fit=True).ranks[0]
+        loggers = expected.strings(untold.values.get("loggers"))
         check.expect(
             any(name in logger.lower() for logger in loggers),
             f"lightning_train.py --logger {name}: the Trainer logs with {few_names(loggers) or 'nothing'}.",
@@ -203,7 +208,9 @@ def test_script(check: Check) -> None:
         "Leave it out: Lightning validates on all batches. As a share that is limit_val_batches=1.0.",
         points=check.points / 2,
     )
-    _keeps_defaults(check, untold.ranks[0])
+    if astray is not None:
+        check.fail(astray.message, astray.hint, points=check.points / 2)
+    _keeps_defaults(check, untold)
     _hands_on(check)
     _batches_as_asked(check)
     _hands_on_the_strategy(check)
