@@ -11,8 +11,8 @@ from lockstep.sandbox.outcome import RankOutcome
 from lockstep.text import last_lines, safe, safe_line
 from lockstep.verdict import Feedback
 
-# What comes of a value that is not what it was taken for. What Lightning says of devices that this machine lacks, such as
-# all of its GPUs, is no mistake of the script's.
+# What comes of a value that is not what it was taken for. What Lightning says of devices that this machine lacks, such
+# as all of its GPUs, is no mistake of the script's.
 KINDS = ("ValueError", "TypeError", "AttributeError")
 OF_THE_MACHINE = "CPUAccelerator"
 
@@ -29,11 +29,11 @@ def without_devices(
     if not why or not integer(told.values.get("fits")):
         return told, None
     return told, Feedback(
-        f"lightning_train.py --accelerator cpu {' '.join(arguments)}, without --devices, does not come to its training: {why} "
-        "With --devices 1 besides it does. Expected that it trains on what there is.",
-        'The exercise calls it so, `python lightning_train.py --max-epochs 3`. In the template --devices is "auto" where nothing '
-        'is said, which is no number: hand it on as it is, build_trainer(devices=args.devices). Lightning takes "auto" and '
-        '"2", and turns both into a number.',
+        f"lightning_train.py --accelerator cpu {' '.join(arguments)} ends before its training: {why} It trains with "
+        "--devices 1 besides, expected without it, too.",
+        "The exercise calls the script so: `python lightning_train.py --max-epochs 3`. Where nothing is said, "
+        '--devices is the "auto" of the template, and no number: hand it on as it is, '
+        'build_trainer(devices=args.devices). Lightning knows "auto" and "2", and makes numbers of both.',
     )
 
 
