@@ -64,5 +64,10 @@ def watches_the_right_way(check: Check, seen: RankOutcome, call: str) -> None:
         )
 
 
+def is_of_training(name: str) -> bool:
+    """Whether a name says that it is the loss of training, and not just a loss."""
+    return "train" in name.lower() and TRAINING_LOSS.fullmatch(name) is not None
+
+
 def _is_a_loss(name: str) -> bool:
     return bool(LOSS.fullmatch(name) or TRAINING_LOSS.fullmatch(name))

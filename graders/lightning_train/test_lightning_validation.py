@@ -13,7 +13,7 @@ import numpy as np
 
 from graders.lightning_train import expected, smoothing
 from graders.lightning_train.expected import Data
-from graders.lightning_train.figures import ACCURACY
+from graders.lightning_train.figures import ACCURACY, is_of_training
 from graders.lightning_train.modes import validates_in_training_mode
 from graders.lightning_train.runs import train
 from lockstep.check import Check
@@ -114,6 +114,15 @@ def _validated(check: Check) -> _Validated:
         "Leave out self.train(): Lightning has switched to evaluation before validation_step, and switches back after it.",
         points=check.points / 2,
     )
+    for name in sorted(logged[0] & _logged(outcome.ranks[0], "train")):
+        check.expect(
+            not is_of_training(name),
+            f"{call}: {safe(name, 60)} was logged in training and in validation. Its curve has losses of pictures that are not "
+            "trained on, and so has whatever watches it, such as ModelCheckpoint.",
+            "Does validation_step call training_step, which logs as well? Put what they share into a method that logs nothing, "
+            'and log in each of the two: "train_loss" in training_step, "val_loss" in validation_step.',
+            points=check.points / 2,
+        )
     if not any("val" in name.lower() for name in logged[0]):
         check.note(
             "The usual names begin with val_, such as val_loss: ModelCheckpoint and EarlyStopping are told them with "
@@ -248,18 +257,21 @@ def _turned_hint(what: str) -> str:
     )
 
 
-def _logged(rank: RankOutcome) -> set[str]:
-    """The names that were logged in the validation part."""
+def _logged(rank: RankOutcome, stage: str = "valid") -> set[str]:
+    """The names that were logged in a part of the training, the validation unless told otherwise."""
     entries = rank.values.get("logged")
     return {
         entry[1]
         for entry in (entries if isinstance(entries, list) else [])
-        if isinstance(entry, list) and len(entry) == 4 and isinstance(entry[1], str) and _validates(entry[0])
+        if isinstance(entry, list)
+        and len(entry) == 4
+        and isinstance(entry[1], str)
+        and _is_of(entry[0], stage)
     }
 
 
-def _validates(stage: Json) -> bool:
-    return isinstance(stage, str) and "valid" in stage.lower()
+def _is_of(found: Json, stage: str) -> bool:
+    return isinstance(found, str) and stage in found.lower()
 
 
 def _numbers(rank: RankOutcome, names: set[str]) -> dict[str, float]:
