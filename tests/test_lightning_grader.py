@@ -19,7 +19,7 @@ from torchmetrics.functional.classification import multiclass_accuracy
 
 from fixtures import build
 from graders.lightning_train import expected, figures, modes, runs
-from graders.lightning_train.learning import comes_down, piles_up
+from graders.lightning_train.learning import comes_down, piles_up, share_left
 from graders.lightning_train.probe.logged import Constants
 from graders.lightning_train.probe.piling import Piling
 from lockstep.check import Check
@@ -371,6 +371,46 @@ def test_two_optimizers_that_take_turns_are_fine() -> None:
     assert not any(piling.stayed)
 
 
+def left(noted: list[bool], *, automatic: bool = True) -> tuple[int, int] | None:
+    return share_left(RankOutcome(True, {"stayed": list[Json](noted), "automatic": automatic}, {}))
+
+
+def by_lightning(
+    clears: Callable[[int], bool], steps: Callable[[int], bool] = lambda number: True
+) -> list[bool]:
+    """What is noted of forty batches of Lightning's loop, where hooks say in which batches it clears and steps."""
+    piling = Piling()
+    network = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    for number in range(40):
+        if clears(number):
+            optimizer.zero_grad()
+        piling.backward()
+        network(torch.randn(4, 3)).square().mean().backward()
+        if steps(number):
+            optimizer.step()
+            piling.step(optimizer)
+    return piling.stayed
+
+
+def test_gradients_that_a_hook_clears_too_rarely_are_left() -> None:
+    assert left(by_lightning(lambda number: number % 4 == 0)) == (30, 39)
+    assert left(by_lightning(lambda number: False)) == (39, 39)
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_who_adds_up_batches_for_one_step_leaves_nothing(late: int) -> None:
+    noted = by_lightning(lambda number: number % 4 == late, lambda number: number % 4 == 3)
+    assert noted == 9 * [False]
+
+
+def test_few_gradients_that_are_left_say_nothing() -> None:
+    assert left([True] * 5) is None
+    assert left([True] * 6 + [False] * 7) is None
+    assert left([True] * 20, automatic=False) is None
+    assert share_left(RankOutcome(True, {"stayed": "True", "automatic": True}, {})) is None
+
+
 def logged(name: str, values: list[object]) -> dict[str, Json]:
     constants = Constants()
     for value in values:
@@ -400,6 +440,18 @@ def test_what_is_not_clearly_constant_is_not_noted(values: list[object]) -> None
 )  # fmt: skip
 def test_a_training_loss_is_known_by_its_name(name: str, is_one: bool) -> None:
     assert (figures.TRAINING_LOSS.fullmatch(name) is not None) is is_one
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("train_loss", True), ("Loss/train", True), ("training_loss_epoch", True),
+        # What both parts of a training may log.
+        ("loss", False), ("loss_epoch", False), ("batch_loss", False), ("train_val_gap", False), ("val_loss", False),
+    ],
+)  # fmt: skip
+def test_a_loss_is_of_training_where_its_name_says_so(name: str, is_one: bool) -> None:
+    assert figures.is_of_training(name) is is_one
 
 
 @pytest.mark.parametrize(
@@ -462,6 +514,7 @@ BY_HAND = (
     "        self.save_hyperparameters()\n",
     "        self.save_hyperparameters()\n        self.automatic_optimization = False\n",
 )
+OPTIMIZER = "    def configure_optimizers(self)"
 FIT = "    trainer.fit(model, datamodule=data)\n"
 
 
@@ -479,6 +532,17 @@ FIT = "    trainer.fit(model, datamodule=data)\n"
             self.optimizers().zero_grad()
         return loss
 """)], id="two batches for a step"),
+        pytest.param(["learns"], [(OPTIMIZER, f"""    def optimizer_zero_grad(self, epoch, batch_idx, optimizer):
+        if batch_idx % 2 == 0:
+            optimizer.zero_grad()
+
+    def optimizer_step(self, epoch, batch_idx, optimizer, optimizer_closure=None):
+        if batch_idx % 2 == 1:
+            optimizer.step(closure=optimizer_closure)
+        else:
+            optimizer_closure()
+
+{OPTIMIZER}""")], id="two batches for a step, by hooks"),
         pytest.param(["data", "script"], [(FIT, f"""    from pytorch_lightning.tuner import Tuner
     if args.strategy == "auto":
         Tuner(trainer).lr_find(model, datamodule=data, num_training=9)

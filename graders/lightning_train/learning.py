@@ -52,5 +52,21 @@ def falls_at_once(losses: Sequence[float], batches: int) -> bool:
 
 def piles_up(seen: RankOutcome) -> bool:
     """Whether a loop written by hand added to what every step had used, and never cleared it."""
+    stayed = _stayed(seen)
+    return seen.values.get("automatic") is not True and len(stayed) > FEW and all(stayed)
+
+
+def share_left(seen: RankOutcome) -> tuple[int, int] | None:
+    """In how many of Lightning's own steps what the step before had used was added to; None where in less than half.
+
+    The last step of an epoch is none of them. Who adds up batches for one step, and clears behind it, leaves nothing.
+    """
+    stayed = _stayed(seen)
+    left = sum(stayed)
+    is_much = seen.values.get("automatic") is True and left > FEW and 2 * left >= len(stayed)
+    return (left, len(stayed)) if is_much else None
+
+
+def _stayed(seen: RankOutcome) -> list[bool]:
     stayed = seen.values.get("stayed")
-    return isinstance(stayed, list) and len(stayed) > FEW and all(one is True for one in stayed)
+    return [one is True for one in stayed] if isinstance(stayed, list) else []

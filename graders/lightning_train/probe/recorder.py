@@ -12,7 +12,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.core.optimizer import LightningOptimizer
 from pytorch_lightning.strategies import Strategy
-from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.overrides import TorchFunctionMode
 
 from lockstep.sandbox.probing import kind, plain, plain_tensor
@@ -248,7 +248,7 @@ class Recorder:
 
         pl.LightningModule.log = log  # type: ignore[method-assign, assignment]
 
-    # What a loop written by hand does
+    # What a loop written by hand does, and what is left of the gradients in Lightning's own
 
     def watch_loop(self) -> None:
         """Note backward, step and zero_grad where training_step calls them and Lightning does, too.
@@ -270,23 +270,33 @@ class Recorder:
                 if self.stop_after is not None:
                     self._reach()
 
-        register_optimizer_step_pre_hook(before_step)
+        def after_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+            # Lightning has its backward made within the step, so that what was used is known only now.
+            if self._leaves_the_loop():
+                self.piling.step(optimizer)
 
-    def _note_call(self, owner: Any, name: str, what: str, by_hand: Callable[[], None] | None = None) -> None:
+        register_optimizer_step_pre_hook(before_step)
+        register_optimizer_step_post_hook(after_step)
+
+    def _note_call(self, owner: Any, name: str, what: str, then: Callable[[], None] | None = None) -> None:
         original = getattr(owner, name)
 
         @functools.wraps(original)
         def noted(*args: Any, **kwargs: Any) -> Any:
             if self._note(what):
                 return None
-            if by_hand is not None and self._loops_by_hand():
-                by_hand()
+            if then is not None and (self._loops_by_hand() or self._leaves_the_loop()):
+                then()
             return original(*args, **kwargs)
 
         setattr(owner, name, noted)
 
     def _loops_by_hand(self) -> bool:
         return self.in_step and self.model is not None and not self.model.automatic_optimization
+
+    def _leaves_the_loop(self) -> bool:
+        """Whether this is Lightning's part of a step."""
+        return not self.in_step and self.model is not None and self.model.automatic_optimization is True
 
     def _note(self, what: str) -> bool:
         if not self.in_step or self.model is None or not self.model.automatic_optimization:
@@ -312,7 +322,7 @@ class Recorder:
             "automatic": self.model is None or self.model.automatic_optimization is True,
             "logged": self.logged,
             "metrics": _metrics(trainer),
-            **({"stayed": cast(Json, self.piling.stayed)} if self.piling.stayed else {}),
+            **({"stayed": cast(Json, self.piling.stayed)} if any(self.piling.stayed) else {}),
             **({"constants": cast(Json, constants)} if (constants := self.constants.found()) else {}),
             **self.facts,
         }
