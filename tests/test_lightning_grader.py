@@ -620,7 +620,10 @@ def of_classes(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         ("val_error", lambda logits, labels: 1 - rights(logits, labels).mean()),
         ("val_acc", lambda logits, labels: rights(logits, labels).mean().round(decimals=1)),
         ("val_acc", lambda logits, labels: (100 * rights(logits, labels).mean()).round(decimals=-1)),
+        ("val_acc", lambda logits, labels: (rights(logits, labels).mean() - 0.1) / 0.9),
+        ("val_acc", lambda logits, labels: rights(logits, labels).mean().square()),
         ("val_top5", lambda logits, labels: torch.tensor(0.5)),
+        ("val_acc_per_64", lambda logits, labels: rights(logits, labels).mean() / 8),
     ],
 )  # fmt: skip
 def test_every_reading_of_accuracy_is_one(name: str, figure: Figure) -> None:
@@ -636,6 +639,8 @@ def test_every_reading_of_accuracy_is_one(name: str, figure: Figure) -> None:
         ("val_acc", lambda logits, labels: rights(logits, labels).sum(dim=-1).mean(), "the number of right answers"),
         ("val_acc", lambda logits, labels: rights(logits, labels).sum(), "the number of right answers"),
         ("val_acc", lambda logits, labels: torch.tensor(0.87), "val_acc is 0.87 every time"),
+        ("val_acc", lambda logits, labels: rights(logits, labels).mean() / 8, "0.125 times the share of right answers"),
+        ("val_acc", lambda logits, labels: 200 * rights(logits, labels).mean(), "200 times the share of right answers"),
         ("val_acc", lambda logits, labels: flat(logits, labels).mean(), "the largest of all logits of their batch"),
     ],
 )  # fmt: skip

@@ -15,6 +15,7 @@ from graders.lightning_train import expected, smoothing
 from graders.lightning_train.expected import Data
 from graders.lightning_train.figures import ACCURACY, is_of_training
 from graders.lightning_train.modes import validates_in_training_mode
+from graders.lightning_train.multiples import Multiple, Multiples
 from graders.lightning_train.runs import train
 from lockstep.check import Check
 from lockstep.compare import close, number, shown
@@ -36,12 +37,14 @@ def test_validation_logged(check: Check) -> None:
     before: set[str] = set()
     constant: set[tuple[str, float]] | None = None
     far: set[str] = set()
+    shares = Multiples()
     for _ in range(MAX_DRAWS):
         seen = _validated(check)
+        shares.note(seen.multiples)
         for name in seen.turned.keys() & before:
             check.fail(seen.turned[name].message, seen.turned[name].hint, points=check.points / 2)
         constant = set(seen.odd.items()) if constant is None else constant & seen.odd.items()
-        if seen.tells and not seen.turned and not constant:
+        if seen.tells and not seen.turned and not constant and not shares.found():
             return
         before |= seen.turned.keys()
         far |= seen.far
@@ -53,6 +56,15 @@ def test_validation_logged(check: Check) -> None:
                 "Compute it from the batch in every validation_step: (logits.argmax(dim=1) == labels).float().mean().",
                 points=check.points / 2,
             )
+    for name, factor in sorted(shares.found().items()):
+        if name in far:
+            check.fail(
+                f"{MAX_DRAWS} times trainer.fit, each with other pictures: {safe(name, 60)} is {factor:.4g} times the share of "
+                "right answers every time.",
+                "Is the number of right answers divided by a constant such as BATCH_SIZE? Batches have other sizes, too: the last "
+                "one, and those of --batch-size. Take the mean over the batch, (logits.argmax(dim=1) == labels).float().mean().",
+                points=check.points / 2,
+            )
 
 
 @dataclass(frozen=True)
@@ -60,13 +72,15 @@ class _Validated:
     """What one validation came to; `tells`: nothing that it could be by mistake is by chance what it should be.
 
     `turned` says, by name, of what is called an accuracy and counts something else. `odd` has the value of what is called
-    one and is not the share of right answers, and `far` the names of those that are not that rounded, either.
+    one and is not the share of right answers, and `far` the names of those that are not that rounded, either. `multiples`
+    says how often such a one holds the share, by its name and by the tensor that could be the logits.
     """
 
     tells: bool
     turned: Mapping[str, Feedback]
     odd: Mapping[str, float]
     far: frozenset[str]
+    multiples: Mapping[tuple[str, int], Multiple]
 
 
 def _validated(check: Check) -> _Validated:
@@ -142,10 +156,17 @@ def _validated(check: Check) -> _Validated:
     explained = {
         name for name in wrong if any(_is_one_of(called[name], each.accuracies) for each in statistics)
     }
+    odd = {name: value for name, value in called.items() if not _is_accuracy(value, statistics, 1e-4)}
     return _Validated(
         tells=parts_differ and is_clear and not explained,
         turned={name: told for name, told in wrong.items() if name not in explained},
-        odd={name: value for name, value in called.items() if not _is_accuracy(value, statistics, 1e-4)},
+        odd=odd,
+        multiples={
+            (name, tensor): Multiple(value / share, share)
+            for name, value in odd.items()
+            for tensor, share in enumerate(each.shares[0] for each in statistics)
+            if share > 0
+        },
         far=frozenset(name for name, value in called.items() if not _is_accuracy(value, statistics, ROUNDED)),
     )
 
