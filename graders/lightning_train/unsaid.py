@@ -21,9 +21,10 @@ def without_devices(
     check: Check, arguments: Sequence[str], n: tuple[int, int]
 ) -> tuple[RankOutcome, Feedback | None]:
     """The script where it calls fit, and what to say of one that gets there with --devices 1 alone."""
-    seen = run_script(check, arguments, n=n, at_fit=True, expect=False).ranks[0]
+    outcome = run_script(check, arguments, n=n, at_fit=True, expect=False)
+    seen = outcome.ranks[0]
     why = stumbled_over(seen)
-    if seen.complete and seen.error is None and not why:
+    if seen.complete and seen.error is None and outcome.limit is None and not why:
         return seen, None
     told = run_script(check, ["--devices", "1", *arguments], n=n, at_fit=True).ranks[0]
     if not why or not integer(told.values.get("fits")):
