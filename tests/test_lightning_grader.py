@@ -21,6 +21,7 @@ from fixtures import build
 from graders.lightning_train import expected, figures, modes, runs
 from graders.lightning_train.learning import comes_down, piles_up, share_left
 from graders.lightning_train.probe.logged import Constants
+from graders.lightning_train.probe.multiplied import Multiplied
 from graders.lightning_train.probe.piling import Piling
 from lockstep.check import Check
 from lockstep.result import CheckResult
@@ -429,6 +430,63 @@ def test_one_number_in_every_step_is_noted(value: object) -> None:
 )  # fmt: skip
 def test_what_is_not_clearly_constant_is_not_noted(values: list[object]) -> None:
     assert logged("train_loss", values) == {}
+
+
+def multiplied(
+    value: Callable[[float, int], object], *, times: int = 20, reduced_by: object = "mean", every: int = 1
+) -> dict[str, Json]:
+    """What is noted of losses that fall, of batches of 8 and of 4 in turn, where every so many steps log one figure."""
+    noted = Multiplied()
+    for number in range(times):
+        loss, size = 2.3 - 0.1 * number, (8, 4)[number % 2]
+        if number % every == 0:
+            noted.note("train_loss", value(loss, size), reduced_by)
+        noted.step(torch.tensor(loss), size)
+    return noted.found()
+
+
+def test_a_sum_over_the_batch_is_noted() -> None:
+    assert list(multiplied(lambda loss, size: torch.tensor(loss * size))) == ["train_loss"]
+    assert list(multiplied(lambda loss, size: loss * size, times=22, every=2)) == ["train_loss"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        lambda loss, size: loss,
+        lambda loss, size: loss * 8,
+        lambda loss, size: loss * size + 0.1,
+        lambda loss, size: loss * size / 64,
+        lambda loss, size: float("nan"),
+        lambda loss, size: MeanMetric(),
+    ],
+)
+def test_other_figures_are_no_sums_over_the_batch(value: Callable[[float, int], object]) -> None:
+    assert multiplied(value) == {}
+
+
+def test_sums_that_are_to_be_added_up_or_that_are_few_are_not_noted() -> None:
+    assert multiplied(lambda loss, size: loss * size, reduced_by="sum") == {}
+    assert multiplied(lambda loss, size: loss * size, times=10) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "returned", "told", "costs"),
+    [
+        ("train_loss", 2.3, [18.4, 2.3, 8], True),
+        ("train_loss_sum", 2.3, [18.4, 2.3, 8], False),
+        # The mean over as many batches, which make a step together.
+        ("train_loss", 0.29, [2.3, 0.2875, 8], False),
+        ("train_loss", 2.3, [18.4, 2.3], False),
+        ("train_loss", 2.3, "18.4", False),
+        ("train_loss", 2.3, [18.4, None, 8], False),
+    ],
+)
+def test_a_training_loss_is_no_sum(name: str, returned: float, told: Json, costs: bool) -> None:
+    seen = RankOutcome(True, {"multiplied": {name: told}, "steps": [{"loss": returned}]}, {})
+    check = SimpleNamespace(points=1.0, fail=mock.Mock())
+    figures.logs_no_sum(cast(Check, check), seen, "the script")
+    assert check.fail.called is costs
 
 
 @pytest.mark.parametrize(

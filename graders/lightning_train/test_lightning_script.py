@@ -12,7 +12,7 @@ from itertools import pairwise
 from fixtures import fashion_mnist
 from graders.lightning_train import expected
 from graders.lightning_train.expected import Item
-from graders.lightning_train.figures import logs_no_constant, watches_the_right_way
+from graders.lightning_train.figures import logs_no_constant, logs_no_sum, watches_the_right_way
 from graders.lightning_train.left import has_table, writes_its_report
 from graders.lightning_train.runs import FEW, LIMITS, drawn_size, fitted, run_script
 from graders.lightning_train.unsaid import without_devices
@@ -195,6 +195,7 @@ def test_script(check: Check) -> None:
     )
     _draws_anew(check, seen, call)
     logs_no_constant(check, seen, call)
+    logs_no_sum(check, seen, call)
     watches_the_right_way(check, seen, call)
     check.expect(
         integer(seen.values.get("limit_val")) != 1,

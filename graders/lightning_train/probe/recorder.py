@@ -20,6 +20,7 @@ from lockstep.wire import Array, Json
 
 from .besides import is_besides
 from .logged import Constants
+from .multiplied import Multiplied
 from .piling import Piling
 
 CLASSES = 10
@@ -27,6 +28,7 @@ MAX_SEEN = 12  # tensors of one step that could be the logits
 MAX_ROWS = 4_000
 MAX_MODES = 10  # first steps of either stage, and last ones
 MAX_WEIGHTS = 1 << 20
+MAX_BEFORE_REDUCED = 4  # arguments of LightningModule.log between the value and reduce_fx
 
 
 class SeenEnough(BaseException):
@@ -118,6 +120,7 @@ class Recorder:
         self.piling = Piling()
         self.reached: set[str] = set()
         self.constants = Constants()
+        self.multiplied = Multiplied()
         self.logged: list[Json] = []
         self.epochs: list[int] = []
         self.facts: dict[str, Json] = {}
@@ -204,6 +207,7 @@ class Recorder:
                 "seen": len(seen.seen),
             }
         )
+        self.multiplied.step(loss, seen.batch_size)
         for index, tensor in enumerate(seen.seen):
             self.arrays[f"train{number}/seen{index}"] = tensor
         if self.stop_after is not None and len(self.steps) >= self.stop_after:
@@ -244,6 +248,9 @@ class Recorder:
                 recorder.logged.append([str(stage), name[:100], bool(kwargs.get("sync_dist")), is_metric])
                 if recorder.in_step:
                     recorder.constants.note(name, value)
+                    is_told = len(args) > MAX_BEFORE_REDUCED  # by its place
+                    reduced_by = None if is_told else kwargs.get("reduce_fx", "mean")
+                    recorder.multiplied.note(name, value, reduced_by)
             original(module, name, value, *args, **kwargs)
 
         pl.LightningModule.log = log  # type: ignore[method-assign, assignment]
@@ -324,6 +331,7 @@ class Recorder:
             "metrics": _metrics(trainer),
             **({"stayed": cast(Json, self.piling.stayed)} if any(self.piling.stayed) else {}),
             **({"constants": cast(Json, constants)} if (constants := self.constants.found()) else {}),
+            **({"multiplied": cast(Json, multiplied)} if (multiplied := self.multiplied.found()) else {}),
             **self.facts,
         }
 
