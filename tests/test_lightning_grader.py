@@ -412,6 +412,11 @@ def test_few_gradients_that_are_left_say_nothing() -> None:
     assert share_left(RankOutcome(True, {"stayed": "True", "automatic": True}, {})) is None
 
 
+def test_gradients_that_the_probe_keeps_from_being_cleared_say_nothing() -> None:
+    values: dict[str, Json] = {"stayed": [True] * 20, "automatic": True, "manual": ["zero_grad()"]}
+    assert share_left(RankOutcome(True, values, {})) is None
+
+
 def logged(name: str, values: list[object]) -> dict[str, Json]:
     constants = Constants()
     for value in values:

@@ -260,7 +260,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("configure_optimizers", "train values.rates*", "one twice|*more*|*again", "any rate above zero will do"),
         Row("no_device_calls", "on_gpu* ended", "*", "an emulated GPU that fails otherwise than by devices is no evidence"),
         Row("no_manual_loop", "train values.steps", f"one missing|{ORDER}", "any step at all says that there are some"),
-        Row("no_manual_loop|learns", "train values.automatic", "*", "who writes the loop is left to it, and asked where gradients are left"),
+        Row("no_manual_loop", "train values.automatic", "*", "who writes the loop is left to it"),
         Row("validation_logged", "train* values.logged*", "*", "one name that was logged in validation is enough"),
         Row("validation_logged", "train* values.metrics*", "missing|as text|*more*|*again", "what one rank alone does not log, and what is no part of validation"),
         Row("validation_logged", "train* arrays.val#/*", "*", "any tensor of the network may be the logits that fit, or its answers"),

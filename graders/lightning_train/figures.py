@@ -52,9 +52,11 @@ def logs_no_constant(check: Check, seen: RankOutcome, call: str) -> None:
 def logs_no_sum(check: Check, seen: RankOutcome, call: str) -> None:
     """End the check where what training_step logs as its loss is what it returns times the number of pictures."""
     multiplied = seen.values.get("multiplied")
+    if not isinstance(multiplied, dict):
+        return
     losses = [loss for loss in expected.step_losses(seen) if loss is not None]
     # Where it is less from the beginning, what is returned is a part of the loss, and may be logged as a whole.
-    if not isinstance(multiplied, dict) or max(losses, default=0) < LEAST_GUESSED:
+    if max(losses, default=0) < LEAST_GUESSED:
         return
     for name, told in multiplied.items():
         logged, loss, size = [number(each) for each in told] if _has_three(told) else [None] * 3

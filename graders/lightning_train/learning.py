@@ -53,7 +53,7 @@ def falls_at_once(losses: Sequence[float], batches: int) -> bool:
 def piles_up(seen: RankOutcome) -> bool:
     """Whether a loop written by hand added to what every step had used, and never cleared it."""
     stayed = _stayed(seen)
-    return seen.values.get("automatic") is not True and len(stayed) > FEW and all(stayed)
+    return len(stayed) > FEW and all(stayed) and seen.values.get("automatic") is not True
 
 
 def share_left(seen: RankOutcome) -> tuple[int, int] | None:
@@ -63,8 +63,10 @@ def share_left(seen: RankOutcome) -> tuple[int, int] | None:
     """
     stayed = _stayed(seen)
     left = sum(stayed)
-    is_much = seen.values.get("automatic") is True and left > FEW and 2 * left >= len(stayed)
-    return (left, len(stayed)) if is_much else None
+    if left <= FEW or 2 * left < len(stayed) or seen.values.get("automatic") is not True:
+        return None
+    # What training_step itself clears, a check of its own is about, and the probe has kept from being cleared.
+    return None if seen.values.get("manual") else (left, len(stayed))
 
 
 def _stayed(seen: RankOutcome) -> list[bool]:
