@@ -19,8 +19,9 @@ from torchmetrics.functional.classification import multiclass_accuracy
 
 from fixtures import build
 from graders.lightning_train import expected, figures, modes, runs
-from graders.lightning_train.learning import comes_down, piles_up
+from graders.lightning_train.learning import comes_down, piles_up, share_left
 from graders.lightning_train.probe.logged import Constants
+from graders.lightning_train.probe.multiplied import Multiplied
 from graders.lightning_train.probe.piling import Piling
 from lockstep.check import Check
 from lockstep.result import CheckResult
@@ -371,6 +372,51 @@ def test_two_optimizers_that_take_turns_are_fine() -> None:
     assert not any(piling.stayed)
 
 
+def left(noted: list[bool], *, automatic: bool = True) -> tuple[int, int] | None:
+    return share_left(RankOutcome(True, {"stayed": list[Json](noted), "automatic": automatic}, {}))
+
+
+def by_lightning(
+    clears: Callable[[int], bool], steps: Callable[[int], bool] = lambda number: True
+) -> list[bool]:
+    """What is noted of forty batches of Lightning's loop, where hooks say in which batches it clears and steps."""
+    piling = Piling()
+    network = torch.nn.Linear(3, 2)
+    optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+    for number in range(40):
+        if clears(number):
+            optimizer.zero_grad()
+        piling.backward()
+        network(torch.randn(4, 3)).square().mean().backward()
+        if steps(number):
+            optimizer.step()
+            piling.step(optimizer)
+    return piling.stayed
+
+
+def test_gradients_that_a_hook_clears_too_rarely_are_left() -> None:
+    assert left(by_lightning(lambda number: number % 4 == 0)) == (30, 39)
+    assert left(by_lightning(lambda number: False)) == (39, 39)
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_who_adds_up_batches_for_one_step_leaves_nothing(late: int) -> None:
+    noted = by_lightning(lambda number: number % 4 == late, lambda number: number % 4 == 3)
+    assert noted == 9 * [False]
+
+
+def test_few_gradients_that_are_left_say_nothing() -> None:
+    assert left([True] * 5) is None
+    assert left([True] * 6 + [False] * 7) is None
+    assert left([True] * 20, automatic=False) is None
+    assert share_left(RankOutcome(True, {"stayed": "True", "automatic": True}, {})) is None
+
+
+def test_gradients_that_the_probe_keeps_from_being_cleared_say_nothing() -> None:
+    values: dict[str, Json] = {"stayed": [True] * 20, "automatic": True, "manual": ["zero_grad()"]}
+    assert share_left(RankOutcome(True, values, {})) is None
+
+
 def logged(name: str, values: list[object]) -> dict[str, Json]:
     constants = Constants()
     for value in values:
@@ -391,6 +437,63 @@ def test_what_is_not_clearly_constant_is_not_noted(values: list[object]) -> None
     assert logged("train_loss", values) == {}
 
 
+def multiplied(
+    value: Callable[[float, int], object], *, times: int = 20, reduced_by: object = "mean", every: int = 1
+) -> dict[str, Json]:
+    """What is noted of losses that fall, of batches of 8 and of 4 in turn, where every so many steps log one figure."""
+    noted = Multiplied()
+    for number in range(times):
+        loss, size = 2.3 - 0.1 * number, (8, 4)[number % 2]
+        if number % every == 0:
+            noted.note("train_loss", value(loss, size), reduced_by)
+        noted.step(torch.tensor(loss), size)
+    return noted.found()
+
+
+def test_a_sum_over_the_batch_is_noted() -> None:
+    assert list(multiplied(lambda loss, size: torch.tensor(loss * size))) == ["train_loss"]
+    assert list(multiplied(lambda loss, size: loss * size, times=22, every=2)) == ["train_loss"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        lambda loss, size: loss,
+        lambda loss, size: loss * 8,
+        lambda loss, size: loss * size + 0.1,
+        lambda loss, size: loss * size / 64,
+        lambda loss, size: float("nan"),
+        lambda loss, size: MeanMetric(),
+    ],
+)
+def test_other_figures_are_no_sums_over_the_batch(value: Callable[[float, int], object]) -> None:
+    assert multiplied(value) == {}
+
+
+def test_sums_that_are_to_be_added_up_or_that_are_few_are_not_noted() -> None:
+    assert multiplied(lambda loss, size: loss * size, reduced_by="sum") == {}
+    assert multiplied(lambda loss, size: loss * size, times=10) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "returned", "told", "costs"),
+    [
+        ("train_loss", 2.3, [18.4, 2.3, 8], True),
+        ("train_loss_sum", 2.3, [18.4, 2.3, 8], False),
+        # The mean over as many batches, which make a step together.
+        ("train_loss", 0.29, [2.3, 0.2875, 8], False),
+        ("train_loss", 2.3, [18.4, 2.3], False),
+        ("train_loss", 2.3, "18.4", False),
+        ("train_loss", 2.3, [18.4, None, 8], False),
+    ],
+)
+def test_a_training_loss_is_no_sum(name: str, returned: float, told: Json, costs: bool) -> None:
+    seen = RankOutcome(True, {"multiplied": {name: told}, "steps": [{"loss": returned}]}, {})
+    check = SimpleNamespace(points=1.0, fail=mock.Mock())
+    figures.logs_no_sum(cast(Check, check), seen, "the script")
+    assert check.fail.called is costs
+
+
 @pytest.mark.parametrize(
     ("name", "is_one"),
     [
@@ -400,6 +503,18 @@ def test_what_is_not_clearly_constant_is_not_noted(values: list[object]) -> None
 )  # fmt: skip
 def test_a_training_loss_is_known_by_its_name(name: str, is_one: bool) -> None:
     assert (figures.TRAINING_LOSS.fullmatch(name) is not None) is is_one
+
+
+@pytest.mark.parametrize(
+    ("name", "is_one"),
+    [
+        ("train_loss", True), ("Loss/train", True), ("training_loss_epoch", True),
+        # What both parts of a training may log.
+        ("loss", False), ("loss_epoch", False), ("batch_loss", False), ("train_val_gap", False), ("val_loss", False),
+    ],
+)  # fmt: skip
+def test_a_loss_is_of_training_where_its_name_says_so(name: str, is_one: bool) -> None:
+    assert figures.is_of_training(name) is is_one
 
 
 @pytest.mark.parametrize(
@@ -462,6 +577,7 @@ BY_HAND = (
     "        self.save_hyperparameters()\n",
     "        self.save_hyperparameters()\n        self.automatic_optimization = False\n",
 )
+OPTIMIZER = "    def configure_optimizers(self)"
 FIT = "    trainer.fit(model, datamodule=data)\n"
 
 
@@ -479,6 +595,17 @@ FIT = "    trainer.fit(model, datamodule=data)\n"
             self.optimizers().zero_grad()
         return loss
 """)], id="two batches for a step"),
+        pytest.param(["learns"], [(OPTIMIZER, f"""    def optimizer_zero_grad(self, epoch, batch_idx, optimizer):
+        if batch_idx % 2 == 0:
+            optimizer.zero_grad()
+
+    def optimizer_step(self, epoch, batch_idx, optimizer, optimizer_closure=None):
+        if batch_idx % 2 == 1:
+            optimizer.step(closure=optimizer_closure)
+        else:
+            optimizer_closure()
+
+{OPTIMIZER}""")], id="two batches for a step, by hooks"),
         pytest.param(["data", "script"], [(FIT, f"""    from pytorch_lightning.tuner import Tuner
     if args.strategy == "auto":
         Tuner(trainer).lr_find(model, datamodule=data, num_training=9)
@@ -556,7 +683,10 @@ def of_classes(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         ("val_error", lambda logits, labels: 1 - rights(logits, labels).mean()),
         ("val_acc", lambda logits, labels: rights(logits, labels).mean().round(decimals=1)),
         ("val_acc", lambda logits, labels: (100 * rights(logits, labels).mean()).round(decimals=-1)),
+        ("val_acc", lambda logits, labels: (rights(logits, labels).mean() - 0.1) / 0.9),
+        ("val_acc", lambda logits, labels: rights(logits, labels).mean().square()),
         ("val_top5", lambda logits, labels: torch.tensor(0.5)),
+        ("val_acc_per_64", lambda logits, labels: rights(logits, labels).mean() / 8),
     ],
 )  # fmt: skip
 def test_every_reading_of_accuracy_is_one(name: str, figure: Figure) -> None:
@@ -572,6 +702,8 @@ def test_every_reading_of_accuracy_is_one(name: str, figure: Figure) -> None:
         ("val_acc", lambda logits, labels: rights(logits, labels).sum(dim=-1).mean(), "the number of right answers"),
         ("val_acc", lambda logits, labels: rights(logits, labels).sum(), "the number of right answers"),
         ("val_acc", lambda logits, labels: torch.tensor(0.87), "val_acc is 0.87 every time"),
+        ("val_acc", lambda logits, labels: rights(logits, labels).mean() / 8, "0.125 times the share of right answers"),
+        ("val_acc", lambda logits, labels: 200 * rights(logits, labels).mean(), "200 times the share of right answers"),
         ("val_acc", lambda logits, labels: flat(logits, labels).mean(), "the largest of all logits of their batch"),
     ],
 )  # fmt: skip

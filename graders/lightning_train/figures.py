@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import TypeGuard
 
 from graders.lightning_train import expected
 from lockstep.check import Check
 from lockstep.compare import number
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.text import safe
+from lockstep.wire import Json
 
 # Others have names: val_acc_top5, val_accuracy_shirt, val_acc_gap.
 ACCURACY = re.compile(
@@ -24,6 +26,8 @@ TRAINING_LOSS = re.compile(
     r"(?:train|training)?[\W_]*(?:(?:avg|mean|step|batch)[\W_]*)?loss[\W_]*(?:train|training)?(?:_step|_epoch)?",
     re.IGNORECASE,
 )
+
+LEAST_GUESSED = 1.0  # a mean cross-entropy before anything is learned; whoever guesses has 2.3
 
 
 def logs_no_constant(check: Check, seen: RankOutcome, call: str) -> None:
@@ -45,6 +49,31 @@ def logs_no_constant(check: Check, seen: RankOutcome, call: str) -> None:
             )
 
 
+def logs_no_sum(check: Check, seen: RankOutcome, call: str) -> None:
+    """End the check where what training_step logs as its loss is what it returns times the number of pictures."""
+    multiplied = seen.values.get("multiplied")
+    if not isinstance(multiplied, dict):
+        return
+    losses = [loss for loss in expected.step_losses(seen) if loss is not None]
+    # Where it is less from the beginning, what is returned is a part of the loss, and may be logged as a whole.
+    if max(losses, default=0) < LEAST_GUESSED:
+        return
+    for name, told in multiplied.items():
+        logged, loss, size = [number(each) for each in told] if _has_three(told) else [None] * 3
+        if logged is not None and loss is not None and size is not None and TRAINING_LOSS.fullmatch(name):
+            check.fail(
+                f"{call}: training_step logged {safe(name, 60)} as {logged:.4g} and returned a loss of {loss:.4g}, "
+                f"which is the mean over the {size:g} pictures of the batch. So it was in every step: what is logged "
+                "is their sum. The curve depends on --batch-size, and drops in a last batch that is smaller.",
+                f'Log the loss that is returned, the mean of the batch: self.log("{safe(name, 60)}", loss).',
+                points=check.points / 2,
+            )
+
+
+def _has_three(told: Json) -> TypeGuard[list[Json]]:
+    return isinstance(told, list) and len(told) == 3
+
+
 def watches_the_right_way(check: Check, seen: RankOutcome, call: str) -> None:
     """End the check where a callback takes the smallest accuracy for the best one, or the largest loss."""
     monitors = seen.values.get("monitors")
@@ -62,6 +91,11 @@ def watches_the_right_way(check: Check, seen: RankOutcome, call: str) -> None:
             f"Say mode={better!r}: it is 'min' where nothing is said, whatever the figure.",
             points=check.points / 2,
         )
+
+
+def is_of_training(name: str) -> bool:
+    """Whether a name says that it is the loss of training, and not just a loss."""
+    return "train" in name.lower() and TRAINING_LOSS.fullmatch(name) is not None
 
 
 def _is_a_loss(name: str) -> bool:

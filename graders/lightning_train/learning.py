@@ -52,5 +52,23 @@ def falls_at_once(losses: Sequence[float], batches: int) -> bool:
 
 def piles_up(seen: RankOutcome) -> bool:
     """Whether a loop written by hand added to what every step had used, and never cleared it."""
+    stayed = _stayed(seen)
+    return len(stayed) > FEW and all(stayed) and seen.values.get("automatic") is not True
+
+
+def share_left(seen: RankOutcome) -> tuple[int, int] | None:
+    """In how many of Lightning's own steps what the step before had used was added to; None where in less than half.
+
+    The last step of an epoch is none of them. Who adds up batches for one step, and clears behind it, leaves nothing.
+    """
+    stayed = _stayed(seen)
+    left = sum(stayed)
+    if left <= FEW or 2 * left < len(stayed) or seen.values.get("automatic") is not True:
+        return None
+    # What training_step itself clears, a check of its own is about, and the probe has kept from being cleared.
+    return None if seen.values.get("manual") else (left, len(stayed))
+
+
+def _stayed(seen: RankOutcome) -> list[bool]:
     stayed = seen.values.get("stayed")
-    return isinstance(stayed, list) and len(stayed) > FEW and all(one is True for one in stayed)
+    return [one is True for one in stayed] if isinstance(stayed, list) else []

@@ -33,9 +33,18 @@ def train(check: Check, data: Data, *, split: int, **values: Json) -> Outcome:
 
 
 def run_script(
-    check: Check, arguments: Sequence[str], *, ranks: int | None = None, n: tuple[int, int], **values: Json
+    check: Check,
+    arguments: Sequence[str],
+    *,
+    ranks: int | None = None,
+    n: tuple[int, int],
+    expect: bool = True,
+    **values: Json,
 ) -> Outcome:
-    """Run lightning_train.py on a small Fashion-MNIST with `n` pictures to train on and to test on."""
+    """Run lightning_train.py on a small Fashion-MNIST with `n` pictures to train on and to test on.
+
+    Unless `expect` is False, ends the check where it crashes or hangs.
+    """
     tree = fashion_mnist.make_idx(check.rng, *n)
     own: list[Json] = ["--data", "/data/fashion", "--accelerator", "cpu", *arguments]
     return check.run(
@@ -45,6 +54,7 @@ def run_script(
         data={"fashion": tree},
         limits=LIMITS,
         shared_files=True,  # what prepare_data downloads on one rank, the others look for
+        expect=expect,
     )
 
 

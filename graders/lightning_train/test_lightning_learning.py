@@ -9,7 +9,7 @@ import numpy as np
 
 from graders.lightning_train import expected, smoothing
 from graders.lightning_train.expected import Data
-from graders.lightning_train.learning import comes_down, falls_at_once, piles_up
+from graders.lightning_train.learning import comes_down, falls_at_once, piles_up, share_left
 from graders.lightning_train.modes import ends_in_evaluation_mode, trains_in_evaluation_mode
 from graders.lightning_train.returned import LOSS_HINT, is_one_number
 from graders.lightning_train.runs import train
@@ -21,6 +21,12 @@ LEARNING_HINT = "Is the learning rate far too small or too large, and does a gra
 ZERO_HINT = (
     "With automatic_optimization = False the loop is yours: optimizer.zero_grad() before self.manual_backward(loss), then "
     "optimizer.step()."
+)
+
+LEFT_HINT = (
+    "Lightning clears them before each backward, unless optimizer_zero_grad says otherwise, as where it clears in every "
+    "fourth batch only: leave that hook out. To add up four batches for one step, say "
+    "Trainer(accumulate_grad_batches=4): then steps are rarer, too."
 )
 
 
@@ -117,6 +123,13 @@ def test_learns(check: Check) -> None:
         ZERO_HINT,
         points=check.points / 2,
     )
+    if (left := share_left(short.seen)) is not None:
+        check.fail(
+            "trainer.fit brings the loss down, but "
+            f"{left[0]} of {left[1]} steps were made with the gradients of the step before as well: nothing had cleared them.",
+            LEFT_HINT,
+            points=check.points / 2,
+        )
 
 
 def _learns_otherwise(check: Check, data: Data, short: Training) -> None:
@@ -150,7 +163,7 @@ def _learns_otherwise(check: Check, data: Data, short: Training) -> None:
 def _fails(check: Check, training: Training, besides: str = "") -> NoReturn:
     check.fail(
         f"{training.told()} The pictures are easy: it should fall.{besides}",
-        ZERO_HINT if piles_up(training.seen) else LEARNING_HINT,
+        ZERO_HINT if piles_up(training.seen) else LEFT_HINT if share_left(training.seen) else LEARNING_HINT,
     )
 
 

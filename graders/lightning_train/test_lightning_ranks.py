@@ -8,11 +8,14 @@ import numpy as np
 
 from graders.lightning_train import expected
 from graders.lightning_train.expected import Item
-from graders.lightning_train.runs import FEW, drawn_size, fitted, run_script
+from graders.lightning_train.runs import FEW, LOADED_BY, drawn_size, fitted, run_script
 from lockstep.check import Check
 from lockstep.compare import difference, integer, shown
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.text import few_names
+from lockstep.verdict import Crashed, Failed
+
+BATCH_SIZE = "--batch-size"
 
 
 def test_two_ranks(check: Check) -> None:
@@ -21,7 +24,7 @@ def test_two_ranks(check: Check) -> None:
     arguments = [
         "--devices", "2", "--strategy", "ddp", "--max-epochs", "1", "--limit-train-batches", "1.0", "--logger", "csv",
     ]  # fmt: skip
-    outcome = run_script(check, arguments, ranks=2, n=(n_train, n_test), one_epoch=True)
+    outcome, has_size = _run(check, arguments, (n_train, n_test))
     call = "lightning_train.py --accelerator cpu --devices 2 --strategy ddp under torchrun with two processes"
     for rank, seen in enumerate(outcome.ranks):
         fitted(check, seen, f"{call}, rank {rank}")
@@ -56,6 +59,45 @@ def test_two_ranks(check: Check) -> None:
         "Lock a file that has the same name in every process, without its rank or its number.",
         points=check.points / 2,
     )
+    check.expect(
+        not has_size or not is_divided(outcome) or not _is_whole_alone(check),
+        f"Training on two processes works, but with --devices 2 --batch-size {LOADED_BY} each makes batches of "
+        f"{LOADED_BY // 2}, and of {LOADED_BY} with --devices 1: the size is divided by the number of devices. There are twice "
+        "as many steps, and a report has another size than was trained with.",
+        "In the template --batch-size is of one process: FashionData(args.data, args.batch_size). Lightning divides nothing "
+        "either, so that two processes take steps on twice as many pictures.",
+        points=check.points / 2,
+    )
+
+
+def _run(check: Check, arguments: Sequence[str], n: tuple[int, int]) -> tuple[Outcome, bool]:
+    """An epoch of the script on two processes; whether it was told the size of its batches, which it need not know."""
+    if BATCH_SIZE.encode() in check.submission.files.get("lightning_train.py", b""):
+        # As large as without it, because the probe makes none larger.
+        told = [*arguments, BATCH_SIZE, str(LOADED_BY)]
+        try:
+            outcome = run_script(check, told, ranks=2, n=n, one_epoch=True)
+        except (Failed, Crashed):
+            outcome = None  # it may be another's option
+        if outcome and not any(integer(seen.values.get("status")) for seen in outcome.ranks):
+            return outcome, True
+    return run_script(check, arguments, ranks=2, n=n, one_epoch=True), False
+
+
+def is_divided(outcome: Outcome) -> bool:
+    """Whether both processes began with a batch of half the size that they were told."""
+    return all(_first_batch(seen) == LOADED_BY // 2 for seen in outcome.ranks)
+
+
+def _is_whole_alone(check: Check) -> bool:
+    """Whether one process makes batches of the size that it is told."""
+    told = ["--devices", "1", "--limit-train-batches", "1.0", "--logger", "csv", BATCH_SIZE, str(LOADED_BY)]
+    seen = run_script(check, told, n=(4 * LOADED_BY, 2 * LOADED_BY), stop_before=0, expect=False).ranks[0]
+    return _first_batch(seen) == LOADED_BY
+
+
+def _first_batch(seen: RankOutcome) -> int:
+    return next(iter(expected.counts(seen.values.get("sizes"), "train")), 0)
 
 
 def locked_apart(outcome: Outcome) -> tuple[str, str] | None:

@@ -5,27 +5,23 @@ Two processes of it have a judge of their own, test_lightning_ranks.py.
 
 from __future__ import annotations
 
-import contextlib
-import csv
-import io
 from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import PurePath
 
 from fixtures import fashion_mnist
 from graders.lightning_train import expected
 from graders.lightning_train.expected import Item
-from graders.lightning_train.figures import logs_no_constant, watches_the_right_way
+from graders.lightning_train.figures import logs_no_constant, logs_no_sum, watches_the_right_way
+from graders.lightning_train.left import has_table, writes_its_report
 from graders.lightning_train.runs import FEW, LIMITS, drawn_size, fitted, run_script
+from graders.lightning_train.unsaid import without_devices
 from lockstep.check import Check
 from lockstep.compare import close, integer, shown
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.text import few_names, safe
 from lockstep.verdict import CheckEnded
-from lockstep.wire import Json
 
-REPORT = "reports/of_this_run.json"
 MOST_EPOCHS = 10  # until a run that was told two of them is ended
 FEW_PICTURES = 4  # in a batch; larger ones are cut down to LOADED_BY
 
@@ -154,15 +150,19 @@ def test_script(check: Check) -> None:
     )
     loggers = expected.strings(seen.values.get("loggers"))
     check.expect(
-        _has_table(seen.values.get("left")),
+        has_table(seen.values.get("left")),
         f"{call} left no metrics.csv with a number in it"
         + ("." if "CSVLogger" in loggers else f": the Trainer logs with {few_names(loggers) or 'nothing'}."),
         "With --logger csv use pytorch_lightning.loggers.CSVLogger, and log with self.log.",
     )
     for name in ("tensorboard", "wandb"):
         # As many pictures, because what reads them in a way of its own is not stopped at fit.
-        untold = run_script(check, ["--devices", "1", "--logger", name], n=(n_train, 24), at_fit=True)
-        loggers = expected.strings(untold.ranks[0].values.get("loggers"))
+        if name == "tensorboard":
+            untold, astray = without_devices(check, ["--logger", name], (n_train, 24))
+        else:
+            told = ["--devices", "1", "--logger", name]
+            untold = run_script(check, told, n=(n_train, 24), at_fit=True).ranks[0]
+        loggers = expected.strings(untold.values.get("loggers"))
         check.expect(
             any(name in logger.lower() for logger in loggers),
             f"lightning_train.py --logger {name}: the Trainer logs with {few_names(loggers) or 'nothing'}.",
@@ -195,6 +195,7 @@ def test_script(check: Check) -> None:
     )
     _draws_anew(check, seen, call)
     logs_no_constant(check, seen, call)
+    logs_no_sum(check, seen, call)
     watches_the_right_way(check, seen, call)
     check.expect(
         integer(seen.values.get("limit_val")) != 1,
@@ -203,11 +204,13 @@ def test_script(check: Check) -> None:
         "Leave it out: Lightning validates on all batches. As a share that is limit_val_batches=1.0.",
         points=check.points / 2,
     )
-    _keeps_defaults(check, untold.ranks[0])
+    if astray is not None:
+        check.fail(astray.message, astray.hint, points=check.points / 2)
+    _keeps_defaults(check, untold)
     _hands_on(check)
     _batches_as_asked(check)
     _hands_on_the_strategy(check)
-    _writes_its_report(check)
+    writes_its_report(check)
 
 
 def _draws_anew(check: Check, seen: RankOutcome, call: str) -> None:
@@ -310,47 +313,4 @@ def _hands_on_the_strategy(check: Check) -> None:
         "chooses where it is told no strategy; with --devices 1 --strategy ddp likewise.",
         "Hand --strategy on to build_trainer(strategy=args.strategy), whatever it is.",
         points=check.points / 2,
-    )
-
-
-def _writes_its_report(check: Check) -> None:
-    """End the check where a script that knows --report, as the template does, comes to its end and leaves no such file."""
-    # Who reads the options elsewhere, or in a notebook, may leave this one out and never say so.
-    if b"--report" not in check.submission.files.get("lightning_train.py", b""):
-        return
-    told = ["--devices", "1", "--max-epochs", "3", "--limit-train-batches", "1.0", "--logger", "csv"]
-    told += ["--report", REPORT]
-    try:
-        seen = run_script(check, told, n=(16, 8)).ranks[0].values
-    except CheckEnded:
-        return
-    left = seen.get("left")
-    # Where its table is not among them either, the files of the script are not seen.
-    if integer(seen.get("status")) != 0 or not isinstance(left, dict) or not _has_table(left):
-        return
-    check.expect(
-        any(PurePath(REPORT).stem in name for name in left),
-        f"lightning_train.py {' '.join(told)} trained, and left no {REPORT}.",
-        "Hand the clock to the Trainer, build_trainer(..., callbacks=[clock]): without it there are no times to write down. "
-        "And write them where --report says.",
-        points=check.points / 2,
-    )
-
-
-def _has_table(left: Json) -> bool:
-    """Whether one of the files that the script left is a table with a number in a column of a metric."""
-    for name, text in left.items() if isinstance(left, dict) else ():
-        # What is no table, the reader refuses with an error of its own.
-        with contextlib.suppress(csv.Error):
-            if name.endswith("metrics.csv") and isinstance(text, str) and _has_a_metric(text):
-                return True
-    return False
-
-
-def _has_a_metric(text: str) -> bool:
-    return any(
-        value and column not in ("epoch", "step")
-        for row in csv.DictReader(io.StringIO(text))
-        for column, value in row.items()
-        if column
     )

@@ -13,8 +13,9 @@ import numpy as np
 
 from graders.lightning_train import expected, smoothing
 from graders.lightning_train.expected import Data
-from graders.lightning_train.figures import ACCURACY
+from graders.lightning_train.figures import ACCURACY, is_of_training
 from graders.lightning_train.modes import validates_in_training_mode
+from graders.lightning_train.multiples import Multiple, Multiples
 from graders.lightning_train.runs import train
 from lockstep.check import Check
 from lockstep.compare import close, number, shown
@@ -36,12 +37,14 @@ def test_validation_logged(check: Check) -> None:
     before: set[str] = set()
     constant: set[tuple[str, float]] | None = None
     far: set[str] = set()
+    shares = Multiples()
     for _ in range(MAX_DRAWS):
         seen = _validated(check)
+        shares.note(seen.multiples)
         for name in seen.turned.keys() & before:
             check.fail(seen.turned[name].message, seen.turned[name].hint, points=check.points / 2)
         constant = set(seen.odd.items()) if constant is None else constant & seen.odd.items()
-        if seen.tells and not seen.turned and not constant:
+        if seen.tells and not seen.turned and not constant and not shares.found():
             return
         before |= seen.turned.keys()
         far |= seen.far
@@ -53,6 +56,15 @@ def test_validation_logged(check: Check) -> None:
                 "Compute it from the batch in every validation_step: (logits.argmax(dim=1) == labels).float().mean().",
                 points=check.points / 2,
             )
+    for name, factor in sorted(shares.found().items()):
+        if name in far:
+            check.fail(
+                f"{MAX_DRAWS} times trainer.fit, each with other pictures: {safe(name, 60)} is {factor:.4g} times the share of "
+                "right answers every time.",
+                "Is the number of right answers divided by a constant such as BATCH_SIZE? Batches have other sizes, too: the last "
+                "one, and those of --batch-size. Take the mean over the batch, (logits.argmax(dim=1) == labels).float().mean().",
+                points=check.points / 2,
+            )
 
 
 @dataclass(frozen=True)
@@ -60,13 +72,15 @@ class _Validated:
     """What one validation came to; `tells`: nothing that it could be by mistake is by chance what it should be.
 
     `turned` says, by name, of what is called an accuracy and counts something else. `odd` has the value of what is called
-    one and is not the share of right answers, and `far` the names of those that are not that rounded, either.
+    one and is not the share of right answers, and `far` the names of those that are not that rounded, either. `multiples`
+    says how often such a one holds the share, by its name and by the tensor that could be the logits.
     """
 
     tells: bool
     turned: Mapping[str, Feedback]
     odd: Mapping[str, float]
     far: frozenset[str]
+    multiples: Mapping[tuple[str, int], Multiple]
 
 
 def _validated(check: Check) -> _Validated:
@@ -114,6 +128,15 @@ def _validated(check: Check) -> _Validated:
         "Leave out self.train(): Lightning has switched to evaluation before validation_step, and switches back after it.",
         points=check.points / 2,
     )
+    for name in sorted(logged[0] & _logged(outcome.ranks[0], "train")):
+        check.expect(
+            not is_of_training(name),
+            f"{call}: {safe(name, 60)} was logged in training and in validation. Its curve has losses of pictures that are not "
+            "trained on, and so has whatever watches it, such as ModelCheckpoint.",
+            "Does validation_step call training_step, which logs as well? Put what they share into a method that logs nothing, "
+            'and log in each of the two: "train_loss" in training_step, "val_loss" in validation_step.',
+            points=check.points / 2,
+        )
     if not any("val" in name.lower() for name in logged[0]):
         check.note(
             "The usual names begin with val_, such as val_loss: ModelCheckpoint and EarlyStopping are told them with "
@@ -133,10 +156,17 @@ def _validated(check: Check) -> _Validated:
     explained = {
         name for name in wrong if any(_is_one_of(called[name], each.accuracies) for each in statistics)
     }
+    odd = {name: value for name, value in called.items() if not _is_accuracy(value, statistics, 1e-4)}
     return _Validated(
         tells=parts_differ and is_clear and not explained,
         turned={name: told for name, told in wrong.items() if name not in explained},
-        odd={name: value for name, value in called.items() if not _is_accuracy(value, statistics, 1e-4)},
+        odd=odd,
+        multiples={
+            (name, tensor): Multiple(value / share, share)
+            for name, value in odd.items()
+            for tensor, share in enumerate(each.shares[0] for each in statistics)
+            if share > 0
+        },
         far=frozenset(name for name, value in called.items() if not _is_accuracy(value, statistics, ROUNDED)),
     )
 
@@ -248,18 +278,21 @@ def _turned_hint(what: str) -> str:
     )
 
 
-def _logged(rank: RankOutcome) -> set[str]:
-    """The names that were logged in the validation part."""
+def _logged(rank: RankOutcome, stage: str = "valid") -> set[str]:
+    """The names that were logged in a part of the training, the validation unless told otherwise."""
     entries = rank.values.get("logged")
     return {
         entry[1]
         for entry in (entries if isinstance(entries, list) else [])
-        if isinstance(entry, list) and len(entry) == 4 and isinstance(entry[1], str) and _validates(entry[0])
+        if isinstance(entry, list)
+        and len(entry) == 4
+        and isinstance(entry[1], str)
+        and _is_of(entry[0], stage)
     }
 
 
-def _validates(stage: Json) -> bool:
-    return isinstance(stage, str) and "valid" in stage.lower()
+def _is_of(found: Json, stage: str) -> bool:
+    return isinstance(found, str) and stage in found.lower()
 
 
 def _numbers(rank: RankOutcome, names: set[str]) -> dict[str, float]:

@@ -28,7 +28,7 @@ class Constants:
 
     def note(self, name: str, value: object) -> None:
         """A step logs `value`; what is no number, such as a metric that is computed later, is none of them."""
-        number = _number(value)
+        number = number_of(value)
         if name not in self._logged and len(self._logged) < MAX_NAMES:
             self._logged[name] = _Logged(number)
         if (logged := self._logged.get(name)) is not None:
@@ -45,7 +45,8 @@ class Constants:
         }
 
 
-def _number(value: object) -> float:
+def number_of(value: object) -> float:
+    """A number that is logged, or NaN for what is none."""
     if type(value) is torch.Tensor and value.numel() == 1:
         return float(value.detach())
     return float(value) if type(value) is int or type(value) is float else math.nan

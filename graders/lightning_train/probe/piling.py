@@ -17,7 +17,7 @@ class _Used:
 
 
 class Piling:
-    """Watches the loop of a training_step that does it all by itself.
+    """Watches the loop of a training_step that does it all by itself, or Lightning's, in which hooks have a say.
 
     Who clears them, by whatever means, does so before the backward that makes new ones. What others go on with, a tenth
     of the old ones for example, is no longer what was used.
@@ -40,7 +40,7 @@ class Piling:
             used.stays = used.stays and all(map(_is_untouched, used.gradients))
 
     def step(self, optimizer: torch.optim.Optimizer) -> None:
-        """An optimizer is about to use the gradients of its parameters."""
+        """An optimizer uses the gradients of its parameters: it is about to, or just has."""
         last = self._used.get(id(optimizer))
         if last is not None and last.backwards:
             self.stayed.append(last.stays)

@@ -12,7 +12,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.core.optimizer import LightningOptimizer
 from pytorch_lightning.strategies import Strategy
-from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.overrides import TorchFunctionMode
 
 from lockstep.sandbox.probing import kind, plain, plain_tensor
@@ -20,6 +20,7 @@ from lockstep.wire import Array, Json
 
 from .besides import is_besides
 from .logged import Constants
+from .multiplied import Multiplied
 from .piling import Piling
 
 CLASSES = 10
@@ -27,6 +28,7 @@ MAX_SEEN = 12  # tensors of one step that could be the logits
 MAX_ROWS = 4_000
 MAX_MODES = 10  # first steps of either stage, and last ones
 MAX_WEIGHTS = 1 << 20
+MAX_BEFORE_REDUCED = 4  # arguments of LightningModule.log between the value and reduce_fx
 
 
 class SeenEnough(BaseException):
@@ -118,6 +120,7 @@ class Recorder:
         self.piling = Piling()
         self.reached: set[str] = set()
         self.constants = Constants()
+        self.multiplied = Multiplied()
         self.logged: list[Json] = []
         self.epochs: list[int] = []
         self.facts: dict[str, Json] = {}
@@ -204,6 +207,7 @@ class Recorder:
                 "seen": len(seen.seen),
             }
         )
+        self.multiplied.step(loss, seen.batch_size)
         for index, tensor in enumerate(seen.seen):
             self.arrays[f"train{number}/seen{index}"] = tensor
         if self.stop_after is not None and len(self.steps) >= self.stop_after:
@@ -244,11 +248,14 @@ class Recorder:
                 recorder.logged.append([str(stage), name[:100], bool(kwargs.get("sync_dist")), is_metric])
                 if recorder.in_step:
                     recorder.constants.note(name, value)
+                    is_told = len(args) > MAX_BEFORE_REDUCED  # by its place
+                    reduced_by = None if is_told else kwargs.get("reduce_fx", "mean")
+                    recorder.multiplied.note(name, value, reduced_by)
             original(module, name, value, *args, **kwargs)
 
         pl.LightningModule.log = log  # type: ignore[method-assign, assignment]
 
-    # What a loop written by hand does
+    # What a loop written by hand does, and what is left of the gradients in Lightning's own
 
     def watch_loop(self) -> None:
         """Note backward, step and zero_grad where training_step calls them and Lightning does, too.
@@ -270,23 +277,33 @@ class Recorder:
                 if self.stop_after is not None:
                     self._reach()
 
-        register_optimizer_step_pre_hook(before_step)
+        def after_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+            # Lightning has its backward made within the step, so that what was used is known only now.
+            if self._leaves_the_loop():
+                self.piling.step(optimizer)
 
-    def _note_call(self, owner: Any, name: str, what: str, by_hand: Callable[[], None] | None = None) -> None:
+        register_optimizer_step_pre_hook(before_step)
+        register_optimizer_step_post_hook(after_step)
+
+    def _note_call(self, owner: Any, name: str, what: str, then: Callable[[], None] | None = None) -> None:
         original = getattr(owner, name)
 
         @functools.wraps(original)
         def noted(*args: Any, **kwargs: Any) -> Any:
             if self._note(what):
                 return None
-            if by_hand is not None and self._loops_by_hand():
-                by_hand()
+            if then is not None and (self._loops_by_hand() or self._leaves_the_loop()):
+                then()
             return original(*args, **kwargs)
 
         setattr(owner, name, noted)
 
     def _loops_by_hand(self) -> bool:
         return self.in_step and self.model is not None and not self.model.automatic_optimization
+
+    def _leaves_the_loop(self) -> bool:
+        """Whether this is Lightning's part of a step."""
+        return not self.in_step and self.model is not None and self.model.automatic_optimization is True
 
     def _note(self, what: str) -> bool:
         if not self.in_step or self.model is None or not self.model.automatic_optimization:
@@ -312,8 +329,9 @@ class Recorder:
             "automatic": self.model is None or self.model.automatic_optimization is True,
             "logged": self.logged,
             "metrics": _metrics(trainer),
-            **({"stayed": cast(Json, self.piling.stayed)} if self.piling.stayed else {}),
+            **({"stayed": cast(Json, self.piling.stayed)} if any(self.piling.stayed) else {}),
             **({"constants": cast(Json, constants)} if (constants := self.constants.found()) else {}),
+            **({"multiplied": cast(Json, multiplied)} if (multiplied := self.multiplied.found()) else {}),
             **self.facts,
         }
 
