@@ -201,7 +201,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("reshuffles", "orders *", "*", "a script that reads its images in another way is not asked"),
         Row("sampler_disjoint", "shares* values.kept", "one more|one less", "how many items are left out is free"),
         Row("script", "launch values.report:*", "*", REPORTED),
-        Row("script", "launch values.asked|launch values.unasked|launch values.resumed|launch values.went_on*", "*", "who starts processes or goes on in another way is not asked"),
+        Row("script", "launch values.asked|launch values.unasked|launch values.resumed|launch values.went_on*|launch values.as_documented", "*", "who starts processes or goes on in another way is not asked"),
         Row("really_communicates", "together *", "*", "of a script with a network or an optimizer of its own kind nothing is said"),
         Row("", "alone arrays.grad#/*|resume arrays.grad#/*", UNREAD, "recorded of every training as for gradients_averaged"),
         Row("", "together values.gradients", UNREAD, "asked of a network that stays as it was"),

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
-import tempfile
 from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
 
-from lockstep.sandbox.probing import CommandResult, Inputs, Observation, Student, StudentMistake
+from lockstep.sandbox.probing import Inputs, Observation, Student, StudentMistake
 from lockstep.wire import Json
 
 from .checkpoints import digests, tensors_within
-from .lab import SIDE_SECONDS
+from .documented import goes_on_as_documented
 from .script import script_arguments
+from .side import what_torchrun_is_told, within_seconds
 from .written import CHECKPOINTS, files, versions, written_since
 
 
@@ -47,21 +46,27 @@ def launch(student: Student, inputs: Inputs) -> Observation:
     counts = [int(value) for named in kept.values() for name, value in named if _counts_batches(name, value)]
     asked = unasked = resumed = None
     went_on: Json = None
+    as_documented: Json = None
     if result.status == 0:
-        # First, because a script may begin with a clean folder.
+        # First, because a script may begin with a clean folder, if it is not told to resume.
         if resuming:
+            before_resuming = versions()
             resumed, went_on = _resumed(student, inputs, resuming)
+            # One that has trained in vain has nothing left to train.
+            failed = resumed is not None and resuming not in written_since(before_resuming)
+            as_documented = goes_on_as_documented(student, inputs, command, resuming, failed=failed)
         words = cast(list[str], inputs.values["words"])
-        asked = _what_torchrun_is_told(
+        asked = what_torchrun_is_told(
             student, [*command, *words], cast(dict[str, str], inputs.values["other"])
-        )
-        unasked = _what_torchrun_is_told(student, command, {})
+        ).words
+        unasked = what_torchrun_is_told(student, command, {}).words
     return Observation(
         {
             "asked": asked,
             "unasked": unasked,
             "resumed": resumed,
             "went_on": went_on,
+            "as_documented": as_documented,
             "executable": executable,
             "status": result.status,
             "output": result.output[-6000:],
@@ -99,7 +104,7 @@ def _resumed(student: Student, inputs: Inputs, checkpoint: str) -> tuple[str | N
         "--report", "reports/resumed.json",
     ]  # fmt: skip
     versions_before, before = versions(), _progress_in(checkpoint)
-    result = _within_seconds(student, command, {})
+    result = within_seconds(student, command, {})
     if result is None:
         return None, None
     if result.status != 0:
@@ -151,35 +156,3 @@ def _epoch_of(kept: Any) -> int | None:
     except Exception:
         return None
     return found[0] if len(found) == 1 and type(found[0]) is int else None
-
-
-def _what_torchrun_is_told(student: Student, command: list[str], environment: dict[str, str]) -> str | None:
-    """The words after `torchrun` where the script is started with another environment; nothing is trained.
-
-    None where it was not to be seen in time; nothing where the script ended without it.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        told, stand_in = os.path.join(folder, "told"), os.path.join(folder, "torchrun")
-        with open(stand_in, "w", encoding="utf-8") as file:
-            file.write(f"#!/bin/sh\nprintf '%s\\n' \"$@\" >> {told}\n")
-        os.chmod(stand_in, 0o700)
-        for name in ("python", "python3"):  # -m torch.distributed.run is torchrun, too
-            os.symlink(stand_in, os.path.join(folder, name))
-        ended = _within_seconds(
-            student, [*command, "--help"], {**environment, "PATH": f"{folder}:{os.environ['PATH']}"}
-        )
-        if not os.path.isfile(told):
-            return None if ended is None else ""
-        with open(told, encoding="utf-8", errors="replace") as file:
-            return file.read(2000)
-
-
-def _within_seconds(
-    student: Student, command: list[str], environment: dict[str, str]
-) -> CommandResult | None:
-    """Run a command; None where it takes long: what it was to show is not worth a hang."""
-    try:
-        return student.run_command(command, environment, SIDE_SECONDS)
-    except subprocess.TimeoutExpired:
-        student.phase = ""
-        return None
