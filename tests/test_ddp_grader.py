@@ -403,6 +403,11 @@ def test_a_checkpoint_that_the_script_cannot_go_on_from_is_told() -> None:
 
 IN_MAIN = 'Traceback (most recent call last):\n  File "ddp_train.py", line 182, in main\n    rank = os.environ["RANK"]\n'
 
+NONE_IN_MAIN = (
+    'Traceback (most recent call last):\n  File "ddp_train.py", line 182, in main\n    local_rank = int({})\n    ^^^^\n'
+    "TypeError: int() argument must be a string, a bytes-like object or a real number, not 'NoneType'\n"
+)
+
 
 @pytest.mark.parametrize(
     ("output", "missing"),
@@ -415,6 +420,14 @@ IN_MAIN = 'Traceback (most recent call last):\n  File "ddp_train.py", line 182, 
             "but not set",
             "RANK",
         ),
+        (NONE_IN_MAIN.format('os.getenv("LOCAL_RANK")'), "LOCAL_RANK"),
+        (NONE_IN_MAIN.format("environ.get('WORLD_SIZE')").replace("    ^^^^\n", ""), "WORLD_SIZE"),
+        # Another variable may be the author's own, and another None comes from elsewhere.
+        (NONE_IN_MAIN.format('os.getenv("MY_RANK")'), ""),
+        (NONE_IN_MAIN.format('os.getenv("LOCAL_RANK", args.rank)'), ""),
+        (NONE_IN_MAIN.format("args.workers"), ""),
+        (NONE_IN_MAIN.format('os.getenv("RANK")') + "Started without torchrun\n", ""),
+        (NONE_IN_MAIN.format('os.getenv("RANK")').replace("in main", "in setup"), ""),
         # single_process tells it of setup.
         (IN_MAIN + '  File "ddp_train.py", line 30, in setup\n' + "KeyError: 'RANK'\n", ""),
         (IN_MAIN + '  File "ddp_train.py", line 30, in Trainer.setup\n' + "KeyError: 'RANK'\n", ""),

@@ -24,6 +24,11 @@ SLIPS = (
 )
 _OF_TORCHRUN = r"((?:LOCAL_)?(?:RANK|WORLD_SIZE)|MASTER_(?:ADDR|PORT))\b"
 _MISSED = re.compile(rf"\n(?:KeyError: '|ValueError: .*environment variable ){_OF_TORCHRUN}.*\Z")
+# Without a default that is None: the line, perhaps what Python underlines in it, and what it raised.
+_IS_NONE = re.compile(
+    rf"\n[^\n]*\bint\((?:os\.)?(?:getenv|environ\.get)\(\s*[\"']{_OF_TORCHRUN}[\"']\s*\)\)[^\n]*"
+    r"(?:\n[ ~^]+)?\nTypeError: int\(\) argument must be [^\n]* not 'NoneType'\Z"
+)
 
 
 def goes_on(
@@ -167,6 +172,6 @@ def _not_loaded(output: Json) -> str:
 def _needs_torchrun(output: Json) -> str:
     """Which variable of torchrun's a script ended for; nothing where that was in setup."""
     text = output.rstrip() if isinstance(output, str) else ""
-    found = _MISSED.search(text)
+    found = _MISSED.search(text) or _IS_NONE.search(text)
     # single_process tells it of setup.
     return found[1] if found and not re.search(r", in (?:\w+\.)?setup\b", text) else ""
