@@ -9,6 +9,7 @@ import pytest
 
 from fixtures import build
 from graders.ddp_train.probe.documented import missing_checkpoint
+from graders.ddp_train.probe.launched import epoch_of
 from graders.ddp_train.probe.side import Told
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.outcome import Outcome, RankOutcome
@@ -100,6 +101,24 @@ def test_a_checkpoint_is_missing_where_nothing_that_is_named_may_be_one(
     words: str | None, there: tuple[str, ...], missing: str
 ) -> None:
     assert missing_checkpoint(Told(words, there)) == missing
+
+
+@pytest.mark.parametrize(
+    ("kept", "epoch"),
+    [
+        ({"epoch": 3, "model": {}}, 3),
+        ({"Last_Epoch": 3, "epochs_since_best": 1}, 3),
+        ({"epochs_left": 1}, None),
+        ({"epochs_without_improvement": 1}, None),
+        ({"epoch": 3, "best_epoch": 1}, None),
+        ({"epoch": True}, None),
+        ({"epoch": "3"}, None),
+        ([3], None),
+        (None, None),
+    ],
+)
+def test_the_epoch_of_a_checkpoint_has_that_name_and_counts_up(kept: object, epoch: int | None) -> None:
+    assert epoch_of(kept) == epoch
 
 
 NEWEST = """        newest = max(glob.glob("checkpoint-*.pt"), key=os.path.getmtime)

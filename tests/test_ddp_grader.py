@@ -487,6 +487,17 @@ def test_a_network_that_was_not_trained_earns_nothing_whatever_else_is_wrong_wit
         ({"wrote": True, "before": 4, "after": 16, "epoch_before": 1, "epoch_after": 4}, True),
         ({"wrote": True, "before": 4, "after": 16, "epoch_before": 1, "epoch_after": 2}, False),
         ({"wrote": True, "before": 4, "after": 8, "epoch_before": 1, "epoch_after": 2}, True),
+        (
+            {"wrote": True, "before": 4, "after": 8, "epoch_before": 1, "epoch_after": 1},
+            True,
+        ),  # that of the best
+        ({"wrote": True, "before": 4, "after": 8, "epoch_before": None, "epoch_after": 0}, True),
+        ({"wrote": True, "before": 4, "after": 8, "epoch_before": 1, "epoch_after": "0"}, True),
+        (
+            {"wrote": True, "before": 4, "after": 6, "epoch_before": 1, "epoch_after": 0},
+            True,
+        ),  # of its own kind
+        ({"wrote": True, "before": 4, "after": 8, "epoch_before": 1, "epoch_after": 0}, False),
         ({"before": 2, "after": 2, "epoch_before": 1, "epoch_after": 2, "moved": False}, False),
         ({"before": 2, "after": 2, "epoch_before": 0, "epoch_after": 0, "moved": False}, True),
         ({"before": 0, "after": 0, "epoch_before": 1, "epoch_after": 2, "moved": False}, True),

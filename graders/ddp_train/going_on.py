@@ -143,6 +143,19 @@ def _goes_on(
         "args.epochs).",
         points=check.points / 2,
     )
+    # Who trained what was left has numbers that go up; who keeps the best checkpoint only has the same one again.
+    check.expect(
+        before != BATCHES
+        or after != before + BATCHES_ALONE
+        or first is None
+        or last is None
+        or first <= last,
+        f"{call} did, but the checkpoint, which told of epoch {first} before, tells of epoch {last} now: whoever "
+        "resumes once more trains epochs again that have been trained already.",
+        "Number the epochs that are left as in one training: for epoch in range(first_epoch, args.epochs), and not "
+        "range(args.epochs - first_epoch).",
+        points=check.points / 2,
+    )
     # Who keeps the best checkpoint only keeps its epoch with it.
     stale = went_on.get("moved") is False and first is not None and last is not None and first < last
     check.expect(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -17,6 +18,9 @@ from .documented import goes_on_as_documented
 from .script import script_arguments
 from .side import what_torchrun_is_told, within_seconds
 from .written import CHECKPOINTS, files, versions, written_since
+
+# As in epochs_left and epochs_since_best, which become fewer.
+_COUNTS_DOWN = re.compile(r"since|left|remain|without|until|to_go|patience|bad|wait|stale|no_")
 
 
 def launch(student: Student, inputs: Inputs) -> Observation:
@@ -145,14 +149,16 @@ def _progress_in(checkpoint: str) -> _Progress:
         return _Progress(None, None, frozenset())
     return _Progress(
         max((int(value) for name, value in tensors if _counts_batches(name, value)), default=None),
-        _epoch_of(kept),
+        epoch_of(kept),
         digests(value for _, value in tensors),
     )
 
 
-def _epoch_of(kept: Any) -> int | None:
+def epoch_of(kept: Any) -> int | None:
+    """The whole number under the only name with `epoch` in a checkpoint; None where there is no such, or several."""
     try:
-        found = [value for name, value in kept.items() if isinstance(name, str) and "epoch" in name.lower()]
+        named = {name.lower(): value for name, value in kept.items() if isinstance(name, str)}
+        found = [v for name, v in named.items() if "epoch" in name and not _COUNTS_DOWN.search(name)]
     except Exception:
         return None
     return found[0] if len(found) == 1 and type(found[0]) is int else None
