@@ -189,7 +189,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("checkpoint", "goes_on *", "*", "a script that resumes in another way is not asked, and any memory of its optimizer will do"),
         Row("really_communicates", "train arrays.final/*|train arrays.grad#/*", "*", "the gradients or the weights show what the other ranks did"),
         Row("lr_scaling", "first_lr* values.lr", "one twice", "the rate of the first group of parameters is asked for"),
-        Row("lr_scaling", "first_lr ended", "*", "what goes wrong behind the first step, other checks tell"),
+        Row("lr_scaling", "first_lr ended|first_lr/2 ended", "*", "what goes wrong behind the first step, other checks tell"),
         Row("lr_scaling", "first_lr* values.later*", "*", "of the second epoch only that the rate is not that without the flag"),
         Row("fails_fast", "train ended", "over a limit|a rank lost|a rank raised", "one rank's exception ends the run, in whatever way"),
         Row("single_process", "alone values.loss", "*", "that it is right is for global_metrics"),
