@@ -66,7 +66,12 @@ REFUSES = raised("ValueError: on two processes I do not resume")
         ({"missing": "", "status": 2, "output": "ddp_train.py: error: unrecognized arguments: --resume\n"}, ""),
         ({"missing": "x.pt", "status": 2, "output": "ddp_train.py: error: --resume: expected one argument\n"}, ""),
         ({"missing": "x.pt", "status": 1, "output": SLIP}, ""),
-        ({"missing": 7, "status": 1, "output": NO_FILE}, ""),
+        ({"missing": 7, "status": 1, "output": FULL}, ""),
+        ({"missing": "x.pt", "status": 0, "output": "", "batches": None}, ""),
+        ({"missing": "x.pt", "status": 0, "output": "", "batches": 5}, ""),  # of an older one of its own
+        ({"missing": "x.pt", "status": 1, "output": FULL, "batches": 3}, ""),
+        ({"missing": "", "status": 0, "output": "", "batches": 3}, ""),
+        ({"missing": "x.pt", "status": 0, "output": "", "batches": 3}, "began anew, without a word"),
         ({"missing": "", "status": 1, "output": SLIP}, "should go on from it, but ended with: "),
         ({"missing": "x\x1b[31m.pt", "status": 1, "output": NO_FILE}, "with `--checkpoint x.pt`, and there is no such file"),
     ],
@@ -74,9 +79,17 @@ REFUSES = raised("ValueError: on two processes I do not resume")
 def test_a_documented_line_that_fails_is_told_where_the_cause_is_known(
     as_documented: Json, said: str
 ) -> None:
-    told = told_of(as_documented=as_documented)
+    told = told_of(as_documented=as_documented, batches=4)
     assert said in told
     assert said or told == ""
+
+
+@pytest.mark.parametrize("batches", [2, None, "4"])
+def test_whoever_keeps_the_best_checkpoint_only_may_come_to_as_many_batches_as_one_that_begins_anew(
+    batches: Json,
+) -> None:
+    anew: Json = {"missing": "x.pt", "status": 0, "output": "", "batches": 3}
+    assert "began anew" not in told_of(as_documented=anew, batches=batches)
 
 
 TOLD = "--standalone\n--nproc-per-node\n2\nddp_train.py\n"

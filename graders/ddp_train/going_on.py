@@ -5,7 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from graders.ddp_train.script_runs import BATCHES, BATCHES_ALONE, EPOCHS, RESNET18_BYTES, hands_on, raised_in
+from graders.ddp_train.script_runs import (
+    BATCHES,
+    BATCHES_ALONE,
+    BATCHES_ANEW,
+    EPOCHS,
+    RESNET18_BYTES,
+    RESUMING,
+    hands_on,
+    raised_in,
+)
 from lockstep.causes import usual_cause
 from lockstep.check import Check
 from lockstep.compare import integer
@@ -57,32 +66,39 @@ def goes_on(
         'variable a default, int(os.environ.get("LOCAL_RANK", 0)).',
         points=check.points / 2,
     )
-    _as_documented(check, values.get("as_documented"), arguments)
+    _as_documented(check, values.get("as_documented"), values.get("batches"), arguments)
     _goes_on(check, values.get("went_on"), values.get("asked"), arguments, loopback_bytes)
 
 
-def _as_documented(check: Check, seen: Json, arguments: Sequence[str]) -> None:
+def _as_documented(check: Check, seen: Json, batches: Json, arguments: Sequence[str]) -> None:
     """End the check where `./ddp_train.sh --resume` fails by a slip of the pen, or for want of a checkpoint."""
-    if not isinstance(seen, dict) or integer(seen.get("status")) in (None, 0):
+    if not isinstance(seen, dict):
         return
-    output, missing = seen.get("output"), seen.get("missing")
+    output, missing, status = seen.get("output"), seen.get("missing"), integer(seen.get("status"))
     printed = last_lines(output if isinstance(output, str) else "")
     call = (
-        f"`NPROC=2 ./ddp_train.sh {' '.join(arguments)}` works and leaves a checkpoint. The same with `--epochs "
-        f"{EPOCHS + 1} --resume` should go on from it, but"
+        f"`NPROC=2 ./ddp_train.sh {' '.join(arguments)}` works and leaves a checkpoint. The same with "
+        f"`{' '.join(RESUMING)}` should go on from it, but"
     )
-    check.expect(
-        not (isinstance(missing, str) and missing) or "FileNotFoundError" not in printed,
-        f"{call} starts ddp_train.py with `--checkpoint {safe_line(str(missing), 80)}`, and there is no such file "
-        f"by then. It ended with: {printed}",
-        "Every call has to name the same file, as `--checkpoint checkpoint.pt` does: a name made from the time of "
-        "day is another one each time. Nor may ddp_train.sh remove the file that an earlier run left: "
-        "save_checkpoint writes over it.",
-        points=check.points / 2,
-    )
+    if isinstance(missing, str) and missing:
+        # Who finds the checkpoint by itself goes on from more batches, unless it keeps that of the best epoch only.
+        anew = status == 0 and integer(batches) == BATCHES and integer(seen.get("batches")) == BATCHES_ANEW
+        not_found = status not in (None, 0) and "FileNotFoundError" in printed
+        check.expect(
+            not anew and not not_found,
+            f"{call} starts ddp_train.py with `--checkpoint {safe_line(missing, 80)}`, and there is no such file by "
+            "then. It " + (f"ended with: {printed}" if not_found else "began anew, without a word."),
+            "Every call has to name the same file, as `--checkpoint checkpoint.pt` does: a name made from the time "
+            "of day is another one each time. Nor may ddp_train.sh remove the file that an earlier run left: "
+            "save_checkpoint writes over it.",
+            points=check.points / 2,
+        )
+        return
+    if status in (None, 0):
+        return
     raised = raised_in(printed)
     check.expect(
-        missing != "" or raised is None or raised.type not in SLIPS,
+        raised is None or raised.type not in SLIPS,
         f"{call} ended with: {printed}",
         "Only a run that resumes comes by that line: mend it, then run both lines in a terminal, one after the "
         "other. " + (usual_cause(raised, check.submission) if raised else ""),

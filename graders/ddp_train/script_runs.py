@@ -16,6 +16,9 @@ RESNET18_BYTES = 44_000_000
 EPOCHS, IMAGES, BATCH_SIZE = 2, 16, 4
 BATCHES = EPOCHS * IMAGES // (2 * BATCH_SIZE)  # of each of two processes
 BATCHES_ALONE = IMAGES // BATCH_SIZE  # of one process, in an epoch
+# Larger batches: all of a training that begins anew are fewer than the first run had made.
+RESUMING = ("--epochs", str(EPOCHS + 1), "--batch-size", str(2 * BATCH_SIZE), "--resume")
+BATCHES_ANEW = (EPOCHS + 1) * IMAGES // (2 * 2 * BATCH_SIZE)
 # What was raised behind the place where it was, as last_lines puts it; in front of it may stand which rank said so.
 _RAISED = re.compile(
     r"\w\.py, line \d+, in [^|]* \| (?:\[rank\d+\]: ?)?(?:\w+\.)*(?P<type>\w+)(?:: (?P<message>.*))?"

@@ -16,6 +16,7 @@ from graders.ddp_train.script_runs import (
     EPOCHS,
     IMAGES,
     RESNET18_BYTES,
+    RESUMING,
     SCRIPT_LIMITS,
     hands_on,
     raised_in,
@@ -53,6 +54,7 @@ def test_script(check: Check) -> None:
             "other": {"NPROC": str(OTHER_NPROC)},
             "words": ["--checkpoint", WORDS],
             "further": ["--epochs", str(EPOCHS + 1)],
+            "documented": [*RESUMING],
         },
         data={"cifar": tree},
         # The default folder has the data, too: half of the points are left to a script that hands nothing on.

@@ -10,9 +10,11 @@ from typing import cast
 from lockstep.sandbox.probing import Inputs, Student
 from lockstep.wire import Json
 
+from .checkpoints import counts_batches, tensors_in
 from .lab import SIDE_SECONDS
 from .script import script_arguments
 from .side import Told, what_torchrun_is_told, within_seconds
+from .written import CHECKPOINTS, versions, written_since
 
 KEPT = ".kept-by-the-check"
 BESIDE = (".py", ".sh", ".json")  # what else stands among the words, and is no checkpoint
@@ -24,9 +26,10 @@ def goes_on_as_documented(
     """How `./ddp_train.sh ... --resume` ends; None where nothing speaks against its going on, or it takes long.
 
     Something does where `python ddp_train.py --resume` has `failed`, and where the script names a file for the
-    checkpoint that is not there when torchrun is started: `missing` is its name then.
+    checkpoint that is not there when torchrun is started: `missing` is its name then. `batches`: how many the network
+    was trained on, by the checkpoints that were written.
     """
-    further = [*cast(list[str], inputs.values["further"]), "--resume"]
+    further = cast(list[str], inputs.values["documented"])
     environment = cast(dict[str, str], inputs.values["environment"])
     with contextlib.suppress(OSError):
         os.link(checkpoint, KEPT)
@@ -38,13 +41,17 @@ def goes_on_as_documented(
         os.remove(KEPT)
     if not failed and not (missing and os.path.exists(checkpoint)):
         return None
+    before = versions()
     result = within_seconds(
         student, [*command, *script_arguments(inputs), *further], environment, 2 * SIDE_SECONDS
     )
     if result is None:
         return None
+    written = [name for name in written_since(before) if name.endswith(CHECKPOINTS)]
+    counts = [int(value) for name in written for key, value in tensors_in(name) if counts_batches(key, value)]
     return {
         "missing": "" if failed else missing,
+        "batches": max(counts, default=None),
         "status": result.status,
         "output": result.output[-6000:],
     }

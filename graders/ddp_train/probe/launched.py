@@ -13,7 +13,7 @@ import torch
 from lockstep.sandbox.probing import Inputs, Observation, Student, StudentMistake
 from lockstep.wire import Json
 
-from .checkpoints import digests, tensors_within
+from .checkpoints import counts_batches, digests, tensors_in, tensors_within
 from .documented import goes_on_as_documented
 from .script import script_arguments
 from .side import what_torchrun_is_told, within_seconds
@@ -43,11 +43,11 @@ def launch(student: Student, inputs: Inputs) -> Observation:
     if os.path.isfile("reports/ddp.json") and os.path.getsize("reports/ddp.json") < 1 << 20:
         with open("reports/ddp.json", "rb") as file:
             report = file.read().decode("utf-8", "replace")
-    kept = {name: _tensors_in(name) for name in new if name.endswith(CHECKPOINTS)}
+    kept = {name: tensors_in(name) for name in new if name.endswith(CHECKPOINTS)}
     # Beside the network there may be the state of a scheduler or of random numbers; of epochs the last counts.
     resuming = max(kept, key=lambda name: (len(dict(kept[name])), os.path.getmtime(name)), default=None)
     tensors = kept[resuming] if resuming else []
-    counts = [int(value) for named in kept.values() for name, value in named if _counts_batches(name, value)]
+    counts = [int(value) for named in kept.values() for name, value in named if counts_batches(name, value)]
     asked = unasked = resumed = None
     went_on: Json = None
     as_documented: Json = None
@@ -80,19 +80,6 @@ def launch(student: Student, inputs: Inputs) -> Observation:
             "batches": max(counts, default=None),
         }
     )
-
-
-def _tensors_in(name: str) -> list[tuple[str, torch.Tensor]]:
-    """The tensors in a file by name; none where torch does not read it."""
-    try:
-        return tensors_within(torch.load(name, weights_only=False, map_location="cpu"))
-    except Exception:
-        return []
-
-
-def _counts_batches(name: str, value: torch.Tensor) -> bool:
-    """Whether it is where a BatchNorm counts the batches that it was trained on."""
-    return name.endswith("num_batches_tracked") and value.ndim == 0 and not value.is_floating_point()
 
 
 def _resumed(student: Student, inputs: Inputs, checkpoint: str) -> tuple[str | None, Json]:
@@ -148,7 +135,7 @@ def _progress_in(checkpoint: str) -> _Progress:
     except Exception:
         return _Progress(None, None, frozenset())
     return _Progress(
-        max((int(value) for name, value in tensors if _counts_batches(name, value)), default=None),
+        max((int(value) for name, value in tensors if counts_batches(name, value)), default=None),
         epoch_of(kept),
         digests(value for _, value in tensors),
     )
