@@ -403,6 +403,11 @@ def test_a_checkpoint_that_the_script_cannot_go_on_from_is_told() -> None:
 
 IN_MAIN = 'Traceback (most recent call last):\n  File "ddp_train.py", line 182, in main\n    rank = os.environ["RANK"]\n'
 
+NONE_IN_MAIN = (
+    'Traceback (most recent call last):\n  File "ddp_train.py", line 182, in main\n    local_rank = int({})\n    ^^^^\n'
+    "TypeError: int() argument must be a string, a bytes-like object or a real number, not 'NoneType'\n"
+)
+
 
 @pytest.mark.parametrize(
     ("output", "missing"),
@@ -415,6 +420,14 @@ IN_MAIN = 'Traceback (most recent call last):\n  File "ddp_train.py", line 182, 
             "but not set",
             "RANK",
         ),
+        (NONE_IN_MAIN.format('os.getenv("LOCAL_RANK")'), "LOCAL_RANK"),
+        (NONE_IN_MAIN.format("environ.get('WORLD_SIZE')").replace("    ^^^^\n", ""), "WORLD_SIZE"),
+        # Another variable may be the author's own, and another None comes from elsewhere.
+        (NONE_IN_MAIN.format('os.getenv("MY_RANK")'), ""),
+        (NONE_IN_MAIN.format('os.getenv("LOCAL_RANK", args.rank)'), ""),
+        (NONE_IN_MAIN.format("args.workers"), ""),
+        (NONE_IN_MAIN.format('os.getenv("RANK")') + "Started without torchrun\n", ""),
+        (NONE_IN_MAIN.format('os.getenv("RANK")').replace("in main", "in setup"), ""),
         # single_process tells it of setup.
         (IN_MAIN + '  File "ddp_train.py", line 30, in setup\n' + "KeyError: 'RANK'\n", ""),
         (IN_MAIN + '  File "ddp_train.py", line 30, in Trainer.setup\n' + "KeyError: 'RANK'\n", ""),
@@ -474,6 +487,17 @@ def test_a_network_that_was_not_trained_earns_nothing_whatever_else_is_wrong_wit
         ({"wrote": True, "before": 4, "after": 16, "epoch_before": 1, "epoch_after": 4}, True),
         ({"wrote": True, "before": 4, "after": 16, "epoch_before": 1, "epoch_after": 2}, False),
         ({"wrote": True, "before": 4, "after": 8, "epoch_before": 1, "epoch_after": 2}, True),
+        (
+            {"wrote": True, "before": 4, "after": 8, "epoch_before": 1, "epoch_after": 1},
+            True,
+        ),  # that of the best
+        ({"wrote": True, "before": 4, "after": 8, "epoch_before": None, "epoch_after": 0}, True),
+        ({"wrote": True, "before": 4, "after": 8, "epoch_before": 1, "epoch_after": "0"}, True),
+        (
+            {"wrote": True, "before": 4, "after": 6, "epoch_before": 1, "epoch_after": 0},
+            True,
+        ),  # of its own kind
+        ({"wrote": True, "before": 4, "after": 8, "epoch_before": 1, "epoch_after": 0}, False),
         ({"before": 2, "after": 2, "epoch_before": 1, "epoch_after": 2, "moved": False}, False),
         ({"before": 2, "after": 2, "epoch_before": 0, "epoch_after": 0, "moved": False}, True),
         ({"before": 0, "after": 0, "epoch_before": 1, "epoch_after": 2, "moved": False}, True),

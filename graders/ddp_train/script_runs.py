@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+import re
+
 from fixtures import cifar10
 from lockstep.check import Check
 from lockstep.sandbox.limits import MIB, Limits
-from lockstep.sandbox.outcome import Outcome
+from lockstep.sandbox.outcome import Outcome, StudentError
+from lockstep.wire import Json
 
 SCRIPT_LIMITS = Limits(disk=512 * MIB)  # a checkpoint of ResNet-18 with momentum is 90 MB
+RESNET18_BYTES = 44_000_000
+# What ddp_train.sh is started for.
+EPOCHS, IMAGES, BATCH_SIZE = 2, 16, 4
+BATCHES = EPOCHS * IMAGES // (2 * BATCH_SIZE)  # of each of two processes
+BATCHES_ALONE = IMAGES // BATCH_SIZE  # of one process, in an epoch
+# Larger batches: all of a training that begins anew are fewer than the first run had made.
+RESUMING = ("--epochs", str(EPOCHS + 1), "--batch-size", str(2 * BATCH_SIZE), "--resume")
+BATCHES_ANEW = (EPOCHS + 1) * IMAGES // (2 * 2 * BATCH_SIZE)
+# What was raised behind the place where it was, as last_lines puts it; in front of it may stand which rank said so.
+_RAISED = re.compile(
+    r"\w\.py, line \d+, in [^|]* \| (?:\[rank\d+\]: ?)?(?:\w+\.)*(?P<type>\w+)(?:: (?P<message>.*))?"
+)
 
 
 def three_epochs(check: Check, ranks: int = 2) -> Outcome:
@@ -24,3 +39,14 @@ def three_epochs(check: Check, ranks: int = 2) -> Outcome:
         seconds=30.0,
         expect=False,
     )
+
+
+def hands_on(words: Json) -> bool:
+    """Whether what the script is given comes last among the words after torchrun."""
+    return isinstance(words, str) and words.rstrip("\n").endswith("\n--help")
+
+
+def raised_in(printed: str) -> StudentError | None:
+    """The exception that ended a run of which these are the last lines, where it came out of a file."""
+    found = _RAISED.search(printed)
+    return StudentError(found["type"], found["message"] or "", (), "running ddp_train.sh") if found else None

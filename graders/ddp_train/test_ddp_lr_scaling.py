@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import dropwhile
 
 from fixtures import cifar10
+from graders.ddp_train.command_line import answers_help, finds_data
 from graders.ddp_train.runs import on_nodes
 from graders.ddp_train.script_runs import SCRIPT_LIMITS
 from lockstep.check import Check
 from lockstep.compare import close, number, shown
+from lockstep.sandbox.outcome import Outcome
 from lockstep.wire import Json
 
 SECOND_EPOCH = 3  # the number of its first step
+TOLD_FOLDER = ("--training-data", "/data/cifar")
 WARM_UP_STEPS = 4  # two epochs: a rate that goes up by the epoch has gone up once
 
 
@@ -30,7 +34,28 @@ def test_lr_scaling(check: Check) -> None:
     # What went wrong behind the first step, other checks tell.
     if not all(seen_with_flag):
         seen_with_flag = _rates(check, *calls[0][:3])
-    first = [[rates[:1] for rates in found] for found in (seen_with_flag, _rates(check, *calls[1][:3]))]
+    # There are images in its default folder as well.
+    without_folder = _run(check, *calls[1][:3], expect=False, folder=())
+    seen_without_flag = _rates_in(without_folder)
+    needs_folder = not all(seen_without_flag)
+    if needs_folder:
+        seen_without_flag = _rates(check, *calls[1][:3])
+    _is_scaled(check, calls, seen_with_flag, seen_without_flag)
+    answers_help(check, without_folder)
+    # One that has looked in several places may have found some.
+    if needs_folder:
+        finds_data(check, without_folder)
+
+
+def _is_scaled(
+    check: Check,
+    calls: Sequence[tuple[int, float, list[str], float]],
+    seen_with_flag: list[list[Json]],
+    seen_without_flag: list[list[Json]],
+) -> None:
+    """End the check where the rates of a call with --scale-lr and of one without are not what they should be."""
+    (more, scaled, *_), (_, plain, *_) = calls
+    first = [[rates[:1] for rates in found] for found in (seen_with_flag, seen_without_flag)]
     parts = [_part(rates, wanted) for rates, (*_, wanted) in zip(first, calls, strict=True)]
     if _may_warm_up(*parts) and _rises(_rates(check, more, scaled, ["--scale-lr"], steps=WARM_UP_STEPS)):
         return
@@ -109,21 +134,38 @@ def _rates(
     check: Check, world: int, lr: float, flags: list[str], *, steps: int = 1, expect: bool = True
 ) -> list[list[Json]]:
     """The learning rates of the script's first steps on each rank; none of one that fails where nothing is expected."""
-    outcome = check.run(
+    return _rates_in(_run(check, world, lr, flags, steps=steps, expect=expect))
+
+
+def _run(
+    check: Check,
+    world: int,
+    lr: float,
+    flags: list[str],
+    *,
+    steps: int = 1,
+    expect: bool = True,
+    folder: Sequence[str] = TOLD_FOLDER,
+) -> Outcome:
+    """The script's first steps on some ranks, with images where it is told and in its default folder."""
+    tree = cifar10.make_batches(check.rng, 16 * world, 10)
+    return check.run(
         "first_lr",
         ranks=world,
         env=on_nodes(1, world),
         values={
-            "arguments": [
-                "--training-data", "/data/cifar", "--epochs", "2", "--batch-size", "8", "--lr", str(lr), *flags,
-            ],
+            "arguments": [*folder, "--epochs", "2", "--batch-size", "8", "--lr", str(lr), *flags],
             "steps": steps,
         },
-        data={"cifar": cifar10.make_batches(check.rng, 16 * world, 10)},
+        data={"cifar": tree},
+        files={f"data/{name}": content for name, content in tree.items()},
         limits=SCRIPT_LIMITS,
         shared_files=True,
         expect=expect,
-    )  # fmt: skip
+    )
+
+
+def _rates_in(outcome: Outcome) -> list[list[Json]]:
     found = [[rank.values.get(name) for name in ("lr", "later")] for rank in outcome.ranks]
     # Without a first step there is no later one.
     return [

@@ -9,35 +9,37 @@ from dataclasses import replace
 from typing import Any
 
 from fixtures import cifar10
-from graders.ddp_train.script_runs import SCRIPT_LIMITS
+from graders.ddp_train.going_on import goes_on
+from graders.ddp_train.script_runs import (
+    BATCH_SIZE,
+    BATCHES,
+    EPOCHS,
+    IMAGES,
+    RESNET18_BYTES,
+    RESUMING,
+    SCRIPT_LIMITS,
+    hands_on,
+    raised_in,
+)
 from lockstep.causes import usual_cause
 from lockstep.check import Check
 from lockstep.compare import integer, shown
 from lockstep.sandbox.limits import MIB
-from lockstep.sandbox.outcome import StudentError
 from lockstep.submission import Submission
 from lockstep.text import few_names, last_lines, safe
 from lockstep.wire import Json
 
 OTHER_NPROC = 1  # more than there are cores a script may refuse
-RESNET18_BYTES = 44_000_000
 # The last layer may be of any kind and name, as nn.Sequential(nn.Dropout(0.2), nn.Linear(512, 10)) is.
 # What stands before is the author's: `model.`, `model/` or nothing.
 _BEGINS = r"(?:^|[^a-z0-9])"
 RESNET = re.compile(_BEGINS + r"(?:fc\.weight|layer4\.\d+\.conv\d\.weight)$")
 THIRD_BLOCK = re.compile(_BEGINS + r"layer[1-4]\.2\.")
 CLASSES = 10
-EPOCHS, IMAGES, BATCH_SIZE = 2, 16, 4
-BATCHES = EPOCHS * IMAGES // (2 * BATCH_SIZE)  # of each of two processes
-BATCHES_ALONE = IMAGES // BATCH_SIZE  # of one process, in an epoch
 WORDS = "my checkpoint.pt"  # one argument
 # Without a word for what a script was given it hands none of it on.
 _PARAMETERS = re.compile(rb"\$(?:[@*#1-9]|\{[!#]?[@*1-9]|\{#\})|BASH_ARGV|getopts")
 _COMMENT = re.compile(rb"^[ \t]*#.*$", re.MULTILINE)  # the template's says "$@"
-# What was raised behind the place where it was, as last_lines puts it; in front of it may stand which rank said so.
-_RAISED = re.compile(
-    r"\w\.py, line \d+, in [^|]* \| (?:\[rank\d+\]: ?)?(?:\w+\.)*(?P<type>\w+)(?:: (?P<message>.*))?"
-)
 
 
 def test_script(check: Check) -> None:
@@ -52,6 +54,7 @@ def test_script(check: Check) -> None:
             "other": {"NPROC": str(OTHER_NPROC)},
             "words": ["--checkpoint", WORDS],
             "further": ["--epochs", str(EPOCHS + 1)],
+            "documented": [*RESUMING],
         },
         data={"cifar": tree},
         # The default folder has the data, too: half of the points are left to a script that hands nothing on.
@@ -97,26 +100,7 @@ def test_script(check: Check) -> None:
         points=check.points / 2,
     )
     _trained_as_asked(check, values, names, arguments, seen.loopback_bytes)
-    # A script that takes no such arguments, or starts its processes in another way, is not asked.
-    raised = _not_loaded(values.get("resumed"))
-    check.expect(
-        not raised,
-        "ddp_train.sh works, but `python ddp_train.py --checkpoint FILE --resume` does not go on from the checkpoint that "
-        f"it left: {raised}",
-        "The names in the file have no `module.`. Load them into model.module where the model is wrapped already, or "
-        "call load_checkpoint before wrap_model.",
-        points=check.points / 2,
-    )
-    missing = _needs_torchrun(values.get("resumed"))
-    check.expect(
-        not missing,
-        "ddp_train.sh works, but `python ddp_train.py`, one process without torchrun, ends because there is no environment "
-        f"variable {missing}.",
-        "Ask setup and torch for what torchrun says: dist.get_rank() and dist.get_world_size() after setup; or give each "
-        'variable a default, int(os.environ.get("LOCAL_RANK", 0)).',
-        points=check.points / 2,
-    )
-    _goes_on(check, values.get("went_on"), values.get("asked"), arguments, seen.loopback_bytes)
+    goes_on(check, values, arguments, seen.loopback_bytes)
     asked = _processes_asked_for(values.get("asked"))
     check.expect(
         asked in ("", str(OTHER_NPROC)),
@@ -185,7 +169,7 @@ def _trained_as_asked(
     # which are as large, there and back.
     sent = loopback_bytes is not None and loopback_bytes >= (1 + 2 * (BATCHES - 1)) * RESNET18_BYTES
     check.expect(
-        not batches or batches >= BATCHES or sent or not _hands_on(values.get("asked")),
+        not batches or batches >= BATCHES or sent or not hands_on(values.get("asked")),
         f"`NPROC=2 ./ddp_train.sh --training-data ... {' '.join(arguments)}` works, but by num_batches_tracked in its "
         f"checkpoint the network was trained on {batches} batches; {EPOCHS} epochs of {IMAGES} images in batches of "
         f"{BATCH_SIZE} on two processes are {BATCHES}.",
@@ -195,83 +179,8 @@ def _trained_as_asked(
     )
 
 
-def _goes_on(
-    check: Check, went_on: Json, asked: Json, arguments: Sequence[str], loopback_bytes: int | None
-) -> None:
-    """End the check where a run that resumes trains no epoch more, or more than the one that is left, or learns nothing."""
-    if not isinstance(went_on, dict):
-        return
-    call = (
-        f"ddp_train.sh works, but after `{' '.join(arguments)}` the same with `--epochs {EPOCHS + 1} --resume` should train one "
-        "epoch more, on one process here, and"
-    )
-    check.expect(
-        went_on.get("wrote") is not False,
-        f"{call} it ended without having written any file, as one that has nothing left to train.",
-        "load_checkpoint returns the epoch after which was saved, and main goes on with the one after it: one of the two adds "
-        "1, not both."
-        if _hands_on(asked)
-        else 'Does "$@" stand behind ddp_train.py and its arguments in ddp_train.sh? Without it the first run does not hear of '
-        "--epochs. Otherwise see what load_checkpoint returns: one of it and main adds 1, not both.",
-        points=check.points / 2,
-    )
-    before, after = integer(went_on.get("before")), integer(went_on.get("after"))
-    # A rate may have come down to 0 where the first run ended; that run has sent gradients.
-    idle = went_on.get("moved") is False and before is not None and after is not None and before < after
-    check.expect(
-        not idle or loopback_bytes is None or loopback_bytes >= 2 * RESNET18_BYTES,
-        f"{call} num_batches_tracked in its checkpoint went from {before} to {after}, but none of its weights changed; nor did "
-        f"the two processes before exchange more than it takes to wrap the network, {(loopback_bytes or 0) / 1e6:.1f} MB. It "
-        "saw the images, and learned nothing from them.",
-        "main calls train_one_epoch in each epoch, which for every batch takes the loss, loss.backward() and optimizer.step() "
-        "with the parameters of the network that is saved.",
-    )
-    # A script may count --epochs from where it goes on: that is as many epochs on top of those before.
-    anew = (EPOCHS + 1) * BATCHES_ALONE
-    check.expect(
-        before != BATCHES or after != anew,
-        f"{call} num_batches_tracked in its checkpoint went from {before} to {after}, expected {BATCHES + BATCHES_ALONE}: the "
-        "training began anew, or the last epoch was trained once more.",
-        "first_epoch = load_checkpoint(model, optimizer, args.checkpoint) + 1, where load_checkpoint returns the epoch after "
-        "which was saved; then range(first_epoch, args.epochs).",
-        points=check.points / 2,
-    )
-    first, last = integer(went_on.get("epoch_before")), integer(went_on.get("epoch_after"))
-    # Who goes on so many epochs, and tells save_checkpoint of them, has counted as many.
-    check.expect(
-        before != BATCHES or after != before + anew or first is None or last != first + 1,
-        f"{call} num_batches_tracked in its checkpoint went from {before} to {after}, expected {BATCHES + BATCHES_ALONE}, "
-        f"while the epoch in it went from {first} to {last}: weights were loaded, and the epochs counted from the first "
-        "again.",
-        "first_epoch = load_checkpoint(model, optimizer, args.checkpoint) + 1; then range(first_epoch, args.epochs).",
-        points=check.points / 2,
-    )
-    # Who keeps the best checkpoint only keeps its epoch with it.
-    stale = went_on.get("moved") is False and first is not None and last is not None and first < last
-    check.expect(
-        not before or before != after or not stale,
-        f"{call} its checkpoint tells of epoch {last}, before it was {first}, but holds the weights that it held before: "
-        f"num_batches_tracked is still {before}. What that epoch learned is lost to whoever resumes.",
-        "Call save_checkpoint after the epoch, with the model that was trained in it.",
-        points=check.points / 2,
-    )
-    check.expect(
-        went_on.get("reported") is not False,
-        "ddp_train.sh works, but `python ddp_train.py ... --report reports/resumed.json` wrote no such file, and wrote "
-        "reports/ddp.json instead.",
-        "write_report(args.report, ...): which file it is, whoever starts the script decides; ddp_train.sh asks for "
-        "reports/ddp.json.",
-        points=check.points / 2,
-    )
-
-
 def _lines(words: Json) -> str:
     return words if isinstance(words, str) else ""
-
-
-def _hands_on(words: Json) -> bool:
-    """Whether what the script is given comes last among the words after torchrun."""
-    return isinstance(words, str) and words.rstrip("\n").endswith("\n--help")
 
 
 def hands_nothing_on(words: Json, script: bytes) -> bool:
@@ -284,23 +193,6 @@ def hands_nothing_on(words: Json, script: bytes) -> bool:
         and script != b""
         and not _PARAMETERS.search(_COMMENT.sub(b"", script))
     )
-
-
-def _not_loaded(output: Json) -> str:
-    """What torch said where the names in a checkpoint were not those of the model; nothing where it did not."""
-    text = output if isinstance(output, str) else ""
-    found = re.search(r"RuntimeError: Error\(s\) in loading state_dict.*(?:\n.*)?", text)
-    return safe(" ".join(found[0].split())[:160]) + " ..." if found else ""
-
-
-def _needs_torchrun(output: Json) -> str:
-    """Which variable of torchrun's a script ended for; nothing where that was in setup, as single_process tells."""
-    text = output.rstrip() if isinstance(output, str) else ""
-    found = re.search(
-        r"\n(?:KeyError: '|ValueError: .*environment variable )((?:LOCAL_)?(?:RANK|WORLD_SIZE)|MASTER_(?:ADDR|PORT))\b.*\Z",
-        text,
-    )
-    return found[1] if found and not re.search(r", in (?:\w+\.)?setup\b", text) else ""
 
 
 def _processes_asked_for(words: Json) -> str:
@@ -333,10 +225,8 @@ def _script_hint(submission: Submission, printed: str) -> str:
             "torchrun was told to start a file that is not there: name ddp_train.py, and see that nothing stands behind a "
             "backslash at the end of a line, not even a blank."
         )
-    if raised := _RAISED.search(printed):
-        error = StudentError(raised["type"], raised["message"] or "", (), "running ddp_train.sh")
-        if usual := usual_cause(error, submission):
-            return usual
+    if (raised := raised_in(printed)) and (usual := usual_cause(raised, submission)):
+        return usual
     if re.search(r"\w\.py, line \d+, in ", printed):
         return "torchrun did start the script, which raised that: mend the line that is named, and run the same in a terminal."
     if re.search(r"(?<!\w)(?:run\.py|torchrun): error: ", printed):

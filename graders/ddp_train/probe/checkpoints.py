@@ -183,3 +183,16 @@ def _momentum(optimizer: torch.optim.Optimizer, model: nn.Module) -> dict[str, A
     states = {name: optimizer.state.get(value, {}) for name, value in named_tensors(model)}
     kept = {name: state.get("momentum_buffer") for name, state in states.items()}
     return {f"momentum/{name}": v.detach().clone() for name, v in kept.items() if isinstance(v, torch.Tensor)}
+
+
+def tensors_in(name: str) -> list[tuple[str, torch.Tensor]]:
+    """The tensors in a file by name; none where torch does not read it."""
+    try:
+        return tensors_within(torch.load(name, weights_only=False, map_location="cpu"))
+    except Exception:
+        return []
+
+
+def counts_batches(name: str, value: torch.Tensor) -> bool:
+    """Whether it is where a BatchNorm counts the batches that it was trained on."""
+    return name.endswith("num_batches_tracked") and value.ndim == 0 and not value.is_floating_point()

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import os
-import subprocess
-import tempfile
+import re
 from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
 
-from lockstep.sandbox.probing import CommandResult, Inputs, Observation, Student, StudentMistake
+from lockstep.sandbox.probing import Inputs, Observation, Student, StudentMistake
 from lockstep.wire import Json
 
-from .checkpoints import digests, tensors_within
-from .lab import SIDE_SECONDS
+from .checkpoints import counts_batches, digests, tensors_in, tensors_within
+from .documented import goes_on_as_documented
 from .script import script_arguments
+from .side import what_torchrun_is_told, within_seconds
 from .written import CHECKPOINTS, files, versions, written_since
+
+# As in epochs_left and epochs_since_best, which become fewer.
+_COUNTS_DOWN = re.compile(r"since|left|remain|without|until|to_go|patience|bad|wait|stale|no_")
 
 
 def launch(student: Student, inputs: Inputs) -> Observation:
@@ -40,28 +43,34 @@ def launch(student: Student, inputs: Inputs) -> Observation:
     if os.path.isfile("reports/ddp.json") and os.path.getsize("reports/ddp.json") < 1 << 20:
         with open("reports/ddp.json", "rb") as file:
             report = file.read().decode("utf-8", "replace")
-    kept = {name: _tensors_in(name) for name in new if name.endswith(CHECKPOINTS)}
+    kept = {name: tensors_in(name) for name in new if name.endswith(CHECKPOINTS)}
     # Beside the network there may be the state of a scheduler or of random numbers; of epochs the last counts.
     resuming = max(kept, key=lambda name: (len(dict(kept[name])), os.path.getmtime(name)), default=None)
     tensors = kept[resuming] if resuming else []
-    counts = [int(value) for named in kept.values() for name, value in named if _counts_batches(name, value)]
+    counts = [int(value) for named in kept.values() for name, value in named if counts_batches(name, value)]
     asked = unasked = resumed = None
     went_on: Json = None
+    as_documented: Json = None
     if result.status == 0:
-        # First, because a script may begin with a clean folder.
+        # First, because a script may begin with a clean folder, if it is not told to resume.
         if resuming:
+            before_resuming = versions()
             resumed, went_on = _resumed(student, inputs, resuming)
+            # One that has trained in vain has nothing left to train.
+            failed = resumed is not None and resuming not in written_since(before_resuming)
+            as_documented = goes_on_as_documented(student, inputs, command, resuming, failed=failed)
         words = cast(list[str], inputs.values["words"])
-        asked = _what_torchrun_is_told(
+        asked = what_torchrun_is_told(
             student, [*command, *words], cast(dict[str, str], inputs.values["other"])
-        )
-        unasked = _what_torchrun_is_told(student, command, {})
+        ).words
+        unasked = what_torchrun_is_told(student, command, {}).words
     return Observation(
         {
             "asked": asked,
             "unasked": unasked,
             "resumed": resumed,
             "went_on": went_on,
+            "as_documented": as_documented,
             "executable": executable,
             "status": result.status,
             "output": result.output[-6000:],
@@ -71,19 +80,6 @@ def launch(student: Student, inputs: Inputs) -> Observation:
             "batches": max(counts, default=None),
         }
     )
-
-
-def _tensors_in(name: str) -> list[tuple[str, torch.Tensor]]:
-    """The tensors in a file by name; none where torch does not read it."""
-    try:
-        return tensors_within(torch.load(name, weights_only=False, map_location="cpu"))
-    except Exception:
-        return []
-
-
-def _counts_batches(name: str, value: torch.Tensor) -> bool:
-    """Whether it is where a BatchNorm counts the batches that it was trained on."""
-    return name.endswith("num_batches_tracked") and value.ndim == 0 and not value.is_floating_point()
 
 
 def _resumed(student: Student, inputs: Inputs, checkpoint: str) -> tuple[str | None, Json]:
@@ -99,7 +95,7 @@ def _resumed(student: Student, inputs: Inputs, checkpoint: str) -> tuple[str | N
         "--report", "reports/resumed.json",
     ]  # fmt: skip
     versions_before, before = versions(), _progress_in(checkpoint)
-    result = _within_seconds(student, command, {})
+    result = within_seconds(student, command, {})
     if result is None:
         return None, None
     if result.status != 0:
@@ -139,47 +135,17 @@ def _progress_in(checkpoint: str) -> _Progress:
     except Exception:
         return _Progress(None, None, frozenset())
     return _Progress(
-        max((int(value) for name, value in tensors if _counts_batches(name, value)), default=None),
-        _epoch_of(kept),
+        max((int(value) for name, value in tensors if counts_batches(name, value)), default=None),
+        epoch_of(kept),
         digests(value for _, value in tensors),
     )
 
 
-def _epoch_of(kept: Any) -> int | None:
+def epoch_of(kept: Any) -> int | None:
+    """The whole number under the only name with `epoch` in a checkpoint; None where there is no such, or several."""
     try:
-        found = [value for name, value in kept.items() if isinstance(name, str) and "epoch" in name.lower()]
+        named = {name.lower(): value for name, value in kept.items() if isinstance(name, str)}
+        found = [v for name, v in named.items() if "epoch" in name and not _COUNTS_DOWN.search(name)]
     except Exception:
         return None
     return found[0] if len(found) == 1 and type(found[0]) is int else None
-
-
-def _what_torchrun_is_told(student: Student, command: list[str], environment: dict[str, str]) -> str | None:
-    """The words after `torchrun` where the script is started with another environment; nothing is trained.
-
-    None where it was not to be seen in time; nothing where the script ended without it.
-    """
-    with tempfile.TemporaryDirectory() as folder:
-        told, stand_in = os.path.join(folder, "told"), os.path.join(folder, "torchrun")
-        with open(stand_in, "w", encoding="utf-8") as file:
-            file.write(f"#!/bin/sh\nprintf '%s\\n' \"$@\" >> {told}\n")
-        os.chmod(stand_in, 0o700)
-        for name in ("python", "python3"):  # -m torch.distributed.run is torchrun, too
-            os.symlink(stand_in, os.path.join(folder, name))
-        ended = _within_seconds(
-            student, [*command, "--help"], {**environment, "PATH": f"{folder}:{os.environ['PATH']}"}
-        )
-        if not os.path.isfile(told):
-            return None if ended is None else ""
-        with open(told, encoding="utf-8", errors="replace") as file:
-            return file.read(2000)
-
-
-def _within_seconds(
-    student: Student, command: list[str], environment: dict[str, str]
-) -> CommandResult | None:
-    """Run a command; None where it takes long: what it was to show is not worth a hang."""
-    try:
-        return student.run_command(command, environment, SIDE_SECONDS)
-    except subprocess.TimeoutExpired:
-        student.phase = ""
-        return None

@@ -24,6 +24,7 @@ from .checkpoints import CHECKPOINT, digests, tensors_within
 from .group import emulated_machine
 from .lab import Lab, clean_up, seed_of
 from .nets import MAX_ROWS, InjectedFault, new_rows, state_of
+from .options import note_broken_help, note_data_at_home
 from .recorder import FIRST_STEPS, wrapped_model
 from .training import train_once
 from .written import CHECKPOINTS, versions, written_since
@@ -91,7 +92,7 @@ def _smaller_resnet() -> None:
 def first_lr(student: Student, inputs: Inputs) -> Observation:
     """Run the script for some optimizer steps: the learning rate of the first group of parameters in each of them.
 
-    `lr`: that of the first step. `later`: those of the others.
+    `lr`: that of the first step. `later`: those of the others. What it does with options that it is not given is noted.
     """
     seen: list[Json] = []
     steps = cast(int, inputs.values["steps"])
@@ -105,6 +106,8 @@ def first_lr(student: Student, inputs: Inputs) -> Observation:
         return {"lr": seen[:1], "later": seen[1:]}
 
     register_optimizer_step_pre_hook(cast(Callable[..., None], before_step))
+    note_broken_help(student)
+    note_data_at_home(student)
     run_script(student, inputs)
     return Observation(told())
 
