@@ -178,6 +178,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("weights_in_sync|checkpoint", "* arrays.grad#/*", "*", "gradients are for gradients_averaged; here only their names are passed over"),
         Row("sampler_disjoint|reshuffles|steps_per_epoch|global_metrics|uneven_data|shuffle_false_for_eval", "* ranks", "swapped|rank 0 twice", "what the ranks do is the same, or shared out either way"),
         Row("sampler_disjoint|global_metrics|uneven_data", "* values.sizes", ORDER, "how a share is cut into batches is free"),
+        Row("uneven_data", "train* values.losses*", "*", "what the mean loss is, is for global_metrics: here only that it is not the mean of uneven shares' means"),
         Row("steps_per_epoch", "train values.steps", "one missing", "shares without padding leave a rank one step short"),
         Row("steps_per_epoch", "train arrays.rows|train values.sizes*", "*", "which items a rank trains on is for sampler_disjoint: here only not all of them on every rank"),
         Row("global_metrics", "train* values.losses", "one twice", "one epoch was asked for, and the first is looked at"),

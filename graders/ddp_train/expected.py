@@ -178,13 +178,24 @@ class Training:
         smoothing: float = 0.0,
         loop: Loop = PLAIN,
     ) -> None:
-        self.model = build_model(shape, dict(weights))
+        self._begun = shape, dict(weights)
+        self.model = build_model(*self._begun)
         self.model.train()
         self._loop = loop
         self._kept: dict[str, Array] = {}
         self._lr, self._momentum = lr, momentum
         self._criterion = nn.CrossEntropyLoss(label_smoothing=smoothing)
         self._velocity: dict[str, torch.Tensor] = {}
+
+    def anew(self, loop: Loop) -> Training:
+        """A training that begins where this one began, with another loop."""
+        return Training(
+            *self._begun,
+            lr=self._lr,
+            momentum=self._momentum,
+            smoothing=self._criterion.label_smoothing,
+            loop=loop,
+        )
 
     def local_gradients(self, data: Data, batch: Batch) -> dict[str, Array]:
         """The gradient of the mean loss of one batch at the present weights, by parameter."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from graders.ddp_train.expected import BATCH_SIZE, Shape
 from lockstep.check import Check
 from lockstep.sandbox.gpus import REAL_GPUS
+from lockstep.sandbox.outcome import Outcome
+from lockstep.verdict import CheckEnded, Failed
 from lockstep.wire import Json
 
 # A larger step makes two right trainings drift apart by the rounding alone: at 0.2 a thousandfold in 24 steps.
@@ -38,3 +42,21 @@ def on_nodes(size: int, world: int) -> list[dict[str, str]]:
         }
         for rank in range(world)
     ]  # fmt: skip
+
+
+def judged(
+    judge: Callable[[Outcome], None], run: Callable[[], Outcome]
+) -> tuple[Outcome | None, CheckEnded | None]:
+    """A run in a place of its own, and how the judge would end the check for what it sees; the check goes on.
+
+    A run that did not come to its end has no outcome: not all that may go wrong there is the fault of the code.
+    """
+    try:
+        outcome = run()
+    except CheckEnded as ended:
+        return None, ended
+    try:
+        judge(outcome)
+    except Failed as ended:
+        return outcome, ended
+    return outcome, None

@@ -13,8 +13,9 @@ from graders.ddp_train.batches import fed_by_step
 from graders.ddp_train.expected import Batch, Data, Shape, Training
 from graders.ddp_train.hints import WRAP_HINT
 from graders.ddp_train.probe.checkpoints import CHECKPOINT
-from graders.ddp_train.runs import LR, MOMENTUM, options
+from graders.ddp_train.runs import LR, MOMENTUM, options, rank_seeds
 from graders.ddp_train.script_runs import SCRIPT_LIMITS
+from graders.ddp_train.shares_read import epochs_read, most_left_out
 from graders.ddp_train.weights import differing, unlike
 from lockstep.batchloop import LOOPS, Loop
 from lockstep.check import Check, Inputs
@@ -22,7 +23,7 @@ from lockstep.compare import difference, integer, shown
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.wire import Array, Json
 
-SCRIPT_BATCH, SCRIPT_IMAGES = 4, 24  # three steps in an epoch of two ranks
+SCRIPT_BATCH, SCRIPT_IMAGES, SCRIPT_EPOCHS = 4, 24, 2  # three steps in an epoch of two ranks
 MANY = 4
 """Times the usual bytes between ranks from which on a student is told: a sum by hand or checks of one's own stay below."""
 
@@ -40,7 +41,7 @@ def test_really_communicates(check: Check) -> None:
         ranks=world,
         values=options(shape, batch_size=batch_size),
         arrays=expected.as_inputs(weights),
-        per_rank=[Inputs(arrays=own.arrays()) for own in data],
+        per_rank=[Inputs(s, own.arrays()) for s, own in zip(rank_seeds(check, world), data, strict=True)],
     )
     steps = fed_by_step(check, outcome, data, batch_size)
     for step, ranks in enumerate(steps):
@@ -71,7 +72,11 @@ def test_really_communicates(check: Check) -> None:
     )
     # Where the functions let the ranks go apart, other checks say why.
     if unlike(outcome.ranks, "final") is None:
-        _script_trains_together(check, whole=max(map(len, chain(*steps)), default=0) == batch_size)
+        seen = _script_trains_together(check, whole=max(map(len, chain(*steps)), default=0) == batch_size)
+        items = [item for batch in chain(*steps) for item in batch]
+        # Where the functions share out otherwise, sampler_disjoint says so.
+        if len(set(items)) == len(items):
+            _script_shares_out(check, seen)
     # Each rank sends and receives every gradient once over; by hand it may be twice that, and the first weights.
     usual = 2 * least
     if outcome.loopback_bytes > MANY * usual:
@@ -112,18 +117,18 @@ def _in_gradients(outcome: Outcome, training: Training, data: Sequence[Data], ra
     )
 
 
-def _script_trains_together(check: Check, *, whole: bool) -> None:
+def _script_trains_together(check: Check, *, whole: bool) -> Outcome:
     """End the check where the functions train together, but the script on two ranks does not; half of that is there.
 
     Of what is not seen, as where a script has a network or an optimizer of its own kind, nothing is said. `whole` says
     whether make_loader makes batches as large as it is told.
     """
-    first, second = check.run(
+    outcome = check.run(
         "together",
         ranks=2,
         values={
             "arguments": [
-                "--training-data", "/data/cifar", "--epochs", "2", "--batch-size", str(SCRIPT_BATCH), "--lr", "0.05",
+                "--training-data", "/data/cifar", "--epochs", str(SCRIPT_EPOCHS), "--batch-size", str(SCRIPT_BATCH), "--lr", "0.05",
                 "--checkpoint", CHECKPOINT,
             ],
         },
@@ -131,12 +136,13 @@ def _script_trains_together(check: Check, *, whole: bool) -> None:
         limits=SCRIPT_LIMITS,
         shared_files=True,
         expect=False,
-    ).ranks  # fmt: skip
+    )  # fmt: skip
+    first, second = outcome.ranks
     before, *after = (_held_by_both(first, second, f"after{step}") for step in range(3))
     moved = [pair for pair in after if pair is not None]
     # Before the first step a network may still be what one rank alone has made of it.
     if before is None or not moved:
-        return
+        return outcome
     still = all(np.array_equal(now, then) for pair in moved for now, then in zip(pair, before, strict=True))
     check.expect(
         not still or any(rank.values.get("gradients") is not False for rank in (first, second)),
@@ -187,6 +193,29 @@ def _script_trains_together(check: Check, *, whole: bool) -> None:
         "first, but when it comes to its last step they have gone apart: by then each rank trains a network of its own.",
         "Train what wrap_model returned in every epoch. Where main wants the plain model, as for a checkpoint, give that "
         "another name, `plain = model.module`: `model = model.module` takes the wrapper away for all epochs that follow.",
+        points=check.points / 2,
+    )
+    return outcome
+
+
+def _script_shares_out(check: Check, outcome: Outcome) -> None:
+    """End the check where the functions share out the data, but the script on two ranks does not; half of that is there."""
+    share = SCRIPT_IMAGES // 2
+    left_out = most_left_out(
+        [
+            epochs_read(rank.values.get("read"), SCRIPT_EPOCHS, share, SCRIPT_BATCH, SCRIPT_IMAGES)
+            for rank in outcome.ranks
+        ],
+        SCRIPT_IMAGES,
+    )
+    check.expect(
+        left_out == 0,
+        f"make_loader shares out the data where every rank gives it the same seed, but in ddp_train.py on two ranks over "
+        f"{SCRIPT_IMAGES} images each rank trained on {share} in an epoch, and {left_out} of these were the other rank's as "
+        f"well: as many images no rank trained on.",
+        "Give make_loader the same seed on every rank, make_loader(train_data, args.batch_size, seed=args.seed): each cuts "
+        "its share out of the order that this seed makes. A seed of each rank's own, args.seed + rank, is for "
+        "torch.manual_seed alone.",
         points=check.points / 2,
     )
 

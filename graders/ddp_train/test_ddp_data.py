@@ -1,6 +1,6 @@
 """Exercise 4, the data: every rank its share, in another order each epoch, and all of it.
 
-The loader of evaluate has its check in test_ddp_metrics.py.
+The loader of evaluate has its check in test_ddp_evaluation.py.
 """
 
 from __future__ import annotations
@@ -8,15 +8,18 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
+
+import numpy as np
 
 from graders.ddp_train import expected
 from graders.ddp_train.batches import fed, items_by_epoch
-from graders.ddp_train.expected import Data
+from graders.ddp_train.expected import Data, Training
 from graders.ddp_train.runs import on_nodes, options, rank_seeds
 from graders.ddp_train.script_runs import three_epochs
+from graders.ddp_train.uneven_means import first_loss, is_mean_of_means
 from lockstep.check import Check, Inputs
-from lockstep.compare import integer
+from lockstep.compare import integer, shown
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 
 
@@ -197,7 +200,7 @@ def test_steps_per_epoch(check: Check) -> None:
     """An epoch has ceil(items / (batch size x ranks)) steps."""
     world, batch_size = check.world_sizes[0], 4
     n = world * (batch_size * 3 + 1)  # even shares, with a short last batch
-    data, outcome = _one_epoch(check, world, n, batch_size)
+    data, outcome, _ = _one_epoch(check, world, n, batch_size)
     wanted = math.ceil(n / (batch_size * world))
     counts = []
     for rank in outcome.ranks:
@@ -231,26 +234,42 @@ def test_uneven_data(check: Check) -> None:
     for world in check.world_sizes:
         batch_size = 2
         n = world * batch_size * 2 + 1
-        data, outcome = _one_epoch(check, world, n, batch_size)
-        seen = {i for r, rank in enumerate(outcome.ranks) for b in fed(check, rank, data, r) for i in b}
+        data, outcome, training = _one_epoch(check, world, n, batch_size)
+        own = [
+            [item for batch in fed(check, rank, data, number) for item in batch]
+            for number, rank in enumerate(outcome.ranks)
+        ]
+        left_out = n - len(set(chain(*own)))
         check.expect(
-            len(seen) == n,
-            f"train_one_epoch on {world} ranks over {n} items with batches of {batch_size}: {n - len(seen)} items were "
+            left_out == 0,
+            f"train_one_epoch on {world} ranks over {n} items with batches of {batch_size}: {left_out} items were "
             "never trained on.",
             "Do not drop the last batch, let the sampler fill up the shares (drop_last=False), and give it the same seed on every "
             "rank.",
         )
+        losses = [training.losses(data, tuple(items)) for items in own]
+        returned = [first_loss(rank.values.get("losses")) for rank in outcome.ranks]
+        check.expect(
+            not is_mean_of_means(returned, losses, n),
+            f"train_one_epoch on {world} ranks over {n} items, which make_loader shares out as "
+            f"{', '.join(str(len(items)) for items in own)}: it returned {shown(returned[0])}, the mean of the ranks' means. Over "
+            f"all items it is {float(np.concatenate(losses).mean()):.6f}: an item of a smaller share counted for more.",
+            "Where the shares are not equally long, add up loss.item() * len(labels) and len(labels) over all ranks with "
+            "dist.all_reduce, then divide once.",
+            points=check.points / 2,
+        )
 
 
-def _one_epoch(check: Check, world: int, n: int, batch_size: int) -> tuple[Data, Outcome]:
-    """A data set of n items, and one epoch of train_one_epoch over it that leaves the weights as they are."""
+def _one_epoch(check: Check, world: int, n: int, batch_size: int) -> tuple[Data, Outcome, Training]:
+    """A data set of n items, one epoch of train_one_epoch over it that leaves the weights as they are, and those weights."""
     shape = expected.make_shape(check.rng)
     data = expected.make_data(check.rng, n)
+    weights = expected.make_weights(check.rng, shape)
     outcome = check.run(
         "train",
         ranks=world,
         values=options(shape, batch_size=batch_size, lr=0.0),
-        arrays={**data.arrays(), **expected.as_inputs(expected.make_weights(check.rng, shape))},
+        arrays={**data.arrays(), **expected.as_inputs(weights)},
         per_rank=[Inputs(own) for own in rank_seeds(check, world)],
     )
-    return data, outcome
+    return data, outcome, Training(shape, weights, lr=0.0, momentum=0.0)

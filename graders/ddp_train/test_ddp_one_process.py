@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from fixtures import cifar10
@@ -16,6 +18,8 @@ from lockstep.batchloop import CLEAR_HINT, LOOPS, PLAIN, SOFTMAX, SOFTMAX_HINT, 
 from lockstep.check import Check
 from lockstep.compare import close, number, shown
 from lockstep.devicefault import is_device_fault
+from lockstep.sandbox.outcome import StudentError
+from lockstep.slips import slip
 from lockstep.verdict import CheckEnded
 from lockstep.wire import Array
 
@@ -182,14 +186,28 @@ def test_single_process(check: Check) -> None:
             "Call model.train() before the loop over the batches, as train_noddp.py does.",
             points=check.points / 2,
         )
+    on_a_gpu = partial(check.run, "alone", values={**told, "gpus": 1}, arrays=arrays)
     try:
-        check.run("alone", values={**told, "gpus": 1}, arrays=arrays)
+        on_a_gpu()
     except CheckEnded as ended:
         # What else may go wrong on an emulated GPU is not asked here.
         if is_device_fault(ended.feedback.message) or NOT_MOVED in ended.feedback.message:
             check.fail(
                 f"On a machine with a GPU: {ended.feedback.message}", TO_THE_DEVICE, points=check.points / 2
             )
+        _insist_on_names(check, on_a_gpu(expect=False).ranks[0].error)
+
+
+def _insist_on_names(check: Check, error: StudentError | None) -> None:
+    """End the check where a name was misspelt in a line that only a machine with a GPU reaches; half of it is there."""
+    written_wrong = slip(check, error)
+    if written_wrong is not None:
+        check.fail(
+            "Without torchrun, on a machine with a GPU, an emulated one, what trains without a GPU ended with "
+            f"{written_wrong.message}.",
+            written_wrong.hint,
+            points=check.points / 2,
+        )
 
 
 def _script_trains(check: Check) -> bool:

@@ -7,6 +7,7 @@ ranks were seen to use.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -14,12 +15,12 @@ from graders.ddp_train import expected
 from graders.ddp_train.batches import fed_by_step
 from graders.ddp_train.expected import Batch, Data, Training
 from graders.ddp_train.hints import LOOP_FIRST, ORDER_HINT, WRAP_HINT
-from graders.ddp_train.runs import LR, MOMENTUM, options, rank_seeds
+from graders.ddp_train.runs import LR, MOMENTUM, judged, on_nodes, options, rank_seeds
 from graders.ddp_train.weights import differing, first_unless_any, unlike
 from lockstep.batchloop import LOOPS
 from lockstep.check import Check, Inputs
-from lockstep.sandbox.outcome import Outcome
-from lockstep.verdict import Feedback
+from lockstep.sandbox.outcome import Outcome, RankOutcome
+from lockstep.verdict import CheckEnded, Feedback
 from lockstep.wire import Array
 
 
@@ -61,39 +62,94 @@ def test_weights_in_sync(check: Check) -> None:
         batch_size = int(check.rng.integers(2, 5))
         # Every rank has images nobody else has: what is in them can only arrive by communication.
         data = [expected.make_data(check.rng, world * batch_size * 3) for _ in range(world)]
-        outcome = check.run(
+        train = partial(
+            check.run,
             "train",
             ranks=world,
-            values=options(shape, batch_size=batch_size, epochs=[0, 1], optimizer_first=world % 2 == 1),
             per_rank=[
                 Inputs(seed, {**own.arrays(), **expected.as_inputs(held)})
                 for seed, own, held in zip(rank_seeds(check, world), data, weights, strict=True)
             ],
         )
-        call = f"train_one_epoch, two epochs on {world} ranks"
-        apart = unlike(outcome.ranks, "final")
-        check.expect(apart is None, f"{call}: the ranks' weights are not equal: {apart}.", WRAP_HINT)
-        steps = fed_by_step(check, outcome, data, batch_size)
-        begun = Training(shape, weights[0], lr=LR, momentum=MOMENTUM).weights()
-        alone = (
-            Training(shape, weights[0], lr=LR, momentum=MOMENTUM, loop=loop).run(data, steps)
-            for loop in LOOPS
+        values = options(shape, batch_size=batch_size, epochs=[0, 1], optimizer_first=world % 2 == 1)
+        begun = Training(shape, weights[0], lr=LR, momentum=MOMENTUM)
+        judge = partial(_one_training, check, begun, data, batch_size)
+        has_gpus = world == check.world_sizes[0]
+        seen, problem = (
+            judged(judge, partial(train, values={**values, "gpus": world}))
+            if has_gpus
+            else judged(judge, partial(train, values=values, env=on_nodes(1, world)))
         )
-        wrong = first_unless_any(
-            differing(outcome.ranks, "final", training.state(), "the weight") for training in alone
+        if problem is None and (not has_gpus or len(check.world_sizes) > 1):
+            continue
+        # On one machine without GPUs it is the training itself that is wrong.
+        judge(train(values=values))
+        if seen is not None and problem is not None:
+            if has_gpus:
+                _insist_on_averages_on_gpus(check, seen)
+            else:
+                _tell_of_nodes(check, world, problem)
+
+
+def _one_training(
+    check: Check, begun: Training, data: Sequence[Data], batch_size: int, outcome: Outcome
+) -> None:
+    """End the check where the ranks did not end as one process that trains on all their batches does."""
+    call = f"train_one_epoch, two epochs on {len(data)} ranks"
+    apart = unlike(outcome.ranks, "final")
+    check.expect(apart is None, f"{call}: the ranks' weights are not equal: {apart}.", WRAP_HINT)
+    steps = fed_by_step(check, outcome, data, batch_size)
+    alone = (begun.anew(loop).run(data, steps) for loop in LOOPS)
+    wrong = first_unless_any(
+        differing(outcome.ranks, "final", training.state(), "the weight") for training in alone
+    )
+    if wrong is not None and differing(outcome.ranks, "final", begun.weights(), "") is None:
+        check.fail(
+            f"{call}: the ranks agree with each other, but the weights are what they were before the first step.",
+            "An optimizer that is made before wrap_model, which DistributedDataParallel allows, has to go on stepping "
+            f"the parameters that are trained: wrap the very model that is given, not a copy of it. {ORDER_HINT}",
         )
-        if wrong is not None and differing(outcome.ranks, "final", begun, "") is None:
-            check.fail(
-                f"{call}: the ranks agree with each other, but the weights are what they were before the first step.",
-                "An optimizer that is made before wrap_model, which DistributedDataParallel allows, has to go on stepping "
-                f"the parameters that are trained: wrap the very model that is given, not a copy of it. {ORDER_HINT}",
-            )
-        if wrong is not None:
-            check.fail(
-                f"{call}: the ranks agree with each other, but not with one process that trains on all their "
-                f"batches ({wrong[1]}).",
-                f"Each step has to average the gradients of all ranks before optimizer.step(), once. {WRAP_HINT} {LOOP_FIRST}",
-            )
+    if wrong is not None:
+        check.fail(
+            f"{call}: the ranks agree with each other, but not with one process that trains on all their "
+            f"batches ({wrong[1]}).",
+            f"Each step has to average the gradients of all ranks before optimizer.step(), once. {WRAP_HINT} {LOOP_FIRST}",
+        )
+
+
+def _insist_on_averages_on_gpus(check: Check, seen: Outcome) -> None:
+    """End the check where ranks with a GPU each go apart from the first step on; without GPUs they were right."""
+    apart = apart_from_the_first_step(seen.ranks)
+    check.expect(
+        apart is None,
+        f"Without GPUs train_one_epoch keeps the ranks' weights equal, but on {len(seen.ranks)} ranks with a GPU each, emulated "
+        "ones, the optimizer of each rank saw other gradients in the first step, expected their mean on all, and afterwards "
+        f"the weights are not equal: {apart}.",
+        f"What does your code do otherwise where device.type is cuda? {WRAP_HINT} That holds for torch.compile, too: "
+        "torch.compile(model) of the wrapped model.",
+        points=check.points / 2,
+    )
+
+
+def apart_from_the_first_step(ranks: Sequence[RankOutcome]) -> str | None:
+    """What differs between the ranks in the end, in words, where their first gradients do so as well.
+
+    What comes of rounding, or of GPUs that are emulated, is the same on all ranks once it is averaged.
+    """
+    apart = unlike(ranks, "final")
+    return apart if unlike(ranks, "grad0") is not None else None
+
+
+def _tell_of_nodes(check: Check, world: int, problem: CheckEnded) -> None:
+    """End the check where ranks that are right on one machine are not so on a node each."""
+    check.fail(
+        f"On one machine {world} ranks train together, but not where each is on a node of its own, with LOCAL_RANK 0 and "
+        f"LOCAL_WORLD_SIZE 1. There: {problem.feedback.message}",
+        "LOCAL_RANK and LOCAL_WORLD_SIZE count within a node, and the training is that of all nodes: average over "
+        "dist.get_world_size() ranks. DistributedDataParallel(model) and dist.all_reduce(tensor) do so where they are "
+        "given no group of their own.",
+        points=check.points / 2,
+    )
 
 
 def test_gradients_averaged(check: Check) -> None:

@@ -152,8 +152,9 @@ def orders(student: Student, inputs: Inputs) -> Observation:
 def together(student: Student, inputs: Inputs) -> Observation:
     """Run the script: what its steps are made of, and what the network holds after the first and at the end.
 
-    `batches`: the images of its first steps. `rows`: the number of images in each step. `late`: what the network that
-    learns holds before the last step, and how many steps there were before that.
+    `batches`: the images of its first steps. `rows`: the number of images in each step. `read`: which training images
+    it read for each step. `late`: what the network that learns holds before the last step, and how many steps there
+    were before that.
     """
     from torchvision.models.resnet import ResNet
 
@@ -164,6 +165,8 @@ def together(student: Student, inputs: Inputs) -> Observation:
     stepped: list[torch.Tensor] = []
     fed: list[tuple[nn.Module, int]] = []
     rows: list[int] = []
+    since: list[int] = []
+    read: list[list[int]] = []
     steps_before: list[int] = []
 
     # A step is looked at when the network is called again: whatever belongs to it has been done by then.
@@ -179,6 +182,7 @@ def together(student: Student, inputs: Inputs) -> Observation:
         if images is not None and torch.is_grad_enabled():
             latest[:] = [hashlib.sha256(images.tobytes()).hexdigest()]
         if not torch.is_grad_enabled() or not _trains(module):
+            since.clear()
             return
         fed.append((module, 0 if images is None else len(images)))
         # Whatever other networks there are, the first step was made with this one.
@@ -195,15 +199,22 @@ def together(student: Student, inputs: Inputs) -> Observation:
         of_step = sum(n for module, n in fed if any(id(value) in known for value in module.parameters()))
         # Of two optimizers the second is not fed anew.
         rows.extend([of_step] if of_step and len(rows) < MAX_ROWS else [])
+        read.extend([since[:]] if since and len(read) < MAX_ROWS else [])
         fed.clear()
+        since.clear()
         gradients.append(any(value.grad is not None for value in held))
+
+    def note(index: int) -> None:
+        if len(since) < MAX_ROWS:
+            since.append(index)
 
     register_module_forward_pre_hook(before_forward)
     register_optimizer_step_post_hook(cast(Callable[..., None], after_step))
+    _before_each_image(note)
     run_script(student, inputs)
     values: dict[str, Json] = {
         "batches": cast(Json, batches), "gradients": any(gradients), "rows": cast(Json, rows),
-        "late": cast(Json, steps_before),
+        "read": cast(Json, read), "late": cast(Json, steps_before),
     }  # fmt: skip
     return Observation(values, arrays)
 

@@ -1,0 +1,40 @@
+"""Which training images the ranks of a script read in an epoch: all of them together, and each image once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lockstep.compare import integer
+from lockstep.wire import Json
+
+
+def epochs_read(read: Json, n_epochs: int, share: int, batch_size: int, n: int) -> list[frozenset[int]]:
+    """The images of each epoch of a rank that read them batch by batch; nothing where it reads in any other way.
+
+    A share is so many of the `n` images, in whole batches. Copies in memory, batches that are fetched ahead, a part
+    that is kept for validation and images that are read twice all leave another number of images somewhere.
+    """
+    steps = [_numbers(step) for step in read] if isinstance(read, list) else []
+    # A first look at an image, as for its shape, is not part of an epoch.
+    steps[:1] = [step[-batch_size:] for step in steps[:1]]
+    per_epoch = share // batch_size
+    if len(steps) != n_epochs * per_epoch or any(len(step) != batch_size for step in steps):
+        return []
+    epochs = [
+        frozenset(image for step in steps[start : start + per_epoch] for image in step)
+        for start in range(0, len(steps), per_epoch)
+    ]
+    whole = all(len(epoch) == share and epoch <= frozenset(range(n)) for epoch in epochs)
+    return epochs if whole else []
+
+
+def _numbers(step: Json) -> list[int]:
+    found = [integer(image) for image in step] if isinstance(step, list) else []
+    return [-1 if image is None else image for image in found]
+
+
+def most_left_out(ranks: Sequence[Sequence[frozenset[int]]], n: int) -> int:
+    """How many of the `n` images no rank read, in the epoch of which that is true of the most."""
+    if not all(ranks):
+        return 0
+    return max(n - len(frozenset().union(*epoch)) for epoch in zip(*ranks, strict=True))

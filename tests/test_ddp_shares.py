@@ -1,0 +1,58 @@
+"""Exercise 4, which images a script on two ranks reads: said only where it is seen that some are read by nobody."""
+
+from __future__ import annotations
+
+import pytest
+
+from graders.ddp_train.shares_read import epochs_read, most_left_out
+from lockstep.wire import Json
+
+FIRST: list[Json] = [[0, 1], [2, 3], [4, 5], [6, 7]]  # two epochs of four images
+OTHER: list[Json] = [[4, 5], [6, 7], [1, 0], [3, 2]]
+ANEW: list[Json] = [[1, 2], [3, 5], [4, 5], [6, 7]]
+
+
+def left_out(*ranks: Json) -> int:
+    return most_left_out([epochs_read(read, 2, 4, 2, 8) for read in ranks], 8)
+
+
+@pytest.mark.parametrize(
+    ("other", "n"),
+    [
+        (OTHER, 0),
+        (FIRST, 4),  # the same images on both ranks
+        (ANEW, 4),
+        ([[7, 0], [2, 4], *OTHER[2:]], 2),  # an order of its own
+    ],
+)
+def test_images_that_no_rank_reads_are_counted(other: Json, n: int) -> None:
+    assert left_out(FIRST, other) == n
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        [[0, 1, 2, 3, 4, 5, 6, 7]],  # a copy in memory
+        [[0, 1, 2, 3, 4, 5, 6, 7], [], [], []],
+        [[0, 1, 2, 3], [4, 5], [6, 7]],  # a batch is fetched ahead
+        [[0, 1, 2, 3], [4, 5], [6, 7], []],
+        [[0, 1], [2, 3], [4, 5]],  # what was read once is kept
+        [[0, 1], [2, 3], [4, 5], [6]],
+        [[0, 1], [2], [4, 5], [6]],  # a part is kept for validation
+        [[0, 1], [1, 0], [2, 3], [3, 2]],  # repeated augmentation
+        [[0, 7, 1, 6], [2, 5, 3, 4], [4, 3, 5, 2], [6, 1, 7, 0]],  # each is mixed with another
+        [[0, 1], [2, 9], [4, 5], [6, 7]],
+        [[0, 1], [2, "3"], [4, 5], [6, 7]],
+        [[0, 1], [2, None], [4, 5], [6, 7]],
+        [0, 1, 2, 3, 4, 5, 6, 7],
+        [],
+        {},
+        None,
+    ],
+)
+def test_who_reads_in_another_way_is_not_asked(read: Json) -> None:
+    assert left_out(FIRST, read) == left_out(read, FIRST) == left_out(read, read) == 0
+
+
+def test_a_first_look_at_images_is_no_part_of_an_epoch() -> None:
+    assert left_out([[0, 5, 0, 1], *FIRST[1:]], OTHER) == 0
