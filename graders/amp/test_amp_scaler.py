@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from graders.amp import expected, own_step
+from graders.amp import expected, own_step, script_precision
 from graders.amp.batches import first_steps
 from graders.amp.expected import Scenario
 from graders.amp.record import calls, named, strings, told
@@ -71,6 +71,7 @@ def _script_scales(check: Check) -> None:
             points=check.points / 2,
         )
     # That the script does not run otherwise is for the checks that run it to its end.
+    script_precision.is_switched_on(check, seen)
     factors = [step.factor for step in first_steps(seen) if "torch.float16" in step.answers]
     unscaled = [factor for factor in factors if factor is not None and factor < UNSCALED]
     check.expect(
