@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from fixtures import build
+from graders.amp.script_clipping import refuses
 from lockstep.sandbox.box import Box
+from lockstep.sandbox.outcome import RankOutcome
+from lockstep.wire import Json
 from tests.samples import graded
 
 EXERCISE = "amp"
@@ -17,6 +20,15 @@ CHOICE = """\
     group = parser.add_mutually_exclusive_group(required=True)
     group.add_argument("--amp", action="store_true")
     group.add_argument("--no-amp", dest="amp", action="store_false")
+"""
+CLIP = '    parser.add_argument("--grad-clip", type=float, metavar="NORM", help="default: do not clip")\n'
+DIGITS = """\
+    def norm(word):
+        if not word.replace(".", "", 1).isdigit():
+            raise ValueError(word)
+        return float(word)
+
+    parser.add_argument("--grad-clip", type=norm)
 """
 
 
@@ -45,3 +57,40 @@ def points(tmp_path: Path, box: Box, check: str, old: str, new: str) -> float:
 )
 def test_amp_may_be_chosen_otherwise(option: str, tmp_path: Path, box: Box) -> None:
     assert points(tmp_path, box, "autocast_on", AMP, option) == 1
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        DIGITS,
+        "    # the template's '--grad-clip' is a constant here\n    parser.set_defaults(grad_clip=None)\n",
+    ],
+    ids=["digits alone", "no option"],
+)
+def test_a_norm_may_be_read_otherwise(option: str, tmp_path: Path, box: Box) -> None:
+    assert points(tmp_path, box, "clip_is_unscaled", CLIP, option) == 1
+
+
+BACKWARD: Json = [["loss", 2.3], ["backward", False, 2.3]]
+
+
+@pytest.mark.parametrize(
+    ("status", "events", "output", "refused"),
+    [
+        (2, [], "error: argument --grad-clip: invalid int value: '1e-6'", True),
+        (2, None, "", True),
+        (0, [], "", False),
+        (None, [], "", False),
+        ("2", [], "", False),
+        # It went wrong later, as in its validation.
+        (1, BACKWARD, "", False),
+        (2, [], "amp_train.py: error: unrecognized arguments: --grad-clip 1e-6", False),
+        (2, [], "Error: No such option: --grad-clip Did you mean --clip?", False),
+        (2, [], "amp_train.py: error: unrecognized arguments: 1e-6", True),
+    ],
+)
+def test_a_norm_is_refused_by_a_script_that_trains_on_nothing(
+    status: Json, events: Json, output: str, refused: bool
+) -> None:
+    seen = RankOutcome(True, {"status": status, "events": events}, {}, output=output)
+    assert refuses(seen) is refused
