@@ -9,6 +9,7 @@ import pytest
 
 from fixtures import build
 from graders.amp.script_clipping import refuses
+from graders.amp.search_precision import low_steps_alone
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.wire import Json
@@ -94,3 +95,38 @@ def test_a_norm_is_refused_by_a_script_that_trains_on_nothing(
 ) -> None:
     seen = RankOutcome(True, {"status": status, "events": events}, {}, output=output)
     assert refuses(seen) is refused
+
+
+def searched(types: Json, steps: Json) -> RankOutcome:
+    """What is seen of a search on one kind of device."""
+    return RankOutcome(True, {"search_types": types, "step_types": steps}, {})
+
+
+FULL: Json = ["torch.float32"]
+BF16: Json = ["torch.bfloat16"]
+FP16: Json = ["torch.float16"]
+
+
+@pytest.mark.parametrize(
+    ("on_cpu", "on_gpu", "low"),
+    [
+        (searched(FULL, BF16), searched(FULL, FP16), "bfloat16 and float16"),
+        (searched(FULL, FULL), searched(FULL, FP16), "float16"),
+        (searched(BF16, BF16), searched(FP16, FP16), ""),
+        # Autocast for GPUs alone, in the search or in everything.
+        (searched(FULL, BF16), searched(FP16, FP16), ""),
+        (searched(FULL, FULL), searched(FP16, FP16), ""),
+        # And for a CPU alone.
+        (searched(BF16, BF16), searched(FULL, FULL), ""),
+        # That train_step has no AMP is for autocast_on to say.
+        (searched(FULL, FULL), searched(FULL, FULL), ""),
+        (searched(FULL, BF16), None, ""),
+        (searched(FULL, BF16), searched(None, None), ""),
+        (searched([], BF16), searched([], FP16), ""),
+        (searched(FULL, 7), searched(FULL, [None, 3]), ""),
+    ],
+)
+def test_a_search_may_compute_as_the_steps_do(
+    on_cpu: RankOutcome, on_gpu: RankOutcome | None, low: str
+) -> None:
+    assert low_steps_alone(on_cpu, on_gpu) == low

@@ -272,7 +272,7 @@ def until_the_loss(student: Student, inputs: Inputs) -> Observation:
 
     training.begin_with(student.data, forget)
     for layer in (nn.Linear, nn.Conv2d):
-        _watch_answers(layer, training.answers)
+        watch_answers(layer, training.answers)
 
     def forward(module: nn.Module, images: torch.Tensor) -> None:
         if len(models) < MAX_MODELS and not any(module is one for one in models):
@@ -385,7 +385,7 @@ def _watch_left_over() -> list[bool]:
     return seen
 
 
-def _watch_answers(layer: type[nn.Module], types: set[torch.dtype]) -> None:
+def watch_answers(layer: type[nn.Module], types: set[torch.dtype]) -> None:
     """Note the types in which layers answer while they are trained."""
     original = layer.forward
 
