@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from fixtures import build
 from graders.amp.script_clipping import refuses
 from graders.amp.search_precision import low_steps_alone
+from graders.amp.search_report import larger_than_fits
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.wire import Json
@@ -130,3 +132,42 @@ def test_a_search_may_compute_as_the_steps_do(
     on_cpu: RankOutcome, on_gpu: RankOutcome | None, low: str
 ) -> None:
     assert low_steps_alone(on_cpu, on_gpu) == low
+
+
+def told(trials: object, *claims: object) -> str:
+    """A report of a search."""
+    return json.dumps({"batch_search": trials, "claims": claims})
+
+
+def trial(batch_size: object, ok: object) -> dict[str, object]:
+    """What a report says of one size."""
+    return {"precision": "bf16-amp", "batch_size": batch_size, "ok": ok}
+
+
+def claim(value: object, unit: str = "images") -> dict[str, object]:
+    """The largest batch, as a report claims it."""
+    return {"what": "max_batch", "config": {}, "value": value, "unit": unit}
+
+
+@pytest.mark.parametrize(
+    ("report", "words"),
+    [
+        (told([trial(160, True), trial(161, False)], claim("160")), None),
+        # Whoever leaves some room claims less.
+        (told([trial(128, True)], claim("144")), None),
+        (told([trial(160, True), trial(161, True)], claim("160")), "a trial with 161 images"),
+        (told([trial(160, True), trial(161, False)], claim("161")), "of 161 images"),
+        (told([], claim("320")), "of 320 images"),
+        (told([], claim("170.5", "MiB"), claim("many"), claim(None), claim(320), claim("nan")), None),
+        (told([trial("161", True), trial(161, 1), trial(None, True), [161, True], 7]), None),
+        (told({"161": True}), None),
+        (told(None), None),
+        ("[]", None),
+        ("no report", None),
+        (None, None),
+        ({"batch_search": [trial(161, True)]}, None),
+    ],
+)
+def test_a_report_tells_no_batch_as_fitting_that_does_not(report: Json, words: str | None) -> None:
+    found = larger_than_fits(report, 160)
+    assert (found is None) if words is None else (found is not None and words in found)

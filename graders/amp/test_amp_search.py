@@ -7,7 +7,7 @@ from collections.abc import Sequence, Set
 from itertools import groupby
 
 from fixtures import cinic10
-from graders.amp import complaints, search_precision
+from graders.amp import complaints, search_precision, search_report
 from graders.amp.probe.searching import TOO_FEW
 from graders.amp.script_runs import BATCH_ON_CPU, run_script, script_options
 from lockstep.check import Check
@@ -116,6 +116,15 @@ def test_find_batch(check: Check) -> None:
         "Whoever asks for the largest batch wants to read it: the template prints what find_batch_size returns.",
         points=half,
     )
+    if "amp-report.json" not in check.submission.files:
+        told = search_report.larger_than_fits(seen.values.get("report"), fits)
+        check.expect(
+            told is None,
+            f"amp_train.py --find-batch-size --report FILE, where up to {fits} images fit into memory at once: {told}",
+            'A trial is "ok": True only once its step came back: change it to False, or note the trial, where '
+            "torch.OutOfMemoryError is caught. The claim is the largest trial that is ok.",
+            points=half,
+        )
     check.expect(
         seen.values.get("low") is not True,
         "find_batch_size(..., amp=False, ...) tried steps under autocast, expected fp32: there, a batch takes more memory "

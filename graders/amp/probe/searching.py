@@ -19,7 +19,7 @@ from lockstep.wire import Json
 from .recorder import MAX_EVENTS, SeenEnough, autocast_is_on
 from .script import MODULE, run_script, small_resnets
 from .stepping import as_in_template, chosen_device
-from .training import Training, watch_answers
+from .training import Training, watch_answers, written_report
 
 # Of a search among a few dozen images.
 MAX_TRIALS = 500
@@ -110,6 +110,7 @@ def search(student: Student, inputs: Inputs) -> Observation:
             "tried": cast(Json, training.tried),
             "was_one": training.was_one,
             "are_smaller": training.are_smaller,
+            "report": written_report(),
             **values,
         }
     )
