@@ -12,6 +12,7 @@ from fixtures import build
 from graders.amp.script_clipping import refuses
 from graders.amp.search_precision import low_steps_alone
 from graders.amp.search_report import larger_than_fits
+from lockstep.result import CheckResult
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.wire import Json
@@ -35,8 +36,8 @@ DIGITS = """\
 """
 
 
-def points(tmp_path: Path, box: Box, check: str, old: str, new: str) -> float:
-    """What one check gives for the worked solution of which one part is another."""
+def result(tmp_path: Path, box: Box, check: str, old: str, new: str) -> CheckResult:
+    """How one check ends for the worked solution of which one part is another."""
     for name in ("amp_train.py", "perf_report.py"):
         shutil.copy(build.ROOT / "reference" / name, tmp_path / name)
     source = tmp_path / "amp_train.py"
@@ -45,7 +46,7 @@ def points(tmp_path: Path, box: Box, check: str, old: str, new: str) -> float:
     source.write_text(text.replace(old, new))
     (exercise,) = graded(tmp_path, EXERCISE, box, checks=[check]).exercises
     (found,) = exercise.checks
-    return found.points
+    return found
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,15 @@ def points(tmp_path: Path, box: Box, check: str, old: str, new: str) -> float:
     ids=["is asked for", "of GPUs alone", "the old way"],
 )
 def test_amp_may_be_chosen_otherwise(option: str, tmp_path: Path, box: Box) -> None:
-    assert points(tmp_path, box, "autocast_on", AMP, option) == 1
+    assert result(tmp_path, box, "autocast_on", AMP, option).points == 1
+
+
+def test_float16_on_a_cpu_is_told_and_costs_nothing(tmp_path: Path, box: Box) -> None:
+    forward = "    with torch.autocast(device.type, enabled=amp):\n        logits = model(images)\n"
+    new = forward.replace("device.type", "device.type, dtype=torch.float16")
+    found = result(tmp_path, box, "autocast_on", forward, new)
+    assert found.points == 1
+    assert "On a CPU train_step computes in float16" in found.message
 
 
 @pytest.mark.parametrize(
@@ -71,7 +80,7 @@ def test_amp_may_be_chosen_otherwise(option: str, tmp_path: Path, box: Box) -> N
     ids=["digits alone", "no option"],
 )
 def test_a_norm_may_be_read_otherwise(option: str, tmp_path: Path, box: Box) -> None:
-    assert points(tmp_path, box, "clip_is_unscaled", CLIP, option) == 1
+    assert result(tmp_path, box, "clip_is_unscaled", CLIP, option).points == 1
 
 
 BACKWARD: Json = [["loss", 2.3], ["backward", False, 2.3]]
