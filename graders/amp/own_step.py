@@ -25,13 +25,13 @@ LARGE_SCALE, ROUNDED = 2.0**12, 1.5
 HINT = "Call your train_step with every batch, or do in the loop what it does."
 
 
-def is_outside_autocast(check: Check, seen: RankOutcome) -> None:
+def is_outside_autocast(check: Check, seen: RankOutcome, call: str) -> None:
     """End the check where every backward of the script is within autocast."""
     events = run_events(seen)
     within = [events[place][1:2] == [True] for place in named(events, "backward")]
     check.expect(
         len(within) < ENOUGH or not all(within),
-        f"amp_train.py --amp: in each of its first {len(within)} steps backward() was called within autocast. "
+        f"{call}: in each of its first {len(within)} steps backward() was called within autocast. "
         "train_step calls it outside.",
         f"{HINT} Only the forward and the loss belong under autocast.",
         points=check.points / 2,

@@ -25,8 +25,11 @@ BATCH_ON_CPU = (
 
 
 def script_options(**chosen: Json) -> dict[str, Json]:
-    """The options of a run by their names on the command line: those chosen, and the usual ones."""
-    return {
+    """The options of a run by their names on the command line: those chosen, and the usual ones.
+
+    What is chosen to be None is left to the script.
+    """
+    options: dict[str, Json] = {
         "training_data": "/data/cinic",
         "arch": "resnet18",
         "batch_size": 4,
@@ -37,6 +40,7 @@ def script_options(**chosen: Json) -> dict[str, Json]:
         "find_batch_size": False,
         **chosen,
     }
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def run_script(
@@ -67,8 +71,13 @@ def run_script(
         raise
 
 
-def begin_script(check: Check, *, gpu: bool = False, amp: bool = True, expect: bool = True) -> RankOutcome:
-    """Run amp_train.py until it has trained on its first batches, while its layers are watched."""
+def begin_script(
+    check: Check, *, gpu: bool = False, amp: bool | None = True, expect: bool = True
+) -> RankOutcome:
+    """Run amp_train.py until it has trained on its first batches, while its layers are watched.
+
+    With neither --amp nor --no-amp where `amp` is None.
+    """
     told: dict[str, Json] = {"gpu": gpu, "losses": FIRST_BATCHES}
     outcome = run_script(check, "until_the_loss", train=24, epochs=2, values=told, expect=expect, amp=amp)
     return outcome.ranks[0]

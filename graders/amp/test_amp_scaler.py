@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from graders.amp import expected, own_step
+from graders.amp import expected, own_step, script_clipping, script_precision
 from graders.amp.batches import first_steps
 from graders.amp.expected import Scenario
 from graders.amp.record import calls, named, strings, told
-from graders.amp.script_runs import begin_script, run_script
+from graders.amp.script_runs import begin_script
 from graders.amp.steps import LOW, Case, distance
 from lockstep.batchloop import LOOPS, PLAIN, SOFTMAX
 from lockstep.check import Check
@@ -24,8 +24,6 @@ from lockstep.wire import Array, Json
 CPU, GPU = "on a CPU", "on a GPU"
 # What a loss that is not scaled is multiplied by at the most: less, where a mean is taken over several batches.
 UNSCALED = 1.5
-# Far below what any gradient of the script's first batches is.
-SCRIPT_CLIP = "1e-6"
 # So many steps, each with a scaler of its own, are no accident.
 ENOUGH = 4
 
@@ -71,6 +69,7 @@ def _script_scales(check: Check) -> None:
             points=check.points / 2,
         )
     # That the script does not run otherwise is for the checks that run it to its end.
+    script_precision.is_switched_on(check, seen)
     factors = [step.factor for step in first_steps(seen) if "torch.float16" in step.answers]
     unscaled = [factor for factor in factors if factor is not None and factor < UNSCALED]
     check.expect(
@@ -163,30 +162,7 @@ def test_clip_is_unscaled(check: Check) -> None:
     twice = case.steps(SOFTMAX)[0].gradient
     for which, way in enumerate(ways):
         _clipped(check, case, seen, which, way, gradient, twice)
-    _script_clips(check)
-
-
-def _script_clips(check: Check) -> None:
-    """End the check where the script takes --grad-clip and trains as if it had not been given."""
-    told: dict[str, Json] = {"clip": SCRIPT_CLIP, "losses": 4}
-    try:
-        seen = run_script(check, "until_the_loss", values=told, train=24).ranks[0]
-    except CheckEnded:
-        # That the script does not run is for the checks that run it to its end.
-        return
-    sizes = own_step.gradients(seen)
-    check.expect(
-        not sizes or min(sizes) < 1000 * float(SCRIPT_CLIP),
-        f"amp_train.py --grad-clip {SCRIPT_CLIP}: the gradients that its first {len(sizes)} steps used held values up to "
-        f"{min(sizes, default=0):.2g} and more. Expected none above that limit. train_step does clip where it is given one.",
-        "Hand --grad-clip on: train_step(model, batch, criterion, optimizer, scaler, device, args.amp, args.grad_clip).",
-        points=check.points / 2,
-    )
-    own_step.clips_what_is_unscaled(check, seen, SCRIPT_CLIP)
-    if own_step.clips_before_unscale(seen):
-        # A scaler may be for GPUs alone.
-        on_gpu = run_script(check, "until_the_loss", values={**told, "gpu": True}, train=24, expect=False)
-        own_step.clips_what_is_unscaled(check, on_gpu.ranks[0], SCRIPT_CLIP)
+    script_clipping.clips(check)
 
 
 def _clipped(

@@ -17,6 +17,7 @@ from graders.amp.record import named, run_events
 from graders.amp.script_runs import run_script, trained
 from lockstep.check import Check
 from lockstep.compare import integer, number, shown
+from lockstep.helptexts import answers_help
 from lockstep.reports import format as perf_report
 from lockstep.reports.document import Number
 from lockstep.sandbox.outcome import RankOutcome
@@ -215,6 +216,7 @@ def test_notebook(check: Check) -> None:
         "Take the time with time.perf_counter() around each epoch, in this very run.",
     )
     _tells_of_this_run(check, call, report)
+    answers_help(check, seen, "amp_train.py")
 
 
 def _is_shuffled(check: Check, call: str, labels: Array | None) -> None:

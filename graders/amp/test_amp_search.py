@@ -7,13 +7,13 @@ from collections.abc import Sequence, Set
 from itertools import groupby
 
 from fixtures import cinic10
-from graders.amp import complaints
+from graders.amp import complaints, search_precision, search_report
 from graders.amp.probe.searching import TOO_FEW
 from graders.amp.script_runs import BATCH_ON_CPU, run_script, script_options
 from lockstep.check import Check
 from lockstep.compare import integer, shown
 from lockstep.devicefault import is_device_fault
-from lockstep.sandbox.outcome import Outcome
+from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.text import last_lines, without_escapes
 from lockstep.verdict import CheckEnded, Feedback, Verdict
 from lockstep.wire import Json
@@ -116,6 +116,15 @@ def test_find_batch(check: Check) -> None:
         "Whoever asks for the largest batch wants to read it: the template prints what find_batch_size returns.",
         points=half,
     )
+    if "amp-report.json" not in check.submission.files:
+        told = search_report.larger_than_fits(seen.values.get("report"), fits)
+        check.expect(
+            told is None,
+            f"amp_train.py --find-batch-size --report FILE, where up to {fits} images fit into memory at once: {told}",
+            'A trial is "ok": True only once its step came back: change it to False, or note the trial, where '
+            "torch.OutOfMemoryError is caught. The claim is the largest trial that is ok.",
+            points=half,
+        )
     check.expect(
         seen.values.get("low") is not True,
         "find_batch_size(..., amp=False, ...) tried steps under autocast, expected fp32: there, a batch takes more memory "
@@ -128,13 +137,16 @@ def test_find_batch(check: Check) -> None:
         found = problem_at_the_ends(ends, seen.values.get("ends"))
         if found is not None:
             check.fail(found.message, found.hint, points=half)
-    _searches_on_gpu(check)
+    search_precision.is_that_of_the_steps(check, seen, _searches_on_gpu(check))
 
 
-def _searches_on_gpu(check: Check) -> None:
-    """End the check where the template's function tries its steps with a model that is not on the GPU it was given."""
+def _searches_on_gpu(check: Check) -> RankOutcome | None:
+    """What the template's function does on a GPU, None where it does not come to its end.
+
+    Ends the check where it tries its steps with a model that is not on the GPU it was given.
+    """
     try:
-        check.run("search_on_gpu")
+        return check.run("search_on_gpu").ranks[0]
     except CheckEnded as ended:
         # What else may go wrong on an emulated GPU did not go wrong without it.
         if is_device_fault(ended.feedback.message):
@@ -143,6 +155,7 @@ def _searches_on_gpu(check: Check) -> None:
                 BATCH_ON_CPU if LABELS_ON_CPU in ended.feedback.message else MODEL_ON_CPU,
                 points=check.points / 2,
             )
+        return None
 
 
 def _search_from_one(check: Check, fits: int, ends: Sequence[tuple[int, int]]) -> tuple[Outcome, str, bool]:

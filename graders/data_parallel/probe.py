@@ -21,6 +21,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.parallel import DistributedDataParallel
 
 from lockstep.sandbox.device import Machine, emulated_gpus, home
+from lockstep.sandbox.helptexts import note_broken_help
 from lockstep.sandbox.probing import Inputs, Observation, Student, kind, plain
 from lockstep.sandbox.slowed import hold_up_calls
 from lockstep.wire import Array, Json
@@ -270,6 +271,7 @@ def script(student: Student, inputs: Inputs) -> Observation:
     calls = hold_up_calls([cast(float, inputs.values["delay"])])
     modes, networks, sizes_seen = _watch_modes()
     places, parts = _watch_places()
+    note_broken_help(student.watch.note)
     with _gpus(inputs) as gpus:
         status = student.run_script(f"{MODULE}.py", cast(list[str], inputs.values["arguments"]))
     arrays: dict[str, Any] = {}

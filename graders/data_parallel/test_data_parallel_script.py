@@ -9,6 +9,7 @@ from graders.data_parallel.crashes import observe
 from graders.data_parallel.noted import config_value, steps
 from lockstep.check import Check
 from lockstep.compare import elements, integer, number, shown
+from lockstep.helptexts import answers_help
 from lockstep.reports import format as perf_report
 from lockstep.reports.clocks import longer_than_its_span
 from lockstep.reports.document import document
@@ -88,6 +89,7 @@ def test_report(check: Check) -> None:
     inference.as_time_inference_does(check, call, seen, sizes, n_reps, steps(runs))
     inference.readings_are_long_enough(check, call, seen, document(report))
     inference.readings_are_read_each(check, call, document(report))
+    answers_help(check, seen, "data_parallel.py")
     _uses_gpus(check, n_reps, {_readings(runs, size, 1) for size in sizes})
 
 

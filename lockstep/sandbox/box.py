@@ -35,7 +35,7 @@ INSIDE_FILES = (
     "sandbox/device/cuda.py sandbox/device/groups.py sandbox/device/machine.py sandbox/device/marks.py "
     "sandbox/device/mixing.py sandbox/device/parallel.py sandbox/device/streams.py sandbox/device/tensors.py "
     "sandbox/device/others.py sandbox/gpus.py sandbox/nbconvert.py sandbox/starvation.py sandbox/stopwatch.py "
-    "sandbox/dataloaders.py sandbox/whereabouts.py sandbox/reading.py sandbox/scripts.py "
+    "sandbox/dataloaders.py sandbox/helptexts.py sandbox/whereabouts.py sandbox/reading.py sandbox/scripts.py "
     "sandbox/exported.py sandbox/running.py sandbox/elsewhere.py sandbox/databricks.py sandbox/wandb_spellings.py "
     "sandbox/after_import.py sandbox/library_spellings.py magics.py"
 ).split()

@@ -11,6 +11,7 @@ from torch import nn
 
 from lockstep.sandbox.cells import read_cells
 from lockstep.sandbox.dataloaders import read_in_this_process
+from lockstep.sandbox.helptexts import note_broken_help
 from lockstep.sandbox.probing import Inputs, Student
 from lockstep.sandbox.shims import cuda_calls_stay
 from lockstep.wire import Json
@@ -71,6 +72,7 @@ def run_script(student: Student, inputs: Inputs) -> tuple[int, dict[str, Json]]:
             raise run.error
         can = any(option_of(name) == "accumulation" for name in chosen)
         return 0, {"notebook": True, "accumulates": can, "tagged": tagged}
+    note_broken_help(student.watch.note)
     words = command_line(options)
     flag = None if accumulation is None else re.search(r"""["'](--[\w-]*accum[\w-]*)["']""", text)
     if flag is not None:

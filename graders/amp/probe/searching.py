@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, cast
 
 import torch
@@ -18,7 +19,7 @@ from lockstep.wire import Json
 from .recorder import MAX_EVENTS, SeenEnough, autocast_is_on
 from .script import MODULE, run_script, small_resnets
 from .stepping import as_in_template, chosen_device
-from .training import Training
+from .training import Training, watch_answers, written_report
 
 # Of a search among a few dozen images.
 MAX_TRIALS = 500
@@ -109,39 +110,84 @@ def search(student: Student, inputs: Inputs) -> Observation:
             "tried": cast(Json, training.tried),
             "was_one": training.was_one,
             "are_smaller": training.are_smaller,
+            "report": written_report(),
             **values,
         }
     )
 
 
 def search_on_gpu(student: Student, inputs: Inputs) -> Observation:
-    """Let the template's `find_batch_size` look up to a few images on a GPU, where there is room for all of them."""
+    """Let the template's `find_batch_size` look up to a few images on a GPU, where there is room for all of them.
+
+    What is seen are the types of _types.
+    """
+    types: dict[str, Json] = {}
     with gpus(1):
         small_resnets()
-        find = as_in_template(student.load(MODULE), "find_batch_size", FIND_BATCH_SIZE)
+        device = torch.device("cuda", 0)
+        module = student.load(MODULE)
+        find = as_in_template(module, "find_batch_size", FIND_BATCH_SIZE)
         if find is not None:
+            answers = _answers()
             with student.calling("calling find_batch_size(...) for a GPU"):
-                find("resnet18", EXAMPLE.clone(), torch.device("cuda", 0), True, FEW_IMAGES)
-    return Observation({})
+                find("resnet18", EXAMPLE.clone(), device, True, FEW_IMAGES)
+            types = _types(student, module, device, answers)
+    return Observation(types)
+
+
+def _answers() -> set[torch.dtype]:
+    """Grows with every type that a layer answers in, from now on, while it is trained."""
+    types: set[torch.dtype] = set()
+    for layer in (nn.Linear, nn.Conv2d):
+        watch_answers(layer, types)
+    return types
+
+
+def _types(
+    student: Student, module: ModuleType, device: torch.device, answers: set[torch.dtype]
+) -> dict[str, Json]:
+    """The types that layers answered in until now, in a search, and those of a step of train_step's own with AMP."""
+    from torchvision.models import resnet18
+
+    searched = sorted(map(str, answers))
+    answers.clear()
+    model = resnet18(num_classes=10).to(device)
+    images = torch.zeros(FEW_IMAGES, *EXAMPLE.shape)
+    batch = images.to(device), torch.zeros(FEW_IMAGES, dtype=torch.int64).to(device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler(device.type)
+    try:
+        train_step = student.get(module, "train_step")
+        with student.calling("calling train_step(..., amp=True)"):
+            train_step(model, batch, nn.CrossEntropyLoss(), optimizer, scaler, device, amp=True)
+    except (Exception, SystemExit, SeenEnough):
+        # How it steps is for other checks to say.
+        student.phase = ""
+    return {"search_types": cast(Json, searched), "step_types": cast(Json, sorted(map(str, answers)))}
 
 
 def _ends(student: Student, training: Search, ends: list[list[int]], device: torch.device) -> dict[str, Json]:
     """`ends`: the sizes that the template's function finds, None for one that it ends without; None without it.
 
-    `low`: whether it tried a step under autocast, asked for amp=False.
+    `low`: whether it tried a step under autocast, asked for amp=False. With `search_types` and `step_types`, of _types.
     """
     small_resnets()
     script = training.fits, training.tried, training.most
     found: list[Json] = []
     low: Json = None
+    types: dict[str, Json] = {}
     try:
-        find = as_in_template(student.load(MODULE), "find_batch_size", FIND_BATCH_SIZE)
+        module = student.load(MODULE)
+        find = as_in_template(module, "find_batch_size", FIND_BATCH_SIZE)
         if find is not None:
             training.numbers = EXAMPLE.numel()
+            answers = _answers()
             for largest, fits in ends:
                 training.fits, training.tried, training.most = fits, [], MAX_TRIALS
                 found.append(_found(student, find, device, True, largest))
             largest, training.fits = ends[0]
+            training.tried = []
+            types = _types(student, module, device, answers)
             training.tried, training.any_low = [], False
             _found(student, find, device, False, largest)
             low = training.any_low
@@ -150,7 +196,7 @@ def _ends(student: Student, training: Search, ends: list[list[int]], device: tor
         student.phase = ""
     training.fits, training.tried, training.most = script
     training.numbers = 0
-    return {"ends": found or None, "low": low}
+    return {"ends": found or None, "low": low, **types}
 
 
 def _found(

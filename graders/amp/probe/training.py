@@ -210,16 +210,20 @@ def train(student: Student, inputs: Inputs) -> Observation:
     if used["notebook"] is True and offline:
         _end_as_python_does(student)
     runs = _log_files("*.wandb")
-    report: str | None = None
-    if os.path.isfile("amp-report.json") and os.path.getsize("amp-report.json") < 1 << 20:
-        with open("amp-report.json", encoding="utf-8", errors="replace") as file:
-            report = file.read()
     seen = training.observation(
-        status, event_files=list(events), wandb_files=list(runs), report=report, **used
+        status, event_files=list(events), wandb_files=list(runs), report=written_report(), **used
     )
     files = {f"event/{i}": data for i, data in enumerate(events.values())}
     files |= {f"wandb/{i}": data for i, data in enumerate(runs.values())}
     return Observation(seen.values, {**seen.arrays, **files})
+
+
+def written_report() -> str | None:
+    """The report that the script was told to write, None where there is none or it is too long."""
+    if not os.path.isfile("amp-report.json") or os.path.getsize("amp-report.json") >= 1 << 20:
+        return None
+    with open("amp-report.json", encoding="utf-8", errors="replace") as file:
+        return file.read()
 
 
 def _end_as_python_does(student: Student) -> None:
@@ -272,7 +276,7 @@ def until_the_loss(student: Student, inputs: Inputs) -> Observation:
 
     training.begin_with(student.data, forget)
     for layer in (nn.Linear, nn.Conv2d):
-        _watch_answers(layer, training.answers)
+        watch_answers(layer, training.answers)
 
     def forward(module: nn.Module, images: torch.Tensor) -> None:
         if len(models) < MAX_MODELS and not any(module is one for one in models):
@@ -385,7 +389,7 @@ def _watch_left_over() -> list[bool]:
     return seen
 
 
-def _watch_answers(layer: type[nn.Module], types: set[torch.dtype]) -> None:
+def watch_answers(layer: type[nn.Module], types: set[torch.dtype]) -> None:
     """Note the types in which layers answer while they are trained."""
     original = layer.forward
 
