@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,14 +10,12 @@ from typing import Any, cast
 import pytest
 from torchvision import datasets
 
-from graders.ddp_train.probe.options import absent_home, note_broken_help, note_data_at_home
+from graders.ddp_train.probe.options import absent_home, note_data_at_home
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.sandbox.probing import Student
 from lockstep.sandbox.spec import RunSpec
 from lockstep.wire import Json
 from tests.made_up import end_of
-
-PERCENT = "takes 1 % of it"
 
 
 class Noting:
@@ -32,50 +29,10 @@ class Noting:
         self.noted.append((kind, fields))
 
 
-class WithWords(argparse.ArgumentParser):
-    """One that writes its help itself."""
-
-    def format_help(self) -> str:
-        return "see the README"
-
-
 @pytest.fixture
 def noting(monkeypatch: pytest.MonkeyPatch) -> Noting:
-    monkeypatch.setattr(argparse.ArgumentParser, "parse_known_args", argparse.ArgumentParser.parse_known_args)
     monkeypatch.setattr(datasets.CIFAR10, "__init__", datasets.CIFAR10.__init__)
     return Noting()
-
-
-@pytest.mark.parametrize(
-    ("parser", "text", "is_noted"),
-    [
-        (argparse.ArgumentParser(), "of %(default)s, 100 %% at most", False),
-        (argparse.ArgumentParser(description="100 % by hand", epilog="5 %"), "%(type)s of %(prog)s", False),
-        (argparse.ArgumentParser(add_help=False), PERCENT, False),
-        (WithWords(), PERCENT, False),
-        (argparse.ArgumentParser(), argparse.SUPPRESS, False),
-        (argparse.ArgumentParser(), PERCENT, True),
-        (argparse.ArgumentParser(formatter_class=argparse.ArgumentDefaultsHelpFormatter), PERCENT, True),
-        (argparse.ArgumentParser(), "all of it, 100%", True),
-        (argparse.ArgumentParser(), "%(nothing)s", True),
-    ],
-)
-def test_help_is_broken_where_argparse_cannot_make_it(
-    parser: argparse.ArgumentParser, text: str, is_noted: bool, noting: Noting
-) -> None:
-    parser.add_argument("--decay", type=float, default=0.0, help=text)
-    note_broken_help(cast(Student, noting))
-    assert parser.parse_args(["--decay", "0.5"]).decay == 0.5
-    assert [kind for kind, _ in noting.noted] == ["no_help"] * is_noted
-
-
-def test_only_the_first_parser_is_asked_for_help(noting: Noting) -> None:
-    note_broken_help(cast(Student, noting))
-    first, second = argparse.ArgumentParser(), argparse.ArgumentParser()
-    second.add_argument("--decay", help=PERCENT)
-    first.parse_known_args([])
-    second.parse_known_args([])
-    assert noting.noted == []
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from itertools import dropwhile
 
 from fixtures import cifar10
-from graders.ddp_train.command_line import answers_help, finds_data
+from graders.ddp_train.command_line import finds_data
 from graders.ddp_train.runs import on_nodes
 from graders.ddp_train.script_runs import SCRIPT_LIMITS
 from lockstep.check import Check
 from lockstep.compare import close, number, shown
+from lockstep.helptexts import answers_help
 from lockstep.sandbox.outcome import Outcome
 from lockstep.wire import Json
 
@@ -41,7 +42,8 @@ def test_lr_scaling(check: Check) -> None:
     if needs_folder:
         seen_without_flag = _rates(check, *calls[1][:3])
     _is_scaled(check, calls, seen_with_flag, seen_without_flag)
-    answers_help(check, without_folder)
+    for rank in without_folder.ranks:
+        answers_help(check, rank, "ddp_train.py")
     # One that has looked in several places may have found some.
     if needs_folder:
         finds_data(check, without_folder)

@@ -1,8 +1,7 @@
-"""What a script does with options that it is not given: --help, and the folder of the images."""
+"""What a script does without an option that it is not given: the folder of the images."""
 
 from __future__ import annotations
 
-import argparse
 import functools
 import os
 import re
@@ -12,28 +11,6 @@ from lockstep.sandbox.probing import Student
 
 # As on Linux, macOS and Windows.
 _HOME = re.compile(r"/(?:home|Users)/[^/]+|[A-Za-z]:[\\/]Users[\\/][^\\/]+")
-
-
-def note_broken_help(student: Student) -> None:
-    """From now on, note it where the first parser that reads the command line could not answer --help.
-
-    The text is made as --help makes it. A parser with a text of its own, or without that option, is not asked.
-    """
-    read: Any = argparse.ArgumentParser.parse_known_args
-    asked: list[bool] = []
-
-    @functools.wraps(read)
-    def parse_known_args(self: argparse.ArgumentParser, *args: Any, **kwargs: Any) -> Any:
-        is_plain = type(self).format_help is argparse.ArgumentParser.format_help and self.add_help
-        if is_plain and not asked:
-            asked.append(True)
-            try:
-                self.format_help()
-            except (TypeError, ValueError, KeyError) as error:
-                student.watch.note("no_help", raised=f"{type(error).__name__}: {error}"[:200])
-        return read(self, *args, **kwargs)
-
-    argparse.ArgumentParser.parse_known_args = parse_known_args  # type: ignore[method-assign]
 
 
 def note_data_at_home(student: Student) -> None:

@@ -17,6 +17,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from lockstep.sandbox.dataloaders import read_in_this_process
 from lockstep.sandbox.device import home
+from lockstep.sandbox.helptexts import note_broken_help
 from lockstep.sandbox.probing import Inputs, Observation, Student, plain, plain_tensor
 from lockstep.wire import Array, Json
 
@@ -24,7 +25,7 @@ from .checkpoints import CHECKPOINT, digests, tensors_within
 from .group import emulated_machine
 from .lab import Lab, clean_up, seed_of
 from .nets import MAX_ROWS, InjectedFault, new_rows, state_of
-from .options import note_broken_help, note_data_at_home
+from .options import note_data_at_home
 from .recorder import FIRST_STEPS, wrapped_model
 from .training import train_once
 from .written import CHECKPOINTS, versions, written_since
@@ -106,7 +107,7 @@ def first_lr(student: Student, inputs: Inputs) -> Observation:
         return {"lr": seen[:1], "later": seen[1:]}
 
     register_optimizer_step_pre_hook(cast(Callable[..., None], before_step))
-    note_broken_help(student)
+    note_broken_help(student.watch.note)
     note_data_at_home(student)
     run_script(student, inputs)
     return Observation(told())
