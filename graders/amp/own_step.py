@@ -11,7 +11,7 @@ from graders.amp.batches import by_loss, first_steps
 from graders.amp.record import named, run_events
 from graders.amp.script_runs import run_script
 from lockstep.check import Check
-from lockstep.compare import number
+from lockstep.compare import elements, number
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.wire import Json
 
@@ -78,7 +78,7 @@ def _steps_itself(group: list[list[Json]]) -> bool:
 def gradients(seen: RankOutcome) -> list[float]:
     """The largest value of the gradient of each step, where they were looked at."""
     found = seen.values.get("gradients")
-    largest = [number(one) for one in found] if isinstance(found, list) else []
+    largest = [number(one) for one in elements(found)]
     return [one for one in largest if one is not None]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lockstep.check import Check
+from lockstep.compare import elements
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.text import safe_line
 from lockstep.wire import Json
@@ -19,7 +20,7 @@ def told(seen: RankOutcome) -> dict[str, Json]:
 def returned(seen: RankOutcome) -> list[Json]:
     """What every call of train_step returned."""
     results = told(seen).get("returned")
-    return results if isinstance(results, list) else []
+    return elements(results)
 
 
 def insist_on_dicts(check: Check, seen: RankOutcome) -> None:
@@ -61,4 +62,4 @@ def named(events: Sequence[list[Json]], name: str) -> list[int]:
 
 def strings(value: Json) -> list[str]:
     """The strings of a list that may be anything."""
-    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+    return [item for item in elements(value) if isinstance(item, str)]

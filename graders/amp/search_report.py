@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from lockstep.compare import integer
+from lockstep.compare import elements, integer
 from lockstep.reports import format as perf_report
 from lockstep.wire import Json
 
@@ -31,7 +31,7 @@ def larger_than_fits(report: Json, fits: int) -> str | None:
 
 
 def _entries(value: Json) -> list[dict[str, Json]]:
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+    return [entry for entry in elements(value) if isinstance(entry, dict)]
 
 
 def _number(value: Json) -> float:

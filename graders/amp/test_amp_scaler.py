@@ -15,7 +15,7 @@ from graders.amp.script_runs import begin_script
 from graders.amp.steps import LOW, Case, distance
 from lockstep.batchloop import LOOPS, PLAIN, SOFTMAX
 from lockstep.check import Check
-from lockstep.compare import close, integer, number, shown
+from lockstep.compare import close, elements, integer, number, shown
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.slips import slip
 from lockstep.verdict import CheckEnded, Verdict
@@ -249,7 +249,7 @@ def test_overflow_skipped(check: Check) -> None:
 def _scale_is_halved(check: Check, seen: RankOutcome, scale: float, call: str, *, points: float) -> None:
     """By the second of three steps, the one that overflows, and not before."""
     scales = told(seen).get("scales")
-    factors = [number(value) for value in scales] if isinstance(scales, list) else []
+    factors = [number(value) for value in elements(scales)]
     check.expect(
         len(factors) == 3 and factors[0] == scale and factors[1] == scale / 2,
         f"{call}: the scale was {shown(factors[1] if len(factors) > 1 else None)} afterwards, expected {scale / 2:g}, half "

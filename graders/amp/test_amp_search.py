@@ -11,7 +11,7 @@ from graders.amp import complaints, search_precision, search_report
 from graders.amp.probe.searching import TOO_FEW
 from graders.amp.script_runs import BATCH_ON_CPU, run_script, script_options
 from lockstep.check import Check
-from lockstep.compare import integer, shown
+from lockstep.compare import elements, integer, shown
 from lockstep.devicefault import is_device_fault
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.text import last_lines, without_escapes
@@ -302,7 +302,7 @@ def problem_at_the_ends(ends: Sequence[tuple[int, int]], found: Json) -> Feedbac
 
     `ends` are the largest size that is asked for and how many images fit; where none does, an exception says so as well.
     """
-    sizes = [integer(size) for size in found] if isinstance(found, list) else []
+    sizes = [integer(size) for size in elements(found)]
     for (largest, fits), size in zip(ends, sizes, strict=False):
         call = f"find_batch_size(..., largest={largest}), where"
         if fits == 0 and size not in (None, 0):

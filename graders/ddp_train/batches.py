@@ -8,7 +8,7 @@ from itertools import chain, pairwise
 from graders.ddp_train import expected
 from graders.ddp_train.expected import BATCH_SIZE, Batch, Data
 from lockstep.check import Check
-from lockstep.compare import integer
+from lockstep.compare import elements, integer
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 
 
@@ -63,5 +63,5 @@ def _by_step(
 def items_by_epoch(batches: Sequence[Batch], rank: RankOutcome) -> list[list[int]]:
     """The items of a rank's batches, epoch by epoch."""
     boundaries = rank.values.get("boundaries")
-    ends = [integer(end) or 0 for end in boundaries] if isinstance(boundaries, list) else []
+    ends = [integer(end) or 0 for end in elements(boundaries)]
     return [[i for batch in batches[start:end] for i in batch] for start, end in pairwise([0, *ends])]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lockstep.compare import integer
+from lockstep.compare import elements, integer
 from lockstep.wire import Json
 
 
@@ -14,7 +14,7 @@ def epochs_read(read: Json, n_epochs: int, share: int, batch_size: int, n: int) 
     A share is so many of the `n` images, in whole batches. Copies in memory, batches that are fetched ahead, a part
     that is kept for validation and images that are read twice all leave another number of images somewhere.
     """
-    steps = [_numbers(step) for step in read] if isinstance(read, list) else []
+    steps = [_numbers(step) for step in elements(read)]
     # A first look at an image, as for its shape, is not part of an epoch.
     steps[:1] = [step[-batch_size:] for step in steps[:1]]
     per_epoch = share // batch_size
@@ -29,7 +29,7 @@ def epochs_read(read: Json, n_epochs: int, share: int, batch_size: int, n: int) 
 
 
 def _numbers(step: Json) -> list[int]:
-    found = [integer(image) for image in step] if isinstance(step, list) else []
+    found = [integer(image) for image in elements(step)]
     return [-1 if image is None else image for image in found]
 
 

@@ -15,7 +15,7 @@ from graders.ddp_train.script_runs import SCRIPT_LIMITS
 from graders.ddp_train.weights import CLOSE, differing, first_unless_any, unlike
 from lockstep.batchloop import LOOPS
 from lockstep.check import Check, Inputs
-from lockstep.compare import difference, integer, shown
+from lockstep.compare import difference, elements, integer, shown
 from lockstep.sandbox.outcome import Outcome
 from lockstep.verdict import CheckEnded
 from lockstep.wire import Array, Json
@@ -224,7 +224,7 @@ def _written_once(check: Check, saved: Outcome) -> None:
             "Let the other ranks wait for rank 0: dist.barrier() after writing, on every rank.",
         )
     keys = saved.ranks[0].values.get("keys")
-    names = [key for key in keys if isinstance(key, str)] if isinstance(keys, list) else []
+    names = [key for key in elements(keys) if isinstance(key, str)]
     check.expect(
         "checkpoint" in saved.ranks[0].arrays and len(names) > 0,
         "save_checkpoint wrote a file without tensors by name in it.",

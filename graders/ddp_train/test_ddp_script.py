@@ -23,7 +23,7 @@ from graders.ddp_train.script_runs import (
 )
 from lockstep.causes import usual_cause
 from lockstep.check import Check
-from lockstep.compare import integer, shown
+from lockstep.compare import elements, integer, shown
 from lockstep.sandbox.limits import MIB
 from lockstep.submission import Submission
 from lockstep.text import few_names, last_lines, safe
@@ -78,7 +78,7 @@ def test_script(check: Check) -> None:
         'Start two processes that join one group: torchrun --standalone --nproc-per-node "${NPROC:-2}" ddp_train.py.',
     )
     keys = values.get("keys")
-    names = [key for key in keys if isinstance(key, str)] if isinstance(keys, list) else []
+    names = [key for key in elements(keys) if isinstance(key, str)]
     check.expect(
         any(map(RESNET.search, names)),
         "ddp_train.sh ran, but left no checkpoint with the weights of a ResNet-18 by their names (looked for a new .pt, .pth or "
@@ -148,7 +148,7 @@ def _trained_as_asked(
         "network that it trained.",
     )
     found = values.get("outputs")
-    outputs = [number for value in found if (number := integer(value))] if isinstance(found, list) else []
+    outputs = [number for value in elements(found) if (number := integer(value))]
     check.expect(
         not outputs or CLASSES in outputs,
         "ddp_train.sh works, but no layer of the network in its checkpoint has 10 outputs, as CIFAR-10 has classes; there are "

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fixtures.pictures import balanced_labels, class_shapes
-from lockstep.compare import number
+from lockstep.compare import elements, number
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.wire import Array, Json
 
@@ -104,7 +104,7 @@ def step_losses(rank: RankOutcome) -> list[float | None]:
 
 def strings(value: Json) -> list[str]:
     """The strings of a JSON list."""
-    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+    return [item for item in elements(value) if isinstance(item, str)]
 
 
 def counts(value: Json, stage: str) -> list[int]:
@@ -122,7 +122,7 @@ def items(value: Json, stage: str) -> list[Item]:
     """Which pictures were read in a stage: the part of Fashion-MNIST and the number in it."""
     listed = value.get(stage) if isinstance(value, dict) else None
     found: list[Item] = []
-    for entry in listed if isinstance(listed, list) else []:
+    for entry in elements(listed):
         if isinstance(entry, list) and len(entry) == 2:
             part, index = entry
             if isinstance(part, str) and isinstance(index, int) and not isinstance(index, bool):
@@ -133,7 +133,7 @@ def items(value: Json, stage: str) -> list[Item]:
 def hashes(value: Json, stage: str) -> list[Item]:
     """Pictures known by their content alone."""
     listed = value.get(stage) if isinstance(value, dict) else None
-    return [("?", code) for code in listed if isinstance(code, int)] if isinstance(listed, list) else []
+    return [("?", code) for code in elements(listed) if isinstance(code, int)]
 
 
 def pictures(rank: RankOutcome, stage: str) -> list[Item]:

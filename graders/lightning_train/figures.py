@@ -7,7 +7,7 @@ from typing import TypeGuard
 
 from graders.lightning_train import expected
 from lockstep.check import Check
-from lockstep.compare import number
+from lockstep.compare import elements, number
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.text import safe
 from lockstep.wire import Json
@@ -77,7 +77,7 @@ def _has_three(told: Json) -> TypeGuard[list[Json]]:
 def watches_the_right_way(check: Check, seen: RankOutcome, call: str) -> None:
     """End the check where a callback takes the smallest accuracy for the best one, or the largest loss."""
     monitors = seen.values.get("monitors")
-    for entry in monitors if isinstance(monitors, list) else []:
+    for entry in elements(monitors):
         match entry:
             case [str() as callback, str() as name, "min"] if ACCURACY.fullmatch(name):
                 taken, better = "smallest accuracy", "max"

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lockstep.compare import elements
 from lockstep.sandbox.outcome import RankOutcome
 
 FEW = 5  # steps, which say nothing yet
@@ -71,4 +72,4 @@ def share_left(seen: RankOutcome) -> tuple[int, int] | None:
 
 def _stayed(seen: RankOutcome) -> list[bool]:
     stayed = seen.values.get("stayed")
-    return [one is True for one in stayed] if isinstance(stayed, list) else []
+    return [one is True for one in elements(stayed)]

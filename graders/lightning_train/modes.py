@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from lockstep.compare import integer
+from lockstep.compare import elements, integer
 from lockstep.sandbox.outcome import RankOutcome
 
 MAX_MODES = 10  # first steps that the probe keeps, and last ones
@@ -47,7 +47,7 @@ def _steps(seen: RankOutcome, stage: str) -> list[Step]:
     modes = seen.values.get("modes")
     found = modes.get(stage) if isinstance(modes, dict) else None
     steps = []
-    for step in found if isinstance(found, list) else []:
+    for step in elements(found):
         if isinstance(step, list) and len(step) == 3:
             layers, active = integer(step[1]), integer(step[2])
             if layers is not None and active is not None:

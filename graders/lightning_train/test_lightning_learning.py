@@ -14,6 +14,7 @@ from graders.lightning_train.modes import ends_in_evaluation_mode, trains_in_eva
 from graders.lightning_train.returned import LOSS_HINT, is_one_number
 from graders.lightning_train.runs import train
 from lockstep.check import Check
+from lockstep.compare import elements
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.verdict import CheckEnded
 
@@ -196,7 +197,7 @@ def _training(check: Check, data: Data, course: Course, seen: RankOutcome) -> Tr
         "Does something stop the training, such as a callback of configure_callbacks?",
     )
     steps = seen.values.get("steps")
-    for made in steps if isinstance(steps, list) else []:
+    for made in elements(steps):
         if isinstance(made, dict):
             is_one_number(check, made)
     real: list[float] = []

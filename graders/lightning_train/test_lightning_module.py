@@ -17,7 +17,7 @@ from graders.lightning_train.expected import Data
 from graders.lightning_train.returned import LOSS_HINT, is_one_number
 from graders.lightning_train.runs import train
 from lockstep.check import Check
-from lockstep.compare import number
+from lockstep.compare import elements, number
 from lockstep.devicefault import is_device_fault
 from lockstep.text import few_names, safe
 from lockstep.verdict import CheckEnded, Crashed
@@ -155,7 +155,7 @@ def test_configure_optimizers(check: Check) -> None:
         "Put every parameter into one group of one optimizer.",
     )
     rates = seen.get("rates")
-    values = [number(rate) for rate in rates] if isinstance(rates, list) else []
+    values = [number(rate) for rate in elements(rates)]
     check.expect(
         any(rate is not None and rate > 0 for rate in values),
         "The learning rate of the optimizer is 0.",

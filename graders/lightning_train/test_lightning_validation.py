@@ -18,7 +18,7 @@ from graders.lightning_train.modes import validates_in_training_mode
 from graders.lightning_train.multiples import Multiple, Multiples
 from graders.lightning_train.runs import train
 from lockstep.check import Check
-from lockstep.compare import close, number, shown
+from lockstep.compare import close, elements, number, shown
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.text import few_names, safe
 from lockstep.verdict import Feedback
@@ -283,7 +283,7 @@ def _logged(rank: RankOutcome, stage: str = "valid") -> set[str]:
     entries = rank.values.get("logged")
     return {
         entry[1]
-        for entry in (entries if isinstance(entries, list) else [])
+        for entry in elements(entries)
         if isinstance(entry, list)
         and len(entry) == 4
         and isinstance(entry[1], str)
