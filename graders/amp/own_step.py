@@ -40,8 +40,7 @@ def is_outside_autocast(check: Check, seen: RankOutcome, call: str) -> None:
 
 def sets_gradients_to_zero(check: Check, seen: RankOutcome) -> None:
     """End the check where every backward of the script adds to what is left of the step before."""
-    found = seen.values.get("left_over")
-    left = found if isinstance(found, list) else []
+    left = elements(seen.values.get("left_over"))
     check.expect(
         len(left) < ENOUGH or not all(one is True for one in left),
         f"amp_train.py without AMP (--no-amp): {len(left)} times the backward after a step began, and each time the "

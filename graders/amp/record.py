@@ -51,8 +51,7 @@ def run_events(seen: RankOutcome) -> list[list[Json]]:
 
 
 def _events(value: Json) -> list[list[Json]]:
-    events = value if isinstance(value, list) else []
-    return [event for event in events if isinstance(event, list) and event]
+    return [event for event in elements(value) if isinstance(event, list) and event]
 
 
 def named(events: Sequence[list[Json]], name: str) -> list[int]:

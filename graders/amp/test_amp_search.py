@@ -238,9 +238,8 @@ def _tried(outcome: Outcome) -> list[tuple[int, bool]]:
 
 
 def _trials(outcome: Outcome) -> list[list[Json]]:
-    tried = outcome.ranks[0].values.get("tried")
-    trials = tried if isinstance(tried, list) else []
-    return [trial for trial in trials if isinstance(trial, list) and len(trial) == 3]
+    tried = elements(outcome.ranks[0].values.get("tried"))
+    return [trial for trial in tried if isinstance(trial, list) and len(trial) == 3]
 
 
 def smaller_answer(tried: Sequence[tuple[int, bool]], printed: Set[int]) -> int | None:

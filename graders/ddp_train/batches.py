@@ -42,8 +42,7 @@ def _by_step(
     check: Check, rank: RankOutcome, batches: list[Batch], number_of_rank: int, batch_size: int
 ) -> list[Batch]:
     """A rank's batches, one for each step. One that goes through the model in parts comes to what a whole one does."""
-    found = rank.values.get("steps")
-    steps = found if isinstance(found, list) else []
+    steps = elements(rank.values.get("steps"))
     if len(steps) == len(batches):
         return batches
     ends = [integer(end) or 0 for end in steps]

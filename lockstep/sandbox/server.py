@@ -78,7 +78,7 @@ def main(*fds: int) -> None:
     # What a collection in a fork would touch, it would copy: these objects are left out of it.
     gc.freeze()
     gc.enable()
-    leave_operators_at_exit()
+    _leave_operators_at_exit()
     _use_huge_pages()
     channel.send(control, {"op": "ready", "pid": os.getpid()})
     _serve(control, isolated, workspace)
@@ -125,7 +125,7 @@ def import_the_rest(*, gpus: bool) -> None:
     _keep_groups_alive()
 
 
-def leave_operators_at_exit() -> None:
+def _leave_operators_at_exit() -> None:
     """Let no fork take torch's operators apart at its end, when nobody calls them any more: 40 ms of CPU each."""
     for finalizer in list(getattr(weakref.finalize, "_registry", ())):
         alive = finalizer.peek()

@@ -275,8 +275,7 @@ def until_the_loss(student: Student, inputs: Inputs) -> Observation:
             kept.clear()
 
     training.begin_with(student.data, forget)
-    for layer in (nn.Linear, nn.Conv2d):
-        watch_answers(layer, training.answers)
+    watch_answers(training.answers)
 
     def forward(module: nn.Module, images: torch.Tensor) -> None:
         if len(models) < MAX_MODELS and not any(module is one for one in models):
@@ -389,8 +388,13 @@ def _watch_left_over() -> list[bool]:
     return seen
 
 
-def watch_answers(layer: type[nn.Module], types: set[torch.dtype]) -> None:
+def watch_answers(types: set[torch.dtype]) -> None:
     """Note the types in which layers answer while they are trained."""
+    for layer in (nn.Linear, nn.Conv2d):
+        _watch_answers_of(layer, types)
+
+
+def _watch_answers_of(layer: type[nn.Module], types: set[torch.dtype]) -> None:
     original = layer.forward
 
     def forward(module: nn.Module, input: torch.Tensor) -> torch.Tensor:
