@@ -142,8 +142,8 @@ def test_an_overflowing_step_is_left_out() -> None:
 
 # The curves
 
-BATCHES = [Batch(2.0 - i / 10, (i / 20, i / 20), (i / 10, i / 10), 0.1 / (i + 1), 4) for i in range(8)]
-LOSSES = [batch.loss for batch in BATCHES]
+BATCHES = [Batch((2.0 - i / 10,), (i / 20, i / 20), (i / 10, i / 10), 0.1 / (i + 1), 4) for i in range(8)]
+LOSSES = [batch.losses[0] for batch in BATCHES]
 
 
 def curve(values: Sequence[float], steps: Sequence[int] | None = None, tag: str = "loss/train") -> Series:
@@ -191,7 +191,7 @@ def test_equal_logits_leave_the_accuracy_open() -> None:
         "losses": [1.0], "sizes": [2], "events": [["loss", 1.0], ["backward", False, 1.0], ["optimizer", True, 0.1]],
     }  # fmt: skip
     found = training(RankOutcome(True, values, {"logits": logits, "labels": labels}))
-    assert found == [Batch(1.0, (0.0, 0.5), (0.5, 1.0), 0.1, 2)]
+    assert found == [Batch((1.0,), (0.0, 0.5), (0.5, 1.0), 0.1, 2)]
 
 
 @pytest.mark.parametrize(
@@ -229,7 +229,7 @@ def test_a_loss_needs_the_answers_of_a_model(events: list[list[Json]], strange: 
 
 def test_one_learning_rate_an_epoch_is_enough_where_it_changes_between_them_only() -> None:
     rates = [0.1] * 4 + [0.05] * 4
-    batches = [Batch(b.loss, b.acc1, b.acc5, rate, 4) for b, rate in zip(BATCHES, rates, strict=True)]
+    batches = [Batch(b.losses, b.acc1, b.acc5, rate, 4) for b, rate in zip(BATCHES, rates, strict=True)]
     seldom = [curve([0.1, 0.05], (3, 7), tag="lr")]
     assert curves.problem("lr", seldom, batches, 2) is None
     assert curves.rates(seldom, batches) is None
@@ -243,7 +243,7 @@ def test_a_loss_without_backward_is_no_training_batch() -> None:
     }  # fmt: skip
     arrays = {"logits": np.zeros((2, 6)), "labels": np.array([0, 1])}
     found = training(RankOutcome(True, values, arrays))
-    assert [(batch.loss, batch.lr) for batch in found] == [(1.0, 0.5)]
+    assert [(batch.losses, batch.lr) for batch in found] == [((1.0,), 0.5)]
 
 
 @pytest.mark.parametrize(

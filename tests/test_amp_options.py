@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
 
-from fixtures import build
 from graders.amp.script_clipping import refuses
 from graders.amp.search_precision import low_steps_alone
 from graders.amp.search_report import larger_than_fits
-from lockstep.result import CheckResult
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.wire import Json
-from tests.samples import graded
+from tests.amp_scripts import result
 
-EXERCISE = "amp"
 AMP = '    parser.add_argument("--amp", default=True, action=argparse.BooleanOptionalAction)\n'
 CHOICE = """\
     group = parser.add_mutually_exclusive_group(required=True)
@@ -34,19 +30,6 @@ DIGITS = """\
 
     parser.add_argument("--grad-clip", type=norm)
 """
-
-
-def result(tmp_path: Path, box: Box, check: str, old: str, new: str) -> CheckResult:
-    """How one check ends for the worked solution of which one part is another."""
-    for name in ("amp_train.py", "perf_report.py"):
-        shutil.copy(build.ROOT / "reference" / name, tmp_path / name)
-    source = tmp_path / "amp_train.py"
-    text = source.read_text()
-    assert text.count(old) == 1
-    source.write_text(text.replace(old, new))
-    (exercise,) = graded(tmp_path, EXERCISE, box, checks=[check]).exercises
-    (found,) = exercise.checks
-    return found
 
 
 @pytest.mark.parametrize(

@@ -236,6 +236,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("off_is_fp32", "steps values.evaluated_types", "missing|one missing|one twice", "no other type may be there, and a validation of another form has none"),
         Row("*", "train output", "emptied", "told where the script fails"),
         Row("accumulation|eval_no_grad|lr_logged|notebook", "train values.losses*|train arrays.labels", "*", "losses and labels are for tensorboard and wandb to judge"),
+        Row("tensorboard|wandb", "train values.losses*", "two swapped|as text|half as much again|slightly more", "what is logged may be the mean of the logits as well, where the loss is another number"),
         Row("tensorboard|wandb", "train arrays.labels", "other type", "a label in another type is the same label"),
         Row("*", "train arrays.logits", "*", "which of them are the largest counts, of whole batches"),
         Row("find_batch", "search_on_gpu *", "*", "it is only asked whether something lies elsewhere"),

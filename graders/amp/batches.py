@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from graders.amp.record import named, run_events, strings
+from graders.amp.record import named, numbers, run_events, strings
 from lockstep.compare import integer, number
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.wire import Array, Json
@@ -16,9 +16,13 @@ from lockstep.wire import Array, Json
 
 @dataclass(frozen=True)
 class Batch:
-    """What one training batch came to. Accuracies are ranges: which of equal logits comes first is open."""
+    """What one training batch came to. Accuracies are ranges: which of equal logits comes first is open.
 
-    loss: float
+    `losses` are what may be logged as its loss. Where the cross-entropy that was seen is not the mean over the items,
+    as with `reduction="none"`, it is part of a criterion of the student's own.
+    """
+
+    losses: tuple[float, ...]
     acc1: tuple[float, float]
     acc5: tuple[float, float]
     lr: float | None
@@ -52,35 +56,52 @@ def training(seen: RankOutcome) -> list[Batch]:
     counts = [integer(size) for size in sizes]
     if any(count is None or count < 1 for count in counts) or sum(filter(None, counts)) != len(labels):
         return []
-    trained, rates = _trained(events)
-    if len(losses) != len(counts) or len(trained) != len(counts):
+    made = _made(events)
+    if len(losses) != len(counts) or len(made) != len(counts):
         return []
     batches: list[Batch] = []
     start = 0
-    for loss, size, is_trained, rate in zip(losses, filter(None, counts), trained, rates, strict=True):
+    for loss, size, own in zip(losses, filter(None, counts), made, strict=True):
         rows = slice(start, start + size)
         start += size
-        if is_trained:
+        if own.is_derived:
             hits = [_hits(logits[rows], labels[rows], k) for k in (1, 5)]
-            value = number(loss)
-            batches.append(Batch(math.nan if value is None else value, hits[0], hits[1], rate, size))
+            batches.append(Batch(own.may_be_logged(number(loss)), hits[0], hits[1], own.rate, size))
     return batches
 
 
-def _trained(events: Sequence[Json]) -> tuple[list[bool], list[float | None]]:
-    """For every loss that was computed: whether a backward followed, and the learning rate of its step."""
-    trained: list[bool] = []
-    rates: list[float | None] = []
+@dataclass(frozen=True)
+class _Made:
+    """What became of a loss: the mean cross-entropy of its batch, and the number that was derived, before scaling."""
+
+    mean: float | None
+    is_derived: bool = False
+    derived: float | None = None
+    rate: float | None = None
+
+    def may_be_logged(self, value: float | None) -> tuple[float, ...]:
+        """The loss `value` that was seen, if it is the mean; else that, the mean, or what was derived."""
+        if value is not None and self.mean is not None and math.isclose(value, self.mean, rel_tol=1e-4):
+            return (value,)
+        return tuple(one for one in (value, self.mean, self.derived) if one is not None) or (math.nan,)
+
+
+def _made(events: Sequence[Json]) -> list[_Made]:
+    """Every loss that was computed: whether a backward followed, and the learning rate of its step."""
+    made: list[_Made] = []
     for event in events:
-        name = event[0] if isinstance(event, list) and event else None
+        if not isinstance(event, list) or not event:
+            continue
+        name = event[0]
         if name == "loss":
-            trained.append(False)
-            rates.append(None)
-        elif name == "backward" and trained:
-            trained[-1] = True
-        elif name == "optimizer" and isinstance(event, list) and len(event) == 3:
-            rates = [number(event[2]) if rate is None else rate for rate in rates]
-    return trained, rates
+            made.append(_Made(number(event[-1])))
+        elif name in ("scale", "backward") and made:
+            last = made[-1]
+            derived = number(event[-1]) if last.derived is None else last.derived
+            made[-1] = replace(last, is_derived=last.is_derived or name == "backward", derived=derived)
+        elif name == "optimizer" and len(event) == 3:
+            made = [replace(one, rate=number(event[2])) if one.rate is None else one for one in made]
+    return made
 
 
 @dataclass(frozen=True)
@@ -116,7 +137,8 @@ def by_loss(events: Sequence[list[Json]]) -> list[list[list[Json]]]:
 
 def _factor(group: Sequence[list[Json]]) -> float | None:
     """What the loss that a group begins with was multiplied by before its backward."""
-    loss, derived = number(group[0][-1]), number(group[named(group, "backward")[0]][-1])
+    losses, derived = numbers(group[0]), number(group[named(group, "backward")[0]][-1])
+    loss = losses[0] if losses else None
     return derived / loss if loss and derived is not None else None
 
 

@@ -188,7 +188,9 @@ def _agreement(name: str, batches: Sequence[Batch], series: Series) -> Callable[
         # Which rate is right is a check of its own.
         return lambda point, place: math.isfinite(series.values[point])
     if name == "loss":
-        return lambda point, place: _lies_in(series.values[point], batches[place].loss, batches[place].loss)
+        return lambda point, place: any(
+            _lies_in(series.values[point], loss, loss) for loss in batches[place].losses
+        )
     unit = 100.0 if max(series.values, default=0.0) > 1 else 1.0
 
     def accuracy(point: int, place: int) -> bool:
@@ -215,7 +217,7 @@ def _differing(name: str, series: Series, batches: Sequence[Batch], epochs: int,
         )
     if name == "loss" and all(
         math.isclose(series.values[i], mean, rel_tol=1e-4, abs_tol=1e-6)
-        for i, mean in enumerate(_running_means([batch.loss for batch in batches], per_epoch))
+        for i, mean in enumerate(_running_means([batch.losses[0] for batch in batches], per_epoch))
     ):
         return Feedback(
             f"{tag} shows the mean over the epoch so far instead of each batch's loss",
@@ -238,7 +240,7 @@ def _running_means(values: Sequence[float], per_epoch: int) -> list[float]:
 
 def _shown(name: str, batch: Batch) -> str:
     if name == "loss":
-        return f"{batch.loss:.6g}"
+        return f"{batch.losses[0]:.6g}"
     return f"{(batch.acc1 if name == 'acc1' else batch.acc5)[0]:.2%}"
 
 

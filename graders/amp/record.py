@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from lockstep.check import Check
-from lockstep.compare import elements
+from lockstep.compare import elements, number
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.text import safe_line
 from lockstep.wire import Json
@@ -62,3 +62,8 @@ def named(events: Sequence[list[Json]], name: str) -> list[int]:
 def strings(value: Json) -> list[str]:
     """The strings of a list that may be anything."""
     return [item for item in elements(value) if isinstance(item, str)]
+
+
+def numbers(event: Sequence[Json]) -> list[float]:
+    """The numbers that stand in an event, behind its name."""
+    return [value for value in map(number, event[1:]) if value is not None]

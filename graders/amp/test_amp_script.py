@@ -13,10 +13,10 @@ import numpy as np
 from fixtures import cinic10
 from fixtures.pictures import CLASSES
 from fixtures.tree import Tree
-from graders.amp.record import named, run_events
+from graders.amp.record import named, numbers, run_events
 from graders.amp.script_runs import run_script, trained
 from lockstep.check import Check
-from lockstep.compare import integer, number, shown
+from lockstep.compare import integer, shown
 from lockstep.helptexts import answers_help
 from lockstep.reports import format as perf_report
 from lockstep.reports.document import Number
@@ -82,21 +82,20 @@ def _accumulated(check: Check, call: str, group: list[list[Json]], size: int) ->
         f"{call}: between the batches of one step the scale was changed or taken out of the gradients.",
         "unscale_, step and update come once, after the last batch: what is added up must all have the same scale.",
     )
-    losses = [_detail(group[place], 1) for place in named(group, "loss")]
-    given = [_detail(group[place], 1) for place in scales]
-    if not given:
-        given = [_detail(group[place], 2) for place in backward]
-    parts = [value / loss for value, loss in zip(given, losses, strict=False) if value is not None and loss]
+    losses = [numbers(group[place]) for place in named(group, "loss")]
+    given = [numbers(group[place]) for place in scales or backward]
+    shares = [
+        [value[-1] / loss for loss in own if loss] if value else []
+        for value, own in zip(given, losses, strict=False)
+    ]
     check.expect(
-        len(parts) == size and all(math.isclose(part, 1 / size, rel_tol=0.01) for part in parts),
+        len(shares) == size
+        and all(any(math.isclose(part, 1 / size, rel_tol=0.01) for part in parts) for parts in shares),
         f"{call}: {size} batches were accumulated for one step, and each loss was multiplied by "
-        f"{', '.join(f'{part:.3g}' for part in parts[:4]) or 'nothing'} before backward, expected {1 / size:.3g}.",
+        f"{', '.join(f'{parts[0]:.3g}' for parts in shares[:4] if parts) or 'nothing'} before backward, expected "
+        f"{1 / size:.3g}.",
         "Gradients add up: divide each loss by the number of batches, or the step is that many times too large.",
     )
-
-
-def _detail(event: list[Json], place: int) -> float | None:
-    return number(event[place]) if len(event) > place else None
 
 
 def test_eval_no_grad(check: Check) -> None:

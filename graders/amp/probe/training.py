@@ -16,10 +16,11 @@ import torch
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from lockstep.sandbox.probing import Inputs, Observation, Student, plain, plain_tensor
+from lockstep.sandbox.probing import Inputs, Observation, Student, plain
 from lockstep.wire import Array, Json
 
-from .recorder import MAX_EVENTS, Recorder, at_home, scalar
+from .losses import LossRecorder
+from .recorder import MAX_EVENTS
 from .script import MODULE, can_choose_gpu, can_clip, run_script
 from .stepping import chosen_device, filters_of
 
@@ -29,16 +30,13 @@ MAX_LOG_FILES = 24
 MAX_MODELS = 8
 
 
-class Training(Recorder):
+class Training(LossRecorder):
     """What a whole run of the script does: its batches, and what each came to."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.batches: list[dict[str, Any]] = []
         self._models: list[tuple[nn.Module, list[torch.Tensor]]] = []
         self.has_begun = False
-        # In which types layers have answered since the last loss, where they are watched.
-        self.answers: set[torch.dtype] = set()
 
     def begin_with(self, folder: str, forget: Callable[[], None] = lambda: None) -> None:
         """Forget what was trained on before a file in `folder` is opened: a step that is tried on made-up images."""
@@ -49,18 +47,15 @@ class Training(Recorder):
             if os.path.abspath(os.fsdecode(arguments[0])).startswith(f"{folder}{os.sep}"):
                 self.has_begun = True
                 self.events[:] = [noted for noted in self.events if noted[0] == "scheduler made"]
-                self.batches.clear()
+                self.forget_losses()
                 self._models.clear()
-                self.answers.clear()
                 forget()
 
         sys.addaudithook(hook)
 
     def install(self) -> None:
-        """As for one step, and the model's forward, the loss, and the scheduler's steps besides."""
+        """As for one step, and the losses, the model's forward and the scheduler's steps besides."""
         super().install()
-        self._watch_loss("cross_entropy")
-        self._watch_loss("nll_loss")
         self._watch_forward()
         # A scheduler makes its first step while it is made.
         made = torch.optim.lr_scheduler.LRScheduler._initial_step
@@ -96,41 +91,6 @@ class Training(Recorder):
                 and "step" in vars(value)
             ):
                 value.step = watched(value.step)  # type: ignore[method-assign]
-
-    def _watch_loss(self, name: str) -> None:
-        original = getattr(nn.functional, name)
-
-        def loss(input: Any, target: Any, *args: Any, **kwargs: Any) -> Any:
-            with self.within("loss") as outermost:
-                value = original(input, target, *args, **kwargs)
-                if outermost and torch.is_grad_enabled() and len(self.batches) < MAX_EVENTS:
-                    self._batch(input, target, value)
-                return value
-
-        setattr(nn.functional, name, loss)
-
-    def _batch(self, logits: Any, labels: Any, loss: Any) -> None:
-        arrays = plain_tensor(at_home(logits)), plain_tensor(at_home(labels))
-        if (
-            arrays[0] is None
-            or arrays[1] is None
-            or arrays[0].ndim != 2
-            or arrays[1].shape != arrays[0].shape[:1]
-        ):
-            return
-        value = scalar(loss)
-        answers = sorted(map(str, self.answers))
-        self.answers.clear()
-        self.batches.append(
-            {
-                "type": str(logits.dtype),
-                "loss": value,
-                "logits": arrays[0],
-                "labels": arrays[1],
-                "answers": answers,
-            }
-        )
-        self.note("loss", value)
 
     def _watch_forward(self) -> None:
         from torchvision.models.resnet import ResNet
@@ -172,6 +132,7 @@ class Training(Recorder):
 
     def observation(self, status: int, **values: Json) -> Observation:
         """The batches that were trained on, one after the other, and the events."""
+        self.settle()
         arrays: dict[str, Array | torch.Tensor] = {}
         if self.batches:
             arrays["logits"] = np.concatenate([b["logits"].astype(np.float64) for b in self.batches])
@@ -308,6 +269,7 @@ def until_the_loss(student: Student, inputs: Inputs) -> Observation:
 
     def seen(status: int) -> Observation:
         chosen.close()
+        training.settle()
         return training.observation(
             status,
             parameters=cast(Json, sorted(set(types))[:10]),
