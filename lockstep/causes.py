@@ -16,7 +16,8 @@ _NO_GPU = (
     "of .cuda()."
 )
 _IS_NONE = (
-    "Something there is None: a function without `return` gives None, and so do methods such as list.append."
+    "Something there is None: a function without `return` gives None, and so does what changes its argument in place, "
+    "such as list.append and dist.all_reduce."
 )
 _NO_NETWORK = "Where this is graded there is no network: nothing can be downloaded or sent."
 _PYTHON = f"What is graded runs with Python {sys.version_info[0]}.{sys.version_info[1]}: is that line for a newer one?"
@@ -42,6 +43,14 @@ _WHOLE = "A whole number is wanted there: `//` divides and leaves the rest out, 
 _DTYPES = (
     "Two tensors that meet in that line have different types, as with .half() or .double() of one of them: leave both "
     "float32. Under torch.autocast each operation takes the type that it needs, the model and the batch stay as they are."
+)
+_OWN_SAMPLER = (
+    "That loader has the sampler that DataLoader makes by itself: DataLoader(dataset, batch_size, sampler=sampler) takes "
+    "yours, by that name. The third place is shuffle, and batch_sampler is something else."
+)
+_SYNC_BATCH_NORM = (
+    "SyncBatchNorm is for GPUs: call convert_sync_batchnorm where device.type == 'cuda', and leave the model as it is "
+    "elsewhere."
 )
 _DEVICE = "A device is called 'cpu' or 'cuda', or 'cuda:1' where there are several: what is given there is none of these."
 
@@ -84,14 +93,16 @@ _CAUSES: Sequence[tuple[str, str, str]] = (
     ("UnpicklingError", "Weights only load failed", "With weights_only=True torch.load reads tensors, numbers, texts, lists and dicts alone, as torch.save writes them by default: save state_dict()s and plain numbers, and leave pickle_protocol out."),
     ("StopIteration", "", "Something was asked for its next item and had none: is the data set empty? An iterator can be gone through once; what items are taken from by their number is a list."),
     ("RuntimeError", "marked as ready twice", "A parameter was used twice in one forward of DistributedDataParallel: wrap the model once, and call the wrapped model once per step."),
-    ("ValueError", "Default process group has not been initialized", "A collective was called before init_process_group: check that this code also works without torchrun."),
+    ("ValueError", "Default process group has not been initialized", "No group is joined there, and collectives, DistributedSampler and DistributedDataParallel need one: call init_process_group before them, and destroy_process_group after the last. Without torchrun it is init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1), or none of them is used."),
     ("RuntimeError", "is invalid for input of size", "The last batch may hold fewer items than the others: take sizes from the tensor, as in x.view(x.size(0), -1)."),
+    ("ValueError", "world size cannot be 0", "How many ranks there are says WORLD_SIZE, and RANK counts them from 0: are the two swapped? The number of GPUs, torch.cuda.device_count(), is 0 where there are none."),
+    ("TypeError", "Expected timeout argument", "What init_process_group is given gets its name, init_process_group(backend, init_method=..., rank=rank, world_size=world_size): the third place is timeout, which is a timedelta(seconds=...)."),
     ("RuntimeError", "rank < size", "That rank is not in the group: its size and the ranks in it come from WORLD_SIZE and RANK, neither is written out."),
     ("ValueError", "environment variable MASTER_", "Without torchrun nobody sets that, and one process needs no address: init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1), or no group at all."),
     ("ValueError", "rendezvous: ", "file:// and tcp:// read neither RANK nor WORLD_SIZE: init_process_group(..., rank=int(os.environ['RANK']), world_size=int(os.environ['WORLD_SIZE'])) works with any init_method."),
-    ("ValueError", "Expected more than 1 value per channel", "Batch norm has no variance of one item alone, and in training mode it wants one: model.eval() before evaluating. In training leave out a last batch of one."),
+    ("ValueError", "Expected more than 1 value per channel", "Batch norm has no variance of one item alone, and in training mode it wants one: model.eval() before evaluating. In training leave out a last batch of one. Where all batches are of one, hand the batch size on, DataLoader(dataset, batch_size, ...)."),
     ("ValueError", "batch_size should be a positive integer", "A DataLoader takes a whole number: hand on the batch size that is given. It is that of one rank, and the sampler shares the data out; `/` would make a float of it."),
-    ("ValueError", "device_ids and output_device arguments only work", "device_ids are numbers of GPUs: device_ids=[device.index] if device.type == 'cuda' else None."),
+    ("ValueError", "device_ids and output_device arguments only work", "device_ids and output_device are numbers of GPUs: device_ids=[device.index] if device.type == 'cuda' else None, and no output_device."),
     ("TypeError", "Expected parameter `tensor`", "Collectives take tensors: total = torch.tensor(value, device=device), then all_reduce it, then total.item()."),
     ("ValueError", "mutually exclusive with shuffle", "A sampler shuffles by itself: hand shuffle to DistributedSampler, and leave it out of the DataLoader."),
     ("ValueError", "Invalid rank", "DistributedSampler takes num_replicas and rank from the process group: leave both out."),
@@ -141,6 +152,11 @@ _CAUSES: Sequence[tuple[str, str, str]] = (
     ("AttributeError", "Can't pickle", _PICKLE),
     ("AttributeError", "Can't get local object", _PICKLE),
     ("PicklingError", "Can't pickle", _PICKLE),
+    ("AttributeError", "'RandomSampler' object has no attribute", _OWN_SAMPLER),
+    ("AttributeError", "'SequentialSampler' object has no attribute", _OWN_SAMPLER),
+    ("AttributeError", "'tuple' object has no attribute", "A tuple is there. A function that ends with `return a, b` gives both as one: take them apart where it is called, `a, b = f()`, or return what the exercise asks for alone. A comma at the end of a line makes one as well."),
+    ("ValueError", "SyncBatchNorm layers only work with GPU", _SYNC_BATCH_NORM),
+    ("ValueError", "SyncBatchNorm expected input tensor to be on", _SYNC_BATCH_NORM),
     ("AttributeError", "has no attribute 'set_epoch'", "set_epoch belongs to the DistributedSampler: loader.sampler.set_epoch(epoch)."),
     ("TypeError", "pic should be PIL Image", "ToTensor was given a tensor: what is passed in as the transform makes one already, so hand it the picture."),
     ("TypeError", "found <class 'PIL.", "A DataLoader makes batches of tensors, not of pictures: give the data set a transform that ends with ToTensor()."),

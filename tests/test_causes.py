@@ -211,6 +211,25 @@ def test_a_script_that_reads_no_options_is_told_so(
             "calling f()",
             "returns an optimizer",
         ),
+        ("ValueError", "TCPStore world size cannot be 0", "calling setup()", "are the two swapped?"),
+        (
+            "TypeError",
+            "Expected timeout argument to be of type datetime.timedelta, got 2",
+            "calling setup()",
+            "gets its name",
+        ),
+        (
+            "AttributeError",
+            "'RandomSampler' object has no attribute 'set_epoch'",
+            "calling f()",
+            "The third place is shuffle",
+        ),
+        (
+            "AttributeError",
+            "'CIFAR10' object has no attribute 'set_epoch'",
+            "calling f()",
+            "loader.sampler.set_epoch(epoch)",
+        ),
         (
             "ValueError",
             "Expected a torch.device with a specified index or an integer, but got:cuda",

@@ -6,6 +6,10 @@ TO_THE_DEVICE = (
     "Move the model, the images and the labels to the device that your function is given, and make tensors of your own "
     "there."
 )
+ONE_GPU_EACH = (
+    "Two GPUs meet in that line, and each rank has one of its own. DistributedDataParallel moves the images to the GPU "
+    "that device_ids names: device_ids=[device.index] of the device that wrap_model is given, neither [0] nor the rank."
+)
 SUMS_TO_THE_DEVICE = (
     "Between GPUs it is nccl that adds up, and it takes no tensor of the CPU: make the sums that the ranks exchange "
     "on the device, as in torch.tensor([right, items], device=device)."
@@ -20,8 +24,8 @@ WRAP_HINT = (
     "model, not model.module: only its forward prepares the averaging that backward() does."
 )
 ORDER_HINT = (
-    "In a batch the order is zero_grad, forward, loss, backward, step: what is cleared behind backward never reaches "
-    "the step."
+    "In a batch the order is zero_grad, forward, loss, backward, step, each of them called, with its brackets: what is "
+    "cleared behind backward never reaches the step."
 )
 LOOP_FIRST = (
     "Where single_process loses points too, the loop is wrong in one process already: mend that first."

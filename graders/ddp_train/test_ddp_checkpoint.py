@@ -8,7 +8,7 @@ from fixtures import cifar10
 from graders.ddp_train import expected
 from graders.ddp_train.batches import fed_by_step
 from graders.ddp_train.expected import Batch, Data, Training
-from graders.ddp_train.hints import LOOP_FIRST
+from graders.ddp_train.hints import LOOP_FIRST, ORDER_HINT
 from graders.ddp_train.probe.checkpoints import CHECKPOINT
 from graders.ddp_train.runs import LR, MOMENTUM, on_nodes, options
 from graders.ddp_train.script_runs import SCRIPT_LIMITS
@@ -67,6 +67,12 @@ def test_checkpoint(check: Check) -> None:
         for training in unbroken
     )
     check.expect(
+        wrong is None or not _stands_still(resumed),
+        "Two epochs, save_checkpoint, a new process, load_checkpoint, another epoch, on one rank: that last epoch changed no "
+        "weight, so that what else was saved cannot be seen.",
+        f"{ORDER_HINT} {LOOP_FIRST}",
+    )
+    check.expect(
         wrong is None
         or _as_without_a_break(check, told, {**data.arrays(), **expected.as_inputs(weights)}, resumed),
         "Two epochs, save_checkpoint, a new process, load_checkpoint, another epoch, on one rank: the weights are not "
@@ -83,6 +89,15 @@ def test_checkpoint(check: Check) -> None:
     )
     _script_resumes_everywhere(check)
     _script_keeps_the_optimizer(check)
+
+
+def _stands_still(resumed: Outcome) -> bool:
+    """Whether training after load_checkpoint left every weight as it was loaded."""
+    arrays = resumed.ranks[0].arrays
+    held = {name.partition("/")[2]: value for name, value in arrays.items() if name.startswith("held/")}
+    return bool(held) and all(
+        difference(arrays.get(f"final/{name}"), value, what=name) is None for name, value in held.items()
+    )
 
 
 def _as_without_a_break(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +12,7 @@ import numpy as np
 
 from graders.ddp_train import accuracies, expected
 from graders.ddp_train.expected import BATCH_SIZE, Training
-from graders.ddp_train.hints import OWN_GPU_HINT, TO_THE_DEVICE
+from graders.ddp_train.hints import ONE_GPU_EACH, OWN_GPU_HINT, TO_THE_DEVICE
 from graders.ddp_train.on_gpus import (
     insist_on_gpus_of_the_node,
     insist_on_sums_on_the_device,
@@ -25,6 +26,7 @@ from lockstep.sandbox.outcome import Outcome
 from lockstep.verdict import Crashed
 from lockstep.wire import Array, Json
 
+TWO_GPUS = re.compile(r"\bcuda:\d+ and cuda:\d+\b")
 IN_EVALUATE = "calling evaluate("  # how lockstep.explain words what was done meanwhile
 
 
@@ -59,7 +61,10 @@ def test_shuffle_false_for_eval(check: Check) -> None:
         if world == check.world_sizes[0]:
             outcome, fault = run_on_gpus(evaluate, options(shape), world)
             if is_device_fault(fault):
-                raise Crashed(f"On a machine with {world} GPUs: {fault}", TO_THE_DEVICE)
+                raise Crashed(
+                    f"On a machine with {world} GPUs: {fault}",
+                    ONE_GPU_EACH if TWO_GPUS.search(fault) else TO_THE_DEVICE,
+                )
             judge(outcome)
             places = [] if fault else [rank.values.get("places") for rank in outcome.ranks]
             continue
