@@ -211,6 +211,12 @@ def test_a_script_that_reads_no_options_is_told_so(
             "calling f()",
             "returns an optimizer",
         ),
+        (
+            "RuntimeError",
+            "ProcessGroupGloo::allgather: invalid output tensor list at index 0 (expected length 2, got 0)",
+            "calling evaluate()",
+            "torch.zeros_like(x)",
+        ),
         ("ValueError", "TCPStore world size cannot be 0", "calling setup()", "are the two swapped?"),
         (
             "TypeError",
@@ -280,6 +286,10 @@ def test_how_to_save_a_file_that_python_cannot_read() -> None:
         ),
         (lambda: F.cross_entropy(torch.zeros(4, 10), torch.zeros(3).long()), "another number of rows"),
         (lambda: F.cross_entropy(torch.zeros(4, 10), torch.full((4,), 10)), "count from 0"),
+        (lambda: F.cross_entropy(torch.zeros(4), torch.zeros(4).long()), "no argmax"),
+        (lambda: F.cross_entropy(torch.zeros(4, 3), torch.zeros(4, 3).long()), "no one_hot"),
+        (lambda: (1, 2).sampler, "`return a, b`"),
+        (lambda: torch.utils.data.DataLoader([1], 1).sampler.rank, "The third place is shuffle"),
         (lambda: F.conv2d(torch.zeros(1, 1, 8, 8), torch.zeros(4, 3, 3, 3)), "another number of channels"),
         (lambda: torch.zeros(4) == torch.zeros(5), "print both shapes"),
         (lambda: torch.zeros(3).item(), "one number"),

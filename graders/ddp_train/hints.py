@@ -21,7 +21,7 @@ OWN_GPU_HINT = (
 )
 WRAP_HINT = (
     "wrap_model has to return DistributedDataParallel(model), and train_one_epoch has to call that wrapped "
-    "model, not model.module: only its forward prepares the averaging that backward() does."
+    "model, not model.module: only its forward prepares the averaging that backward() does; no_sync() leaves it out."
 )
 ORDER_HINT = (
     "In a batch the order is zero_grad, forward, loss, backward, step, each of them called, with its brackets: what is "

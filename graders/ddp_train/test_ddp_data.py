@@ -214,7 +214,7 @@ def test_steps_per_epoch(check: Check) -> None:
         max(counts) == wanted and min(counts) >= wanted - 1,
         f"train_one_epoch on {world} ranks over {n} items with batches of {batch_size} on each rank made "
         f"{', '.join(map(str, counts))} steps, expected {wanted}.",
-        _steps_hint(
+        steps_hint(
             max(counts) - wanted,
             [len(batch) for rank in outcome.ranks for batch in expected.batches(rank, data) or ()],
             batch_size,
@@ -233,7 +233,7 @@ def test_steps_per_epoch(check: Check) -> None:
     )
 
 
-def _steps_hint(too_many: int, sizes: Sequence[int], batch_size: int) -> str:
+def steps_hint(too_many: int, sizes: Sequence[int], batch_size: int) -> str:
     """What is usually wrong where an epoch has so many steps too many, with batches of these sizes."""
     if too_many == -1:
         return "The short last batch of a share is a step as well: no drop_last, and nothing in the loop that passes over it."

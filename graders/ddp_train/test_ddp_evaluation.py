@@ -159,10 +159,18 @@ def _accuracy_hint(
     orders = [order for order in found if order]
     values = [number(rank.values.get("accuracy")) for rank in outcome.ranks]
     if seen > 1:
-        return "Accuracy is a fraction between 0 and 1: divide the number of right answers by the number of items."
+        return "Accuracy is a fraction between 0 and 1: divide the right answers of all ranks by the items of all ranks."
     if len(set(values)) > 1:
         return "The ranks disagree: add up right answers and items over all ranks with dist.all_reduce before dividing."
     padded = bool(orders) and close(seen, accuracies.mean_over_items(orders, is_right), rtol=0, atol=1e-5)
+    if not padded and any(
+        close(seen, mean, rtol=0, atol=1e-5) for mean in accuracies.means_of_ranks(orders, is_right)
+    ):
+        return (
+            "Every rank returned what one of them counted in its own share: nothing of the others arrived. all_reduce changes "
+            "the very tensor that it is given, and all_gather wants a tensor for each rank, "
+            "[torch.zeros_like(x) for _ in range(world)]: `[torch.zeros_like(x)] * world` is one of them several times."
+        )
     if (
         orders
         and not padded
