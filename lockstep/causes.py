@@ -34,7 +34,7 @@ _SILENT_ASSERT = (
     "Pillow says no more than that of a file that is closed already, whose pixels are asked for: ask within the block, "
     'with Image.open(path) as file: image = file.convert("RGB"). Or is it an assert of your own?'
 )
-_PICKLE = "No file and no other process is given a function that is defined within another: save model.state_dict() and optimizer.state_dict(), not the objects, and give spawn a function at the left margin of the file."
+_PICKLE = "No file and no other process is given a function that is defined within another: save model.state_dict() and optimizer.state_dict(), with their brackets, not the objects, and give spawn a function at the left margin of the file."
 _ONCE = (
     "What glob, map, filter or (... for ...) give can be gone through once, and has neither numbers nor a length: make a "
     "list of it, sorted(...)."
@@ -43,6 +43,10 @@ _WHOLE = "A whole number is wanted there: `//` divides and leaves the rest out, 
 _DTYPES = (
     "Two tensors that meet in that line have different types, as with .half() or .double() of one of them: leave both "
     "float32. Under torch.autocast each operation takes the type that it needs, the model and the batch stay as they are."
+)
+_NO_ENTRY = (
+    "Whatever is asked there, a dict, a checkpoint or the environment, has no entry of that name: is it spelled just as "
+    "where it was put in?"
 )
 _OWN_SAMPLER = (
     "That loader has the sampler that DataLoader makes by itself: DataLoader(dataset, batch_size, sampler=sampler) takes "
@@ -87,6 +91,9 @@ _CAUSES: Sequence[tuple[str, str, str]] = (
     ("ModuleNotFoundError", "", NOT_HERE),
     ("SourceError", "is larger than", "Keep the code in it: data, weights and printed results belong in files of their own, which it reads and writes."),
     ("SourceError", "UTF-", "Open it in an editor, and save it with the encoding UTF-8: in VS Code the encoding stands at the bottom right."),
+    ("FileNotFoundError", "' -> '", "os.replace(source, target) wants the source to be there: are the two swapped, or has another process renamed it already? One rank writes and renames, `if dist.get_rank() == 0:`."),
+    ("OSError", "Invalid cross-device link", "A file is renamed within one file system, and /tmp is another: write the second file beside the first, f'{path}.part', and then os.replace(f'{path}.part', path)."),
+    ("AttributeError", "to be string, path, or a file-like object", "torch.save takes what is to be saved first, and then the file, torch.save(checkpoint, path); torch.load takes the path."),
     ("FileNotFoundError", "directory: '/", "Use the path you are given; paths of your own machine do not exist where this is graded."),
     ("FileNotFoundError", "directory: ", "A path without a / in front begins in the folder that the file is run in: is what is read there part of what you handed in? What is written needs its folder first: Path(path).parent.mkdir(parents=True, exist_ok=True)."),
     ("FileNotFoundError", "", "Nothing was found where it was looked for: print the path, and what lies there, list(Path(path).iterdir())."),
@@ -269,6 +276,8 @@ def usual_cause(error: StudentError, submission: Submission) -> str:
             return hint
     if error.type in _UNREADABLE:
         return _unreadable(error, submission)
+    if error.type == "KeyError" and (error.phase or error.frames):
+        return _NO_ENTRY
     if error.type == "NameError" and (unknown := _UNKNOWN_NAME.search(error.message)):
         return _unknown_name(unknown[1])
     if error.type == "TypeError" and error.phase and not error.frames and _ARGUMENTS.search(error.message):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -217,6 +218,13 @@ def test_a_script_that_reads_no_options_is_told_so(
             "calling evaluate()",
             "torch.zeros_like(x)",
         ),
+        (
+            "OSError",
+            "[Errno 18] Invalid cross-device link: '/tmp/tmphoc4h1ra' -> 'checkpoint.pt'",
+            "calling f()",
+            "within one file system",
+        ),
+        ("KeyError", "'model_state_dict'", "calling load_checkpoint()", "just as where it was put in"),
         ("ValueError", "TCPStore world size cannot be 0", "calling setup()", "are the two swapped?"),
         (
             "TypeError",
@@ -309,6 +317,8 @@ def test_how_to_save_a_file_that_python_cannot_read() -> None:
         (lambda: torch.arange(4).split(2.0), "`//`"),
         (lambda: Path("/nowhere/x.jpg").read_bytes(), "paths of your own machine"),
         (lambda: Path("nowhere/x.jpg").touch(), "parents=True"),
+        (lambda: os.replace("nowhere.pt", "nowhere.pt.part"), "are the two swapped"),
+        (lambda: torch.save("nowhere.pt", {}), "torch.save(checkpoint, path)"),
         (lambda: iter(Path()), "rglob"),
         (lambda: torch.zeros(1).item * 2, "loss.item()"),
         (lambda: _entered(torch.no_grad), "with torch.no_grad()"),

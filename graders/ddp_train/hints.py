@@ -27,6 +27,10 @@ ORDER_HINT = (
     "In a batch the order is zero_grad, forward, loss, backward, step, each of them called, with its brackets: what is "
     "cleared behind backward never reaches the step."
 )
+NOT_CALLED = (
+    'It printed nothing either: is main() called, as the last line of the file, below `if __name__ == "__main__":`, '
+    "with two underscores on either side of both?"
+)
 LOOP_FIRST = (
     "Where single_process loses points too, the loop is wrong in one process already: mend that first."
 )
