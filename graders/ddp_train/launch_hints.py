@@ -11,8 +11,8 @@ from lockstep.submission import Submission
 
 LINE = 'torchrun --standalone --nproc-per-node "${NPROC:-2}" ddp_train.py'
 _CONTINUES = (
-    "A command that goes on in the next line needs a backslash at the very end of the first, with nothing behind it, "
-    "not even a blank."
+    "A command that goes on in the next line needs a backslash at the end of the first. Nothing may stand behind a "
+    "backslash there, not even a blank."
 )
 # What is printed, and what it usually means; {0} is the word in brackets. The first row counts.
 _HINTS: Sequence[tuple[re.Pattern[str], str]] = (

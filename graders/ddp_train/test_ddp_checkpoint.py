@@ -231,7 +231,8 @@ def _written_once(check: Check, saved: Outcome) -> None:
         check.expect(
             rank == 0 or not wrote,
             f"save_checkpoint: rank {rank} wrote the file, too.",
-            "Only rank 0 may write: `if dist.get_rank() == 0:`. Ranks that write the same file at once spoil it.",
+            "Only rank 0 may write, `if dist.get_rank() == 0:`; LOCAL_RANK is 0 on every node. Ranks that write the same file at "
+            "once spoil it.",
         )
         check.expect(
             seen.values.get("first") not in (None, ""),

@@ -79,7 +79,8 @@ def _is_scaled(
                 f"`{shown_call}` on {world} ranks, each on a node of its own: the first step on rank {rank} had the learning "
                 f"rate {shown(seen[0])}, expected {wanted:.6g}.",
                 "With --scale-lr the rate is args.lr * world_size, since a step sees world_size times as many items; "
-                "the batch size of one rank plays no part, and without the flag nothing is multiplied.",
+                "the batch size of one rank plays no part, and without the flag nothing is multiplied. The optimizer is made with "
+                "that rate: of what is multiplied after it is made it never hears.",
             )
     _stays_scaled(check, more, scaled, seen_with_flag)
 

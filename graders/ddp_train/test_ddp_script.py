@@ -155,7 +155,8 @@ def _trained_as_asked(
         not outputs or CLASSES in outputs,
         "ddp_train.sh works, but no layer of the network in its checkpoint has 10 outputs, as CIFAR-10 has classes; there are "
         f"layers of {', '.join(map(str, outputs[:3]))}.",
-        "Give ResNet-18 a last layer of its own: model.fc = nn.Linear(model.fc.in_features, 10).",
+        "Give ResNet-18 a last layer of its own, before it is wrapped: model.fc = nn.Linear(model.fc.in_features, 10). Setting "
+        "out_features changes no weight, and a layer that the wrapper is given is none of the network's.",
         points=check.points / 2,
     )
     third = next((name for name in names if THIRD_BLOCK.search(name)), "")
