@@ -78,7 +78,8 @@ def test_checkpoint(check: Check) -> None:
         check.fail(
             f"{call}: the weights are not those of a run without a break ({wrong[1]}).",
             "The file has to hold the weights and optimizer.state_dict() (momentum and learning rate are in there), and "
-            f"load_checkpoint has to load both. {LOOP_FIRST}",
+            "load_checkpoint has to load both, optimizer.load_state_dict(...): what is assigned to the name `optimizer` there is "
+            f"forgotten when it returns. {LOOP_FIRST}",
         )
     check.expect(
         saved.ranks[0].values.get("direct") is not True,
