@@ -27,6 +27,7 @@ def advised(printed: str, script: str = "") -> str:
         (f"{UNRECOGNIZED} --epochs 2", "those that the exercise lists"),
         ("train_noddp.py: error: unrecognized arguments: --report x", "train_noddp.py was started"),
         ("ValueError: Unsupported nproc_per_node value: 2:-2", "`2:-2` is no number"),
+        ("Parameter indices which did not receive grad for rank 1: 60 61 | In addition", "before wrap_model"),
         ("ValueError: Cuda is not available.", "one process for each GPU"),
         ("ImportError: Error while finding module specification for 'ddp_train.py' (Mod", "With -m"),
         ("run.py: error: the following arguments are required: training_script", "needs a backslash"),

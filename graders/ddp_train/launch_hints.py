@@ -38,6 +38,11 @@ _HINTS: Sequence[tuple[re.Pattern[str], str]] = (
         'Between single quotes the shell puts nothing in for $@: write "$@".',
     ),
     (
+        re.compile(r"did not receive grad for rank"),
+        "DistributedDataParallel waits for a gradient of every parameter that the network had when it was wrapped, and "
+        "some had no part in the loss. A last layer is exchanged before wrap_model, not after it.",
+    ),
+    (
         re.compile(r"(?<!\w)train_noddp\.py: error: "),
         f"train_noddp.py was started, the training in one process, which takes fewer options: {LINE}.",
     ),

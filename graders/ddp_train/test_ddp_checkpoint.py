@@ -251,7 +251,8 @@ def _written_once(check: Check, saved: Outcome) -> None:
     check.expect(
         not prefixed,
         f"The checkpoint's keys are those of the wrapper, with `module.` ({', '.join(prefixed[:2])} ...).",
-        "Save model.module.state_dict(): a checkpoint should load into the plain model.",
+        "Save model.module.state_dict(): a checkpoint should load into the plain model. One that was wrapped twice has another "
+        "wrapper there: wrap it once.",
     )
 
 
