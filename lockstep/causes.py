@@ -16,7 +16,8 @@ _NO_GPU = (
     "of .cuda()."
 )
 _IS_NONE = (
-    "Something there is None: a function without `return` gives None, and so do methods such as list.append."
+    "Something there is None: a function without `return` gives None, and so does what changes its argument in place, "
+    "such as list.append and dist.all_reduce."
 )
 _NO_NETWORK = "Where this is graded there is no network: nothing can be downloaded or sent."
 _PYTHON = f"What is graded runs with Python {sys.version_info[0]}.{sys.version_info[1]}: is that line for a newer one?"
@@ -33,7 +34,7 @@ _SILENT_ASSERT = (
     "Pillow says no more than that of a file that is closed already, whose pixels are asked for: ask within the block, "
     'with Image.open(path) as file: image = file.convert("RGB"). Or is it an assert of your own?'
 )
-_PICKLE = "No file and no other process is given a function that is defined within another: save model.state_dict() and optimizer.state_dict(), not the objects, and give spawn a function at the left margin of the file."
+_PICKLE = "No file and no other process is given a function that is defined within another: save model.state_dict() and optimizer.state_dict(), with their brackets, not the objects, and give spawn a function at the left margin of the file."
 _ONCE = (
     "What glob, map, filter or (... for ...) give can be gone through once, and has neither numbers nor a length: make a "
     "list of it, sorted(...)."
@@ -42,6 +43,18 @@ _WHOLE = "A whole number is wanted there: `//` divides and leaves the rest out, 
 _DTYPES = (
     "Two tensors that meet in that line have different types, as with .half() or .double() of one of them: leave both "
     "float32. Under torch.autocast each operation takes the type that it needs, the model and the batch stay as they are."
+)
+_NO_ENTRY = (
+    "Whatever is asked there, a dict, a checkpoint or the environment, has no entry of that name: is it spelled just as "
+    "where it was put in?"
+)
+_OWN_SAMPLER = (
+    "That loader has the sampler that DataLoader makes by itself: DataLoader(dataset, batch_size, sampler=sampler) takes "
+    "yours, by that name. The third place is shuffle, and batch_sampler is something else."
+)
+_SYNC_BATCH_NORM = (
+    "SyncBatchNorm is for GPUs: call convert_sync_batchnorm where device.type == 'cuda', and leave the model as it is "
+    "elsewhere."
 )
 _DEVICE = "A device is called 'cpu' or 'cuda', or 'cuda:1' where there are several: what is given there is none of these."
 
@@ -78,22 +91,28 @@ _CAUSES: Sequence[tuple[str, str, str]] = (
     ("ModuleNotFoundError", "", NOT_HERE),
     ("SourceError", "is larger than", "Keep the code in it: data, weights and printed results belong in files of their own, which it reads and writes."),
     ("SourceError", "UTF-", "Open it in an editor, and save it with the encoding UTF-8: in VS Code the encoding stands at the bottom right."),
+    ("FileNotFoundError", "' -> '", "os.replace(source, target) wants the source to be there: are the two swapped, or has another process renamed it already? One rank writes and renames, `if dist.get_rank() == 0:`."),
+    ("OSError", "Invalid cross-device link", "A file is renamed within one file system, and /tmp is another: write the second file beside the first, f'{path}.part', and then os.replace(f'{path}.part', path)."),
+    ("AttributeError", "to be string, path, or a file-like object", "torch.save takes what is to be saved first, and then the file, torch.save(checkpoint, path); torch.load takes the path."),
     ("FileNotFoundError", "directory: '/", "Use the path you are given; paths of your own machine do not exist where this is graded."),
     ("FileNotFoundError", "directory: ", "A path without a / in front begins in the folder that the file is run in: is what is read there part of what you handed in? What is written needs its folder first: Path(path).parent.mkdir(parents=True, exist_ok=True)."),
     ("FileNotFoundError", "", "Nothing was found where it was looked for: print the path, and what lies there, list(Path(path).iterdir())."),
     ("UnpicklingError", "Weights only load failed", "With weights_only=True torch.load reads tensors, numbers, texts, lists and dicts alone, as torch.save writes them by default: save state_dict()s and plain numbers, and leave pickle_protocol out."),
     ("StopIteration", "", "Something was asked for its next item and had none: is the data set empty? An iterator can be gone through once; what items are taken from by their number is a list."),
     ("RuntimeError", "marked as ready twice", "A parameter was used twice in one forward of DistributedDataParallel: wrap the model once, and call the wrapped model once per step."),
-    ("ValueError", "Default process group has not been initialized", "A collective was called before init_process_group: check that this code also works without torchrun."),
+    ("ValueError", "Default process group has not been initialized", "No group is joined there, and collectives, DistributedSampler and DistributedDataParallel need one: call init_process_group before them, and destroy_process_group after the last. Without torchrun it is init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1), or none of them is used."),
     ("RuntimeError", "is invalid for input of size", "The last batch may hold fewer items than the others: take sizes from the tensor, as in x.view(x.size(0), -1)."),
+    ("ValueError", "world size cannot be 0", "How many ranks there are says WORLD_SIZE, and RANK counts them from 0: are the two swapped? The number of GPUs, torch.cuda.device_count(), is 0 where there are none."),
+    ("TypeError", "Expected timeout argument", "What init_process_group is given gets its name, init_process_group(backend, init_method=..., rank=rank, world_size=world_size): the third place is timeout, which is a timedelta(seconds=...)."),
     ("RuntimeError", "rank < size", "That rank is not in the group: its size and the ranks in it come from WORLD_SIZE and RANK, neither is written out."),
     ("ValueError", "environment variable MASTER_", "Without torchrun nobody sets that, and one process needs no address: init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1), or no group at all."),
     ("ValueError", "rendezvous: ", "file:// and tcp:// read neither RANK nor WORLD_SIZE: init_process_group(..., rank=int(os.environ['RANK']), world_size=int(os.environ['WORLD_SIZE'])) works with any init_method."),
-    ("ValueError", "Expected more than 1 value per channel", "Batch norm has no variance of one item alone, and in training mode it wants one: model.eval() before evaluating. In training leave out a last batch of one."),
+    ("ValueError", "Expected more than 1 value per channel", "Batch norm has no variance of one item alone, and in training mode it wants one: model.eval() before evaluating. In training leave out a last batch of one. Where all batches are of one, hand the batch size on, DataLoader(dataset, batch_size, ...)."),
     ("ValueError", "batch_size should be a positive integer", "A DataLoader takes a whole number: hand on the batch size that is given. It is that of one rank, and the sampler shares the data out; `/` would make a float of it."),
-    ("ValueError", "device_ids and output_device arguments only work", "device_ids are numbers of GPUs: device_ids=[device.index] if device.type == 'cuda' else None."),
+    ("ValueError", "device_ids and output_device arguments only work", "device_ids and output_device are numbers of GPUs: device_ids=[device.index] if device.type == 'cuda' else None, and no output_device."),
     ("TypeError", "Expected parameter `tensor`", "Collectives take tensors: total = torch.tensor(value, device=device), then all_reduce it, then total.item()."),
     ("ValueError", "mutually exclusive with shuffle", "A sampler shuffles by itself: hand shuffle to DistributedSampler, and leave it out of the DataLoader."),
+    ("RuntimeError", "invalid output tensor list", "all_gather fills tensors that are there already, one for each rank and like the one that is sent: gathered = [torch.zeros_like(x) for _ in range(dist.get_world_size())]. For a sum all_reduce is enough."),
     ("ValueError", "Invalid rank", "DistributedSampler takes num_replicas and rank from the process group: leave both out."),
     ("ValueError", "optimizer got an empty parameter list", "The module has no parameters: layers in a plain list or dict are not found. Use nn.ModuleList, nn.ModuleDict or nn.Sequential, or assign each layer to self."),
     ("OutOfMemoryError", "CUDA out of memory", "Catch torch.OutOfMemoryError around each step of the search, and go on with a smaller batch. What it comes to, and what is trained with afterwards, has to be a batch that fitted."),
@@ -123,6 +142,7 @@ _CAUSES: Sequence[tuple[str, str, str]] = (
     ("RuntimeError", "must match the size of tensor", "Two tensors whose shapes do not fit meet in that line: print both shapes in front of it. A tensor with one value for each row gets a dimension to be spread over by x[:, None]."),
     ("RuntimeError", "multi-target not supported", "Labels are one class number for each item, in one dimension: labels.squeeze(1) takes away a second one. Are these the labels, or the pictures?"),
     ("ValueError", "to match target batch_size", "The network gives another number of rows than there are labels: was the batch's dimension flattened as well, or its size written out? x.flatten(1) keeps it."),
+    ("RuntimeError", "class probabilities, got Long", "What the network gives and the labels have one shape there. The loss takes the output as it is, (batch, classes), no argmax of it, and labels as class numbers, no one_hot of them."),
     ("IndexError", "list index out of range", "The list has no such item: they are numbered from 0, so that the last is len(x) - 1. Is it empty, or the number one too large?"),
     ("IndexError", "Dimension out of range", "The tensor has fewer dimensions than that: `dim` counts them from 0. Print its shape. Are two arguments mixed up?"),
     ("IndexError", "Target ", "There are labels that the network has no output for: they count from 0, and the last layer needs one output for each class."),
@@ -141,6 +161,11 @@ _CAUSES: Sequence[tuple[str, str, str]] = (
     ("AttributeError", "Can't pickle", _PICKLE),
     ("AttributeError", "Can't get local object", _PICKLE),
     ("PicklingError", "Can't pickle", _PICKLE),
+    ("AttributeError", "'RandomSampler' object has no attribute", _OWN_SAMPLER),
+    ("AttributeError", "'SequentialSampler' object has no attribute", _OWN_SAMPLER),
+    ("AttributeError", "'tuple' object has no attribute", "A tuple is there. A function that ends with `return a, b` gives both as one: take them apart where it is called, `a, b = f()`, or return what the exercise asks for alone. A comma at the end of a line makes one as well."),
+    ("ValueError", "SyncBatchNorm layers only work with GPU", _SYNC_BATCH_NORM),
+    ("ValueError", "SyncBatchNorm expected input tensor to be on", _SYNC_BATCH_NORM),
     ("AttributeError", "has no attribute 'set_epoch'", "set_epoch belongs to the DistributedSampler: loader.sampler.set_epoch(epoch)."),
     ("TypeError", "pic should be PIL Image", "ToTensor was given a tensor: what is passed in as the transform makes one already, so hand it the picture."),
     ("TypeError", "found <class 'PIL.", "A DataLoader makes batches of tensors, not of pictures: give the data set a transform that ends with ToTensor()."),
@@ -251,6 +276,8 @@ def usual_cause(error: StudentError, submission: Submission) -> str:
             return hint
     if error.type in _UNREADABLE:
         return _unreadable(error, submission)
+    if error.type == "KeyError" and (error.phase or error.frames):
+        return _NO_ENTRY
     if error.type == "NameError" and (unknown := _UNKNOWN_NAME.search(error.message)):
         return _unknown_name(unknown[1])
     if error.type == "TypeError" and error.phase and not error.frames and _ARGUMENTS.search(error.message):

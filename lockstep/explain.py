@@ -359,8 +359,8 @@ def _hung(outcome: Outcome, limits: Limits) -> Hung:
     else:
         hint = (
             "A collective (all_reduce, barrier, broadcast, the backward of a wrapped model ...) returns only when "
-            "every rank calls it. Look for one inside `if rank == 0`, for ranks with different numbers of "
-            "batches, and for an exception that one rank swallows."
+            "every rank calls it. Look for one inside `if rank == 0`, or in a function that is called there, for ranks with "
+            "different numbers of batches, and for an exception that one rank swallows."
         )
     return Hung(text, hint)
 

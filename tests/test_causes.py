@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -212,6 +213,38 @@ def test_a_script_that_reads_no_options_is_told_so(
             "returns an optimizer",
         ),
         (
+            "RuntimeError",
+            "ProcessGroupGloo::allgather: invalid output tensor list at index 0 (expected length 2, got 0)",
+            "calling evaluate()",
+            "torch.zeros_like(x)",
+        ),
+        (
+            "OSError",
+            "[Errno 18] Invalid cross-device link: '/tmp/tmphoc4h1ra' -> 'checkpoint.pt'",
+            "calling f()",
+            "within one file system",
+        ),
+        ("KeyError", "'model_state_dict'", "calling load_checkpoint()", "just as where it was put in"),
+        ("ValueError", "TCPStore world size cannot be 0", "calling setup()", "are the two swapped?"),
+        (
+            "TypeError",
+            "Expected timeout argument to be of type datetime.timedelta, got 2",
+            "calling setup()",
+            "gets its name",
+        ),
+        (
+            "AttributeError",
+            "'RandomSampler' object has no attribute 'set_epoch'",
+            "calling f()",
+            "The third place is shuffle",
+        ),
+        (
+            "AttributeError",
+            "'CIFAR10' object has no attribute 'set_epoch'",
+            "calling f()",
+            "loader.sampler.set_epoch(epoch)",
+        ),
+        (
             "ValueError",
             "Expected a torch.device with a specified index or an integer, but got:cuda",
             "calling f()",
@@ -261,6 +294,10 @@ def test_how_to_save_a_file_that_python_cannot_read() -> None:
         ),
         (lambda: F.cross_entropy(torch.zeros(4, 10), torch.zeros(3).long()), "another number of rows"),
         (lambda: F.cross_entropy(torch.zeros(4, 10), torch.full((4,), 10)), "count from 0"),
+        (lambda: F.cross_entropy(torch.zeros(4), torch.zeros(4).long()), "no argmax"),
+        (lambda: F.cross_entropy(torch.zeros(4, 3), torch.zeros(4, 3).long()), "no one_hot"),
+        (lambda: (1, 2).sampler, "`return a, b`"),
+        (lambda: torch.utils.data.DataLoader([1], 1).sampler.rank, "The third place is shuffle"),
         (lambda: F.conv2d(torch.zeros(1, 1, 8, 8), torch.zeros(4, 3, 3, 3)), "another number of channels"),
         (lambda: torch.zeros(4) == torch.zeros(5), "print both shapes"),
         (lambda: torch.zeros(3).item(), "one number"),
@@ -280,6 +317,8 @@ def test_how_to_save_a_file_that_python_cannot_read() -> None:
         (lambda: torch.arange(4).split(2.0), "`//`"),
         (lambda: Path("/nowhere/x.jpg").read_bytes(), "paths of your own machine"),
         (lambda: Path("nowhere/x.jpg").touch(), "parents=True"),
+        (lambda: os.replace("nowhere.pt", "nowhere.pt.part"), "are the two swapped"),
+        (lambda: torch.save("nowhere.pt", {}), "torch.save(checkpoint, path)"),
         (lambda: iter(Path()), "rglob"),
         (lambda: torch.zeros(1).item * 2, "loss.item()"),
         (lambda: _entered(torch.no_grad), "with torch.no_grad()"),

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.data import DistributedSampler, TensorDataset
 
-from graders.ddp_train.accuracies import mean_over_items, means_over_batches, shares, telling
+from graders.ddp_train.accuracies import mean_over_items, means_of_ranks, means_over_batches, shares, telling
 
 BATCH = 4
 
@@ -26,6 +26,7 @@ def test_means_by_hand() -> None:
     assert mean_over_items(orders, right) == 7 / 12
     padded, own = means_over_batches(orders, right, BATCH)
     assert padded == pytest.approx((2 / 4 + 1 / 2 + 3 / 4 + 1 / 2) / 4)
+    assert means_of_ranks(orders, right) == [3 / 6, 4 / 6, 3 / 6, 3 / 5]
     assert own == pytest.approx((2 / 4 + 1 / 2 + 3 / 4 + 0 / 1) / 4)
 
 

@@ -21,9 +21,10 @@ from graders.ddp_train.probe import compression
 from graders.ddp_train.probe.checkpoints import CHECKPOINT
 from graders.ddp_train.probe.script import checkpoint_elsewhere
 from graders.ddp_train.test_ddp_communication import is_divided
+from graders.ddp_train.test_ddp_data import steps_hint
 from graders.ddp_train.test_ddp_script import RESNET, hands_nothing_on
 from lockstep.sandbox.box import Box
-from lockstep.sandbox.outcome import Outcome, RankOutcome, StudentError
+from lockstep.sandbox.outcome import CodeFrame, Outcome, RankOutcome, StudentError
 from lockstep.sandbox.spec import RunSpec
 from lockstep.verdict import CheckEnded, Verdict
 from lockstep.wire import Json
@@ -152,7 +153,7 @@ def test_what_bash_does_not_understand_is_told() -> None:
     printed = "./ddp_train.sh: line 5: `more=(--epochs 2)': not a valid identifier"
     ended = end_of(EXERCISE, "script", lambda _: launched(status=1, output=printed))
     assert ended is not None
-    assert "bash did not understand that line" in ended.feedback.hint
+    assert "bash ended at that line" in ended.feedback.hint
 
 
 def test_a_group_may_be_left_as_python_ends(tmp_path: Path, box: Box) -> None:
@@ -247,6 +248,56 @@ def test_an_evaluation_on_gpus_is_minded_only_where_tensors_of_two_devices_meet(
         return Outcome((RankOutcome(complete=True, error=error),) * 2, elapsed=1.0)
 
     assert verdict("shuffle_false_for_eval", answer).startswith(said)
+
+
+def test_two_gpus_that_meet_are_not_told_to_move_what_lies_on_the_cpu() -> None:
+    raised = "Expected all tensors to be on the same device, but found cuda:0 and cuda:1!"
+    error = StudentError("RuntimeError", raised, (), "calling evaluate")
+
+    def answer(spec: RunSpec) -> Outcome:
+        on_gpus = spec.ranks[0].values.get("gpus") is not None
+        rank = RankOutcome(complete=True, error=error if on_gpus else None)
+        return Outcome((rank,) * 2, elapsed=1.0)
+
+    ended = end_of(EXERCISE, "shuffle_false_for_eval", answer)
+    assert ended is not None
+    assert "device_ids=[device.index]" in ended.feedback.hint
+
+
+@pytest.mark.parametrize(
+    ("function", "phase", "passes"),
+    [
+        ("main", "running `python ddp_train.py`", True),
+        ("cleanup", "running `python ddp_train.py`", False),
+        ("main", "ending as Python does at its end", False),
+    ],
+)
+def test_a_script_that_never_came_to_cleanup_says_nothing_of_it(
+    function: str, phase: str, passes: bool
+) -> None:
+    error = StudentError("KeyError", "'x'", (CodeFrame("ddp_train.py", 7, function),), phase)
+    fails = RankOutcome(complete=True, error=error)
+    tidy = RankOutcome(complete=True, values={"was": True, "is": False})
+
+    def answer(spec: RunSpec) -> Outcome:
+        seen = fails if spec.call == "script_ends" else tidy
+        return Outcome((seen,) * len(spec.ranks), elapsed=1.0, left_running=0)
+
+    assert ("KeyError" not in verdict("cleans_up", answer)) == passes
+
+
+@pytest.mark.parametrize(
+    ("too_many", "sizes", "told"),
+    [
+        (-1, [4, 4], "short last batch"),
+        (-4, [4, 4, 4, 4], "stands in the loop"),
+        (9, [1] * 13, "No batch had more than 1 of the 4 items"),
+        (3, [4] * 7, "reads the whole data set"),
+        (3, [], "reads the whole data set"),
+    ],
+)
+def test_what_makes_steps_too_many_or_too_few(too_many: int, sizes: list[int], told: str) -> None:
+    assert told in steps_hint(too_many, sizes, 4)
 
 
 FAULT = StudentError("InjectedFault", "put there by the check", (), "running it")

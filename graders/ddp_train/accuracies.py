@@ -39,6 +39,13 @@ def means_over_batches(orders: Orders, right: Array, batch_size: int) -> tuple[f
     return _mean_over_batches(orders, right, batch_size), _mean_over_batches(own, right, batch_size)
 
 
+def means_of_ranks(orders: Orders, right: Array) -> list[float]:
+    """The share of right answers of each rank's own items, and where what fills up the shares counts as well."""
+    n, world = len(right), len(orders)
+    own = [order[: len(range(rank, n, world))] for rank, order in enumerate(orders)]
+    return [float(right[list(share)].mean()) for share in (*orders, *own) if share]
+
+
 def _mean_over_batches(orders: Orders, right: Array, batch_size: int) -> float:
     batches = [order[at : at + batch_size] for order in orders for at in range(0, len(order), batch_size)]
     return float(np.mean([right[list(batch)].mean() for batch in batches]))

@@ -53,8 +53,9 @@ def _by_step(
         and sum(map(len, parts)) == len(batches)
         and all(0 < len(b) <= batch_size for b in whole),
         f"train_one_epoch on rank {number_of_rank}: the model was called {len(batches)} times, but optimizer.step() "
-        f"{len(steps)} times.",
-        "One batch of the loader, one step: zero_grad, forward, loss, backward, step.",
+        f"{'once' if len(steps) == 1 else f'{len(steps)} times'}.",
+        "One batch of the loader, one step: zero_grad, forward, loss, backward, step, all in the loop and called, each "
+        "with its brackets.",
     )
     return whole
 

@@ -8,7 +8,7 @@ from fixtures import cifar10
 from graders.ddp_train import expected
 from graders.ddp_train.batches import fed_by_step
 from graders.ddp_train.expected import Batch, Data, Training
-from graders.ddp_train.hints import LOOP_FIRST
+from graders.ddp_train.hints import LOOP_FIRST, ORDER_HINT
 from graders.ddp_train.probe.checkpoints import CHECKPOINT
 from graders.ddp_train.runs import LR, MOMENTUM, on_nodes, options
 from graders.ddp_train.script_runs import SCRIPT_LIMITS
@@ -66,14 +66,21 @@ def test_checkpoint(check: Check) -> None:
         differing(resumed.ranks, "final", _resumed(training, data, before, after).state(), "the weight")
         for training in unbroken
     )
-    check.expect(
-        wrong is None
-        or _as_without_a_break(check, told, {**data.arrays(), **expected.as_inputs(weights)}, resumed),
-        "Two epochs, save_checkpoint, a new process, load_checkpoint, another epoch, on one rank: the weights are not "
-        f"those of a run without a break ({wrong[1] if wrong else ''}).",
-        "The file has to hold the weights and optimizer.state_dict() (momentum and learning rate are in there), and "
-        f"load_checkpoint has to load both. {LOOP_FIRST}",
-    )
+    if wrong is not None and not _as_without_a_break(
+        check, told, {**data.arrays(), **expected.as_inputs(weights)}, resumed
+    ):
+        call = "Two epochs, save_checkpoint, a new process, load_checkpoint, another epoch, on one rank"
+        check.expect(
+            not _stands_still(resumed),
+            f"{call}: that last epoch changed no weight, so that what else was saved cannot be seen.",
+            f"{ORDER_HINT} {LOOP_FIRST}",
+        )
+        check.fail(
+            f"{call}: the weights are not those of a run without a break ({wrong[1]}).",
+            "The file has to hold the weights and optimizer.state_dict() (momentum and learning rate are in there), and "
+            "load_checkpoint has to load both, optimizer.load_state_dict(...): what is assigned to the name `optimizer` there is "
+            f"forgotten when it returns. {LOOP_FIRST}",
+        )
     check.expect(
         saved.ranks[0].values.get("direct") is not True,
         "Saving and resuming work, but save_checkpoint writes straight over the last checkpoint: a run that is stopped "
@@ -83,6 +90,15 @@ def test_checkpoint(check: Check) -> None:
     )
     _script_resumes_everywhere(check)
     _script_keeps_the_optimizer(check)
+
+
+def _stands_still(resumed: Outcome) -> bool:
+    """Whether training after load_checkpoint left every weight as it was loaded."""
+    arrays = resumed.ranks[0].arrays
+    held = {name.partition("/")[2]: value for name, value in arrays.items() if name.startswith("held/")}
+    return bool(held) and all(
+        difference(arrays.get(f"final/{name}"), value, what=name) is None for name, value in held.items()
+    )
 
 
 def _as_without_a_break(
@@ -216,7 +232,8 @@ def _written_once(check: Check, saved: Outcome) -> None:
         check.expect(
             rank == 0 or not wrote,
             f"save_checkpoint: rank {rank} wrote the file, too.",
-            "Only rank 0 may write: `if dist.get_rank() == 0:`. Ranks that write the same file at once spoil it.",
+            "Only rank 0 may write, `if dist.get_rank() == 0:`; LOCAL_RANK is 0 on every node. Ranks that write the same file at "
+            "once spoil it.",
         )
         check.expect(
             seen.values.get("first") not in (None, ""),
@@ -234,7 +251,8 @@ def _written_once(check: Check, saved: Outcome) -> None:
     check.expect(
         not prefixed,
         f"The checkpoint's keys are those of the wrapper, with `module.` ({', '.join(prefixed[:2])} ...).",
-        "Save model.module.state_dict(): a checkpoint should load into the plain model.",
+        "Save model.module.state_dict(): a checkpoint should load into the plain model. One that was wrapped twice has another "
+        "wrapper there: wrap it once.",
     )
 
 
@@ -267,6 +285,10 @@ def _loaded_everywhere(check: Check, saved: Outcome, resumed: Outcome, epoch: in
         "Save and load the whole state_dict of the model: running_mean and running_var of a batch norm are no parameters, and "
         "without them the network evaluates as another."
         if wrong and "running_" in wrong[1]
+        else "load_checkpoint has to put what the file holds into the model that it is given, "
+        "model.module.load_state_dict(checkpoint['model']) of a wrapped one. With strict=False names that do not fit, as with "
+        "`module.` in front, are passed over without a word."
+        if wrong and wrong[0] == 0
         else "Every rank has to read the file: DistributedDataParallel hands weights out only once, when it is made.",
     )
     apart = unlike(resumed.ranks, "momentum")

@@ -11,12 +11,12 @@ from fixtures import cifar10
 from graders.ddp_train import expected
 from graders.ddp_train.batches import fed_by_step
 from graders.ddp_train.expected import Batch, Data, Shape, Training
-from graders.ddp_train.hints import WRAP_HINT
+from graders.ddp_train.hints import ORDER_HINT, WRAP_HINT
 from graders.ddp_train.probe.checkpoints import CHECKPOINT
 from graders.ddp_train.runs import LR, MOMENTUM, options, rank_seeds
 from graders.ddp_train.script_runs import SCRIPT_LIMITS
 from graders.ddp_train.shares_read import epochs_read, most_left_out
-from graders.ddp_train.weights import differing, unlike
+from graders.ddp_train.weights import differing, has_gradients, unlike
 from lockstep.batchloop import LOOPS, Loop
 from lockstep.check import Check, Inputs
 from lockstep.compare import difference, integer, shown
@@ -39,7 +39,8 @@ def test_really_communicates(check: Check) -> None:
     outcome = check.run(
         "train",
         ranks=world,
-        values=options(shape, batch_size=batch_size),
+        # The second epoch: ranks that do not all hear of its number share it out wrongly.
+        values=options(shape, batch_size=batch_size, epochs=[1]),
         arrays=expected.as_inputs(weights),
         per_rank=[Inputs(s, own.arrays()) for s, own in zip(rank_seeds(check, world), data, strict=True)],
     )
@@ -61,7 +62,9 @@ def test_really_communicates(check: Check) -> None:
         outcome.loopback_bytes >= least,
         f"{len(steps)} steps of train_one_epoch on {world} ranks exchanged {outcome.loopback_bytes / 1e6:.2f} MB; "
         f"averaging the gradients of this model takes at least {least / 1e6:.2f} MB.",
-        WRAP_HINT,
+        WRAP_HINT
+        if has_gradients(outcome.ranks)
+        else f"No parameter had a gradient to average. {ORDER_HINT}",
     )
     check.expect(
         any(_as_one(outcome, shape, weights, data, steps, loop) for loop in LOOPS)
@@ -201,19 +204,22 @@ def _script_trains_together(check: Check, *, whole: bool) -> Outcome:
 def _script_shares_out(check: Check, outcome: Outcome) -> None:
     """End the check where the functions share out the data, but the script on two ranks does not; half of that is there."""
     share = SCRIPT_IMAGES // 2
-    left_out = most_left_out(
-        [
-            epochs_read(rank.values.get("read"), SCRIPT_EPOCHS, share, SCRIPT_BATCH, SCRIPT_IMAGES)
-            for rank in outcome.ranks
-        ],
-        SCRIPT_IMAGES,
-    )
+    read = [
+        epochs_read(rank.values.get("read"), SCRIPT_EPOCHS, share, SCRIPT_BATCH, SCRIPT_IMAGES)
+        for rank in outcome.ranks
+    ]
+    left_out = most_left_out(read, SCRIPT_IMAGES)
+    is_late = most_left_out([epochs[:1] for epochs in read], SCRIPT_IMAGES) == 0
     check.expect(
         left_out == 0,
-        f"make_loader shares out the data where every rank gives it the same seed, but in ddp_train.py on two ranks over "
-        f"{SCRIPT_IMAGES} images each rank trained on {share} in an epoch, and {left_out} of these were the other rank's as "
-        f"well: as many images no rank trained on.",
-        "Give make_loader the same seed on every rank, make_loader(train_data, args.batch_size, seed=args.seed): each cuts "
+        "make_loader shares out the data where every rank gives it the same seed"
+        f"{' and the same epoch' if is_late else ''}, but in ddp_train.py on two ranks over {SCRIPT_IMAGES} images each rank "
+        f"trained on {share} in {'a later' if is_late else 'an'} epoch, and {left_out} of these were the other rank's as well: "
+        "as many images no rank trained on.",
+        "Call train_loader.sampler.set_epoch(epoch) on every rank, not on rank 0 alone: each cuts its share out of the order "
+        "that the seed and the epoch make."
+        if is_late
+        else "Give make_loader the same seed on every rank, make_loader(train_data, args.batch_size, seed=args.seed): each cuts "
         "its share out of the order that this seed makes. A seed of each rank's own, args.seed + rank, is for "
         "torch.manual_seed alone.",
         points=check.points / 2,

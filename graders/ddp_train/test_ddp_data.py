@@ -67,17 +67,20 @@ def _shared_out(check: Check, own: Sequence[Sequence[int]], n: int, call: str) -
     counts = Counter(item for items in own for item in items)
     twice = sum(counts.values()) - len(counts)
     sizes = [len(items) for items in own]
-    listed = ", ".join(str(size) for size in sizes)
+    listed, left_out = ", ".join(str(size) for size in sizes), n - len(counts)
     if twice >= n and all(set(items) == set(own[0]) for items in own):
         check.fail(
             f"{call}: every rank was given the same items ({listed}).",
             "make_loader has to give the DataLoader sampler=DistributedSampler(dataset, ...); every rank then reads a share.",
         )
     check.expect(
-        len(counts) == n,
-        f"{call}: {n - len(counts)} items were given to no rank (the ranks had {listed} items).",
-        "The shares together must be the whole data set: no drop_last, and the same seed on all ranks, so that "
-        "they cut up the same order.",
+        left_out == 0,
+        f"{call}: {left_out} {'item was' if left_out == 1 else 'items were'} given to no rank (the ranks had {listed} items).",
+        "The shares are long enough for all of it, but they overlap: every rank has to cut its own out of the same order, "
+        "DistributedSampler(dataset, shuffle=shuffle, seed=seed) with the same seed on all ranks, and set_epoch(epoch) on all."
+        if sum(sizes) >= n
+        else "The shares together must be the whole data set: no drop_last, and no `break` or `return` in the loop over the "
+        "loader.",
     )
     check.expect(
         twice < world,
@@ -211,10 +214,11 @@ def test_steps_per_epoch(check: Check) -> None:
         max(counts) == wanted and min(counts) >= wanted - 1,
         f"train_one_epoch on {world} ranks over {n} items with batches of {batch_size} on each rank made "
         f"{', '.join(map(str, counts))} steps, expected {wanted}.",
-        "The short last batch of a share is a step as well: no drop_last, and nothing in the loop that passes over it."
-        if max(counts) == wanted - 1
-        else "With n ranks the effective batch is n times as large, so an epoch has that many fewer steps. All steps on "
-        "every rank means that every rank reads the whole data set.",
+        steps_hint(
+            max(counts) - wanted,
+            [len(batch) for rank in outcome.ranks for batch in expected.batches(rank, data) or ()],
+            batch_size,
+        ),
     )
     # What cannot be recognised any more may be anything.
     seen = [
@@ -226,6 +230,27 @@ def test_steps_per_epoch(check: Check) -> None:
         "the model, several batches to a step.",
         "make_loader has to give the DataLoader sampler=DistributedSampler(dataset, ...): a rank reads its share, and makes "
         "a step for each batch of it.",
+    )
+
+
+def steps_hint(too_many: int, sizes: Sequence[int], batch_size: int) -> str:
+    """What is usually wrong where an epoch has so many steps too many, with batches of these sizes."""
+    if too_many == -1:
+        return "The short last batch of a share is a step as well: no drop_last, and nothing in the loop that passes over it."
+    if too_many < 0:
+        return (
+            "Each batch of the loader is a step: optimizer.step() stands in the loop, with its brackets, and `return` behind "
+            "the loop, not in it."
+        )
+    if 0 < (largest := max(sizes, default=0)) < batch_size:
+        return (
+            f"No batch had more than {largest} of the {batch_size} items that were asked for. The batch size is that of one "
+            "rank: make_loader hands it on as it is, DataLoader(dataset, batch_size, sampler=sampler, ...), and the sampler "
+            "shares the data out."
+        )
+    return (
+        "With n ranks the effective batch is n times as large, so an epoch has that many fewer steps. All steps on "
+        "every rank means that every rank reads the whole data set."
     )
 
 
@@ -242,10 +267,12 @@ def test_uneven_data(check: Check) -> None:
         left_out = n - len(set(chain(*own)))
         check.expect(
             left_out == 0,
-            f"train_one_epoch on {world} ranks over {n} items with batches of {batch_size}: {left_out} items were "
-            "never trained on.",
-            "Do not drop the last batch, let the sampler fill up the shares (drop_last=False), and give it the same seed on every "
-            "rank.",
+            f"train_one_epoch on {world} ranks over {n} items with batches of {batch_size}: {left_out} "
+            f"{'item was' if left_out == 1 else 'items were'} never trained on.",
+            "The shares are long enough for all of it, but they overlap: give the sampler the same seed on every rank."
+            if sum(map(len, own)) >= n
+            else "Do not drop the last batch, let the sampler fill up the shares (drop_last=False), and go through the whole "
+            "loader, without a `break` or `return` in the loop.",
         )
         losses = [training.losses(data, tuple(items)) for items in own]
         returned = [first_loss(rank.values.get("losses")) for rank in outcome.ranks]

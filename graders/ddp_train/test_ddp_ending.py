@@ -20,6 +20,7 @@ from lockstep.verdict import CheckEnded, Hung
 from lockstep.wire import Json
 
 SCRIPT_ENDS_SECONDS = 20.0
+SCRIPT_TIDIES_SECONDS = 10.0
 _BY_STATUS = "torchrun and everybody who waits for the job go by the status."
 
 
@@ -59,12 +60,18 @@ def _script_cleans_up(check: Check) -> None:
         data={"cifar": cifar10.make_batches(check.rng, 16, 10)},
         limits=SCRIPT_LIMITS,
         shared_files=True,
+        seconds=SCRIPT_TIDIES_SECONDS,
     )
     try:
         outcome = run(ranks=2)
     except CheckEnded:
         # What else may go wrong in a script on several ranks, `script` tells.
-        outcome = run(ranks=1)
+        outcome = run(ranks=1, expect=False)
+        if any(map(_fails_before_cleanup, outcome.ranks)):
+            return
+        limits = replace(SCRIPT_LIMITS, seconds=SCRIPT_TIDIES_SECONDS)
+        if problem := explain.problem(outcome, limits, check.submission):
+            raise problem from None
     world = len(outcome.ranks)
     still = [
         rank
@@ -83,6 +90,17 @@ def _script_cleans_up(check: Check) -> None:
         "Every rank joined the group in setup, and each has to leave it: call cleanup() as the last line of main(), outside of "
         "`if rank == 0:`.",
         points=check.points / 2,
+    )
+
+
+def _fails_before_cleanup(rank: RankOutcome) -> bool:
+    """Whether the script raised something on its way: that it never came to cleanup says nothing of it."""
+    error = rank.error
+    return (
+        error is not None
+        and error.phase.startswith("running ")
+        and bool(error.frames)
+        and all(frame.function != "cleanup" for frame in error.frames)
     )
 
 
@@ -114,7 +132,8 @@ def test_fails_fast(check: Check) -> None:
             raise elsewhere
         check.fail(
             f"{call}: the exception came out of no rank.",
-            "Something catches it (`except: pass`, `except Exception: print(...)`). Let it go through, or raise it again.",
+            "Something catches it (`except: pass`, `except Exception: print(...)`): let it go through, or raise it again. Or the "
+            "item was never read: go through the whole loader, without a `break` or `return` in the loop.",
         )
     _script_fails_fast(check)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,7 +12,7 @@ import numpy as np
 
 from graders.ddp_train import accuracies, expected
 from graders.ddp_train.expected import BATCH_SIZE, Training
-from graders.ddp_train.hints import OWN_GPU_HINT, TO_THE_DEVICE
+from graders.ddp_train.hints import ONE_GPU_EACH, OWN_GPU_HINT, TO_THE_DEVICE
 from graders.ddp_train.on_gpus import (
     insist_on_gpus_of_the_node,
     insist_on_sums_on_the_device,
@@ -25,6 +26,7 @@ from lockstep.sandbox.outcome import Outcome
 from lockstep.verdict import Crashed
 from lockstep.wire import Array, Json
 
+TWO_GPUS = re.compile(r"\bcuda:\d+ and cuda:\d+\b")
 IN_EVALUATE = "calling evaluate("  # how lockstep.explain words what was done meanwhile
 
 
@@ -59,7 +61,10 @@ def test_shuffle_false_for_eval(check: Check) -> None:
         if world == check.world_sizes[0]:
             outcome, fault = run_on_gpus(evaluate, options(shape), world)
             if is_device_fault(fault):
-                raise Crashed(f"On a machine with {world} GPUs: {fault}", TO_THE_DEVICE)
+                raise Crashed(
+                    f"On a machine with {world} GPUs: {fault}",
+                    ONE_GPU_EACH if TWO_GPUS.search(fault) else TO_THE_DEVICE,
+                )
             judge(outcome)
             places = [] if fault else [rank.values.get("places") for rank in outcome.ranks]
             continue
@@ -154,10 +159,18 @@ def _accuracy_hint(
     orders = [order for order in found if order]
     values = [number(rank.values.get("accuracy")) for rank in outcome.ranks]
     if seen > 1:
-        return "Accuracy is a fraction between 0 and 1: divide the number of right answers by the number of items."
+        return "Accuracy is a fraction between 0 and 1: divide the right answers of all ranks by the items of all ranks."
     if len(set(values)) > 1:
         return "The ranks disagree: add up right answers and items over all ranks with dist.all_reduce before dividing."
     padded = bool(orders) and close(seen, accuracies.mean_over_items(orders, is_right), rtol=0, atol=1e-5)
+    if not padded and any(
+        close(seen, mean, rtol=0, atol=1e-5) for mean in accuracies.means_of_ranks(orders, is_right)
+    ):
+        return (
+            "Every rank returned what one of them counted in its own share: nothing of the others arrived. all_reduce changes "
+            "the very tensor that it is given, and all_gather wants a tensor for each rank, "
+            "[torch.zeros_like(x) for _ in range(world)]: `[torch.zeros_like(x)] * world` is one of them several times."
+        )
     if (
         orders
         and not padded

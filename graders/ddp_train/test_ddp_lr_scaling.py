@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import dropwhile
+from typing import NoReturn
 
 from fixtures import cifar10
 from graders.ddp_train.command_line import finds_data
+from graders.ddp_train.hints import NOT_CALLED
 from graders.ddp_train.runs import on_nodes
 from graders.ddp_train.script_runs import SCRIPT_LIMITS
 from lockstep.check import Check
 from lockstep.compare import close, number, shown
 from lockstep.helptexts import answers_help
-from lockstep.sandbox.outcome import Outcome
+from lockstep.sandbox.outcome import Outcome, RankOutcome
+from lockstep.text import last_lines
 from lockstep.wire import Json
 
 SECOND_EPOCH = 3  # the number of its first step
@@ -67,21 +70,34 @@ def _is_scaled(
     for (world, lr, flags, wanted), rates in zip(calls, first, strict=True):
         shown_call = " ".join(["ddp_train.py --lr", str(lr), *flags])
         for rank, seen in enumerate(rates):
-            check.expect(
-                bool(seen),
-                f"`{shown_call}` with --training-data, --epochs and --batch-size, on {world} ranks: rank {rank} came to no "
-                "step of an optimizer.",
-                "Run such a line in a terminal: does the script take every option that the exercise lists, and train with an "
-                "optimizer of torch.optim?",
-            )
+            if not seen:
+                _came_to_no_step(
+                    check, _run(check, world, lr, flags, expect=False).ranks[rank], rank, shown_call
+                )
             check.expect(
                 all(close(rate, wanted, rtol=1e-6, atol=0) for rate in seen),
                 f"`{shown_call}` on {world} ranks, each on a node of its own: the first step on rank {rank} had the learning "
                 f"rate {shown(seen[0])}, expected {wanted:.6g}.",
                 "With --scale-lr the rate is args.lr * world_size, since a step sees world_size times as many items; "
-                "the batch size of one rank plays no part, and without the flag nothing is multiplied.",
+                "the batch size of one rank plays no part, and without the flag nothing is multiplied. The optimizer is made with "
+                "that rate: of what is multiplied after it is made it never hears.",
             )
     _stays_scaled(check, more, scaled, seen_with_flag)
+
+
+def _came_to_no_step(check: Check, ended: RankOutcome, rank: int, call: str) -> NoReturn:
+    """End the check where a rank trained nothing: `ended` is how it ended when it was run once more."""
+    printed = last_lines(ended.output)
+    check.fail(
+        f"`{call}` with --training-data, --epochs and --batch-size: rank {rank} came to no step of an optimizer. "
+        f"Its last lines: {printed}",
+        NOT_CALLED
+        if ended.error is None and not ended.output.strip()
+        else 'An option without a value is made with action="store_true": type=bool wants a value, and takes any text for true.'
+        if "--scale-lr: expected" in printed
+        else "Run such a line in a terminal: does the script take every option that the exercise lists, and train with an "
+        "optimizer of torch.optim?",
+    )
 
 
 def _stays_scaled(check: Check, world: int, lr: float, rates: list[list[Json]]) -> None:

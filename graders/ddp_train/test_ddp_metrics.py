@@ -149,9 +149,19 @@ def _mean_loss(check: Check, outcome: Outcome, epoch: int, own: Sequence[Array])
 
 def _loss_hint(value: Json, local: float, wanted: float, world: int) -> str:
     if close(value, local, rtol=1e-4):
-        return "That is this rank's own mean: add up losses and items over all ranks with dist.all_reduce, then divide."
+        return (
+            "That is this rank's own mean: add up losses and items over all ranks with dist.all_reduce, which changes the very "
+            "tensor that it is given, then divide."
+        )
     if close(value, wanted * world, rtol=1e-4):
-        return "That is the sum over the ranks of their means: divide by the world size, too."
+        return "That is the sum over the ranks of their means: divide by the world size, too, or by the items of all ranks."
+    if world > 1 and close(value, wanted / world, rtol=1e-4):
+        return "That is the mean over all items, divided by the world size once more: divide by the number of items alone."
+    if value is None:
+        return (
+            "Return the mean on every rank: a function that comes to its end without `return` gives None, and so it does on the "
+            "other ranks where `return` stands in `if rank == 0`."
+        )
     if not isinstance(value, int | float):
         return "Return a plain float, such as (total_loss / total_items).item()."
     return "Add up loss.item() * len(labels) and len(labels), both over all ranks with dist.all_reduce, then divide."

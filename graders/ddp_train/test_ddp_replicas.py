@@ -16,7 +16,7 @@ from graders.ddp_train.batches import fed_by_step
 from graders.ddp_train.expected import Batch, Data, Training
 from graders.ddp_train.hints import LOOP_FIRST, ORDER_HINT, WRAP_HINT
 from graders.ddp_train.runs import LR, MOMENTUM, judged, on_nodes, options, rank_seeds
-from graders.ddp_train.weights import differing, first_unless_any, unlike
+from graders.ddp_train.weights import differing, first_unless_any, has_gradients, unlike
 from lockstep.batchloop import LOOPS
 from lockstep.check import Check, Inputs
 from lockstep.sandbox.outcome import Outcome, RankOutcome
@@ -50,7 +50,7 @@ def test_starts_equal(check: Check) -> None:
             f"Every one of {world} ranks built its model with weights of its own and called wrap_model. Afterwards "
             f"rank {rank} does not hold rank 0's weights: {problem.strip()}.",
             "DistributedDataParallel(model) copies rank 0's parameters and buffers to all ranks when it is "
-            "made. Is the model wrapped on every rank, and is the wrapped model what wrap_model returns?",
+            "made; nn.DataParallel, which is for several GPUs of one process, does not. Is the model wrapped on every rank, and is the wrapped model what wrap_model returns?",
         )
 
 
@@ -107,7 +107,10 @@ def _one_training(
         check.fail(
             f"{call}: the ranks agree with each other, but the weights are what they were before the first step.",
             "An optimizer that is made before wrap_model, which DistributedDataParallel allows, has to go on stepping "
-            f"the parameters that are trained: wrap the very model that is given, not a copy of it. {ORDER_HINT}",
+            f"the parameters that are trained: wrap the very model that is given, not a copy of it. {ORDER_HINT}"
+            if has_gradients(outcome.ranks)
+            else f"No parameter that the optimizer holds ever had a gradient. {ORDER_HINT} And who makes the optimizer before "
+            "wrap_model has to wrap the very model that is given, not a copy of it.",
         )
     if wrong is not None:
         check.fail(
@@ -195,8 +198,10 @@ def _whole_epoch(check: Check, made: int, wanted: int, world: int) -> None:
     # Shares that are cut in another way may leave a rank one step short.
     check.expect(
         made >= wanted - 1,
-        f"train_one_epoch on {world} ranks made {made} steps in an epoch of {wanted}: the rest of the data is left out.",
-        "Go through the whole loader. Is a `break` left over from debugging, or a limit on the number of batches?",
+        f"train_one_epoch on {world} ranks made {made} {'step' if made == 1 else 'steps'} in an epoch of "
+        f"{wanted}: the rest of the data is left out.",
+        "Go through the whole loader. Is a `break` left over from debugging, a `return` in the loop that belongs "
+        "behind it, or a limit on the number of batches?",
         points=check.points / 2,
     )
 

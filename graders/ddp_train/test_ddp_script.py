@@ -10,6 +10,8 @@ from typing import Any
 
 from fixtures import cifar10
 from graders.ddp_train.going_on import goes_on
+from graders.ddp_train.hints import NOT_CALLED
+from graders.ddp_train.launch_hints import launch_hint
 from graders.ddp_train.script_runs import (
     BATCH_SIZE,
     BATCHES,
@@ -19,13 +21,10 @@ from graders.ddp_train.script_runs import (
     RESUMING,
     SCRIPT_LIMITS,
     hands_on,
-    raised_in,
 )
-from lockstep.causes import usual_cause
 from lockstep.check import Check
 from lockstep.compare import elements, integer, shown
 from lockstep.sandbox.limits import MIB
-from lockstep.submission import Submission
 from lockstep.text import few_names, last_lines, safe
 from lockstep.wire import Json
 
@@ -68,14 +67,17 @@ def test_script(check: Check) -> None:
         status == 0,
         f"`NPROC=2 ./ddp_train.sh --training-data ... {' '.join(arguments)}` ended with status "
         f"{shown(values.get('status'))}. Its last lines: {printed}",
-        _script_hint(check.submission, printed),
+        launch_hint(check.submission, printed),
     )
     least = RESNET18_BYTES
     check.expect(
         seen.loopback_bytes is None or seen.loopback_bytes >= least,
         "ddp_train.sh ran, but its processes exchanged "
         f"{(seen.loopback_bytes or 0) / 1e6:.1f} MB; one step of ResNet-18 on two ranks takes {least / 1e6:.0f} MB.",
-        'Start two processes that join one group: torchrun --standalone --nproc-per-node "${NPROC:-2}" ddp_train.py.',
+        NOT_CALLED
+        if isinstance(output, str) and not output.strip()
+        else 'Start two processes that join one group: torchrun --standalone --nproc-per-node "${NPROC:-2}" ddp_train.py. Where two '
+        "are started, main has to train what wrap_model returned, a DistributedDataParallel: without it each trains by itself.",
     )
     keys = values.get("keys")
     names = [key for key in elements(keys) if isinstance(key, str)]
@@ -153,7 +155,8 @@ def _trained_as_asked(
         not outputs or CLASSES in outputs,
         "ddp_train.sh works, but no layer of the network in its checkpoint has 10 outputs, as CIFAR-10 has classes; there are "
         f"layers of {', '.join(map(str, outputs[:3]))}.",
-        "Give ResNet-18 a last layer of its own: model.fc = nn.Linear(model.fc.in_features, 10).",
+        "Give ResNet-18 a last layer of its own, before it is wrapped: model.fc = nn.Linear(model.fc.in_features, 10). Setting "
+        "out_features changes no weight, and a layer that the wrapper is given is none of the network's.",
         points=check.points / 2,
     )
     third = next((name for name in names if THIRD_BLOCK.search(name)), "")
@@ -173,7 +176,7 @@ def _trained_as_asked(
         f"`NPROC=2 ./ddp_train.sh --training-data ... {' '.join(arguments)}` works, but by num_batches_tracked in its "
         f"checkpoint the network was trained on {batches} batches; {EPOCHS} epochs of {IMAGES} images in batches of "
         f"{BATCH_SIZE} on two processes are {BATCHES}.",
-        "Train args.epochs epochs, give make_loader args.batch_size, the size for one process, and write the checkpoint "
+        "Train args.epochs epochs, each through the whole loader, give make_loader args.batch_size, the size for one process, and write the checkpoint "
         "after every epoch, over the one before. It counts in training mode alone: model.train() in every epoch.",
         points=check.points / 2,
     )
@@ -214,36 +217,6 @@ def _asks_for_no_number(words: Json) -> bool:
         return False
     given = re.search(r"(?:^|\n)--?nproc[-_]per[-_]node[=\n]([^\n]*)", words)
     return given is not None and (not given[1] or given[1].endswith(".py"))
-
-
-def _script_hint(submission: Submission, printed: str) -> str:
-    """What is usually wrong with a launch script that ends with an error."""
-    if b"\r\n" in submission.files.get("ddp_train.sh", b""):
-        return "The file has the line ends of Windows: save it with LF, for example with `sed -i 's/\\r$//' ddp_train.sh`."
-    if "can't open file" in printed:
-        return (
-            "torchrun was told to start a file that is not there: name ddp_train.py, and see that nothing stands behind a "
-            "backslash at the end of a line, not even a blank."
-        )
-    if (raised := raised_in(printed)) and (usual := usual_cause(raised, submission)):
-        return usual
-    if re.search(r"\w\.py, line \d+, in ", printed):
-        return "torchrun did start the script, which raised that: mend the line that is named, and run the same in a terminal."
-    if re.search(r"(?<!\w)(?:run\.py|torchrun): error: ", printed):
-        return (
-            "That is torchrun's own command line. In front of ddp_train.py stand its options, each with its value, and behind "
-            'it those of the script: torchrun --standalone --nproc-per-node "${NPROC:-2}" ddp_train.py.'
-        )
-    if re.search(r"\.py: error: ", printed):
-        return (
-            "torchrun did start the script, which ends so where argparse does not know an option or cannot read its value: "
-            "it has to take those that the exercise lists."
-        )
-    if re.search(r"\.sh: line \d+: ", printed):
-        return "bash did not understand that line of the script: mend it, and run the same in a terminal."
-    return (
-        'Run the same line in a terminal. The script should hand its arguments on to ddp_train.py with "$@".'
-    )
 
 
 def _world_of(report: Json) -> int | None:

@@ -28,6 +28,11 @@ def differing(
     return None
 
 
+def has_gradients(ranks: Sequence[RankOutcome]) -> bool:
+    """Whether an optimizer saw a gradient of any parameter in a step that was looked at."""
+    return any(name.startswith("grad") for rank in ranks for name in rank.arrays)
+
+
 def first_unless_any(found: Iterable[Problem | None]) -> Problem | None:
     """The first of these problems; none where one of them is none. What comes behind that one is never asked for."""
     first = None
