@@ -63,7 +63,7 @@ def judged(name: str, function: Callable[..., object], seed: int) -> tuple[Check
     legal, bad = legal_calls(name, check.rng), bad_calls(name, check.rng)
     positional = positional_calls(name, check.rng)
     try:
-        judge.look_at_legal(check, legal, answers(legal, (ValueError,)))
+        judge.look_at_legal(check, legal, answers(legal, probe.CAUGHT["legal"]))
         judge.look_at_positional(check, positional, answers(positional, (Exception,)))
         judge.look_at_bad(check, bad, answers(bad, (Exception,)))
     except CheckEnded as ended:

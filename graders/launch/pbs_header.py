@@ -21,6 +21,12 @@ def read_pbs(header: Header, words: Sequence[str]) -> Header:
     remarks: list[str] = []
     resources: dict[str, str] = {}
     options = _short_options(words, PBS_WITH_WORD)
+    if torn := next(
+        (word for word in words if re.fullmatch(r"(?:ncpus|ngpus|mpiprocs|mem)=\w+(:.*)?", word)), None
+    ):
+        problems.append(
+            f"`{torn}` stands alone: the parts of a chunk have colons between them, as in select=2:ngpus=2"
+        )
     for option, value in options:
         if option == "l":
             for item in value.split(","):
