@@ -311,11 +311,11 @@ def _nodes_hint(header: Header, start: Start) -> str:
     if header.scheduler is LSF and header.nodes == 1 and start.nodes[1] > 1:
         ptile = re.search(r"ptile\s*=\s*(\d{1,4})", " ".join(line.text for line in header.directives))
         why = (
-            f"ptile={ptile[1]} puts up to {ptile[1]} slots on one host"
+            f"ptile={ptile[1]} puts up to {ptile[1]} of the slots of -n on one host"
             if ptile
-            else "All slots are on one host"
+            else "span[hosts=1] keeps all slots on one host"
         )
-        return f'{why}, and -n counts those of all hosts. For two ask for `-n 4 -R "span[ptile=2]"`, or the like.'
+        return f'{why}. For two ask for `-n 4 -R "span[ptile=2]"`, or the like.'
     variable = {"Slurm": '"$SLURM_JOB_NUM_NODES"', "PBS": '"$(sort -u "$PBS_NODEFILE" | wc -l)"', "LSF": "2"}
     return f"Make both the same, for example --nnodes {variable[header.scheduler.name]}."
 

@@ -94,7 +94,8 @@ def place_fault(where: str, start: Start) -> Fault | None:
     if not endpoint.host and (told := _PLACE.search(start.command)):
         return Fault(
             Stage.MEETING,
-            f"{where} gives {told[0]} no host: torchrun takes localhost then, which every node takes for itself.",
+            f"{where} names no place to meet: {told[0]} has no host, so torchrun takes localhost, which every node "
+            "takes for itself.",
             "A variable is empty there. Is it one that nothing sets, or in braces with a colon, which cut a part out "
             "of it? A shell of its own, as of `bash -c '...'`, knows what was exported and no more.",
         )
