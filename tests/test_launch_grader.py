@@ -18,6 +18,7 @@ from graders.launch import (
     commands,
     early_faults,
     header_slips,
+    meeting_faults,
     reach,
     refusals,
     script_faults,
@@ -353,6 +354,89 @@ def test_a_path_that_leads_nowhere_is_told(output: str) -> None:
     assert fault.hint is not None
     assert fault.hint.startswith("The path /opt/conda/bin/torchrun leads to nothing")
     assert "by its name alone" in fault.hint
+
+
+@pytest.mark.parametrize(
+    ("source", "output", "words"),
+    [
+        ("x\nfirst= $(cat hosts)", "go.sh: line 2: n17: command not found", "a blank beside the `=`"),
+        ("  N = 1", "go.sh: line 1: N: command not found", "a blank beside the `=`"),
+        ("A=1 run --x = 3", "go.sh: line 1: run: command not found", "no program run"),
+        ("run", "go.sh: line 9: run: command not found", "no program run"),
+        ("", "python: No module named torch.distributed_run", "knows no module torch.distributed_run"),
+        ("", "go.sh: line 3: NPROC: unbound variable", "${NPROC:-2}"),
+    ],
+)
+def test_what_is_said_of_a_script_that_starts_nothing(source: str, output: str, words: str) -> None:
+    fault = early_faults.nothing_fault(starts.NodeRun(0, 1, output, ()), "`bash go.sh`", source)
+    assert fault.hint is not None
+    assert words in fault.hint
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "words"),
+    [
+        ("", "29500", "A variable is empty there"),
+        ("tcp://n1", "29500", "without a protocol"),
+        ("n[1,2]", "29500", "as Slurm shortens it"),
+        ("n1 29500", "", "stands a colon"),
+        ("n1\nn2", "29500", "Those are several"),
+        ("$first", "29500", "single ones do not"),
+    ],
+)
+def test_what_is_said_of_a_place_that_is_no_host(host: str, port: str, words: str) -> None:
+    command = f"torchrun --rdzv-endpoint={host}:{port} ddp_train.py"
+    start = starts.Start(
+        "torchrun", 0, "torchrun", tuple(command.split(" ")), endpoint=starts.Endpoint(host, port)
+    )
+    fault = meeting_faults.place_fault("x", start)
+    assert fault is not None
+    assert words in (fault.hint or "")
+    assert "\n" not in fault.message
+
+
+@pytest.mark.parametrize(
+    ("is_job", "words"), [(True, "fills in a variable once"), (False, "Hand on the number")]
+)
+def test_numbers_of_nodes_that_are_all_the_same(is_job: bool, words: str) -> None:
+    start = starts.Start(
+        "torchrun", 0, "torchrun", ("--node-rank", "0"), endpoint=starts.Endpoint("n1", "29500"), nodes=(2, 2)
+    )
+    fault = meeting_faults.meeting_fault("x", {0: start, 1: start}, ("n1", "n2"), is_job)
+    assert fault is not None
+    assert words in (fault.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [
+        ("python3", "leave `python3` out"),
+        ("\u2014nproc-per-node", "type `--` anew"),
+        ("4", "is the option missing"),
+        ("train.py", "Start ddp_train.py"),
+    ],
+)
+def test_what_torchrun_was_given_for_a_script(script: str, words: str) -> None:
+    fault = script_faults.script_fault("x", starts.Start("torchrun", 0, "torchrun", script=script), {})
+    assert fault is not None
+    assert words in (fault.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "line", "is_told"),
+    [
+        (LSF, '-R "span(ptile=2)"', True),
+        (LSF, '-R "span [ptile=2]"', False),
+        (LSF, "-gpu 2", True),
+        (LSF, "-gpu mode=shared", False),
+        (LSF, "-gpu -", False),
+        (PBS, "-l select=2 ncpus=8 ngpus=2", True),
+        (PBS, "-l mem=16gb -l ncpus=4", False),
+    ],
+)
+def test_what_lsf_and_pbs_do_not_read(scheduler: Scheduler, line: str, is_told: bool) -> None:
+    header = read_header(scheduler, f"#!/bin/bash\n{scheduler.prefix} {line}\n")
+    assert bool(header.problems) == is_told, header.problems
 
 
 # Headers

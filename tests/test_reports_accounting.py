@@ -81,6 +81,11 @@ def _written_before_the_end(seconds: float) -> Change:
     return change
 
 
+def _milliseconds(report: dict[str, Any]) -> None:
+    for run in report["runs"]:
+        run["wall_s"] = repr(1000 * float(run["wall_s"]))
+
+
 def _many_samples(report: dict[str, Any]) -> None:
     run = report["runs"][0]
     run["samples"] *= 3
@@ -162,6 +167,7 @@ def _tf32_on_a_t4(report: dict[str, Any]) -> None:
 CAUGHT: dict[str, tuple[str, str, Change, str]] = {
     "written before the runs": ("C06", "dataloader", _late, "local time with a Z"),
     "longer than its span": ("C06", "dataloader", _short_span, "system clock"),
+    "milliseconds": ("C06", "dataloader", _milliseconds, "Is it in milliseconds?"),
     "steps of two runs": ("C06", "amp", single_steps(rounds=9), "step_s has"),
     "steps longer than their run": ("C06", "lightning", single_steps(length=9), "such as loading the data"),
     "two at once": ("C06", "dataloader", _all_at_once, "at the same time"),

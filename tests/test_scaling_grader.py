@@ -63,7 +63,7 @@ def judged(name: str, function: Callable[..., object], seed: int) -> tuple[Check
     legal, bad = legal_calls(name, check.rng), bad_calls(name, check.rng)
     positional = positional_calls(name, check.rng)
     try:
-        judge.look_at_legal(check, legal, answers(legal, (ValueError,)))
+        judge.look_at_legal(check, legal, answers(legal, probe.CAUGHT["legal"]))
         judge.look_at_positional(check, positional, answers(positional, (Exception,)))
         judge.look_at_bad(check, bad, answers(bad, (Exception,)))
     except CheckEnded as ended:
@@ -190,6 +190,39 @@ def test_odd_answers_end_the_check_and_break_nothing(name: str, odd: Json) -> No
         assert ended.value.points == 0
         with pytest.raises(Failed):
             judge.look_at_bad(check, bad, [*seen, *seen, *seen][: len(bad)])
+
+
+def test_an_own_slip_is_named_by_its_cause() -> None:
+    def powers(batch: int, world: int) -> int:
+        return batch**world
+
+    def misspelt(t1: float, tn: float) -> float:
+        return t1 / tn if t1 > 0 and tn > 0 else undefined  # type: ignore[name-defined, no-any-return]  # noqa: F821
+
+    def floats(t1: float, tn: float) -> float:
+        if not isinstance(t1, float):
+            raise ValueError
+        return scaling.speedup(t1, tn)
+
+    def hinted(name: str, function: Callable[..., object]) -> str:
+        ended, _ = judged(name, function, 7)
+        assert ended is not None
+        return ended.feedback.hint
+
+    assert "Return a number" not in hinted("effective_batch_size", powers)
+    assert "it is spelt `ValueError`" in hinted("speedup", misspelt)
+    assert "A whole number is a number, too" in hinted("speedup", floats)
+    assert "unrounded" in hinted("speedup", lambda t1, tn: round(t1 / tn, 2))
+    assert "unrounded" not in hinted("speedup", lambda t1, tn: t1 / tn + 1)
+
+
+def test_a_formula_is_told_that_what_it_calls_is_wrong(tmp_path: Path, box: Box) -> None:
+    text = (build.ROOT / "reference" / "scaling.py").read_text()
+    (tmp_path / "scaling.py").write_text(text.replace("return t1 / tn", "return round(t1 / tn, 2)"))
+    (exercise,) = graded(tmp_path, EXERCISE, box, checks=["speedup", "efficiency"]).exercises
+    speedup, efficiency = exercise.checks
+    assert "unrounded" in speedup.hint
+    assert "mend `speedup` first" in efficiency.hint
 
 
 RAISES_ALWAYS = """

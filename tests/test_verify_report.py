@@ -133,6 +133,9 @@ UNREADABLE: dict[str, tuple[bytes | None, str]] = {
     "deep": (b"[" * 100_000, "deep"),
     "latin-1": (b'{"a": "\xe4"}', "UTF-8"),
     "large": (b" " * (2 << 20), "larger than"),
+    "a comma too many": (b'{"a": 1,}', "stands no comma"),
+    "single quotes": (b"{'a': 1}", "double quotes only"),
+    "two reports": (b"{}\n{}", "all runs go into one"),
     "a list": (b"[]", "holds a list"),
 }
 

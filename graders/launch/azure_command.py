@@ -16,8 +16,8 @@ OWN_SCRIPTS = (
 ).split()
 """The course's, which whoever hands in a part of it need not hand in."""
 _INPUT = re.compile(r"\$\{\{\s*inputs\.([\w-]{1,60})")
-# ${inputs.NAME} and {{inputs.NAME}}
-_NO_INPUT = re.compile(r"(?<!\$\{)\{\s*inputs\.([\w-]{1,60})")
+# $inputs.NAME, ${inputs.NAME} and {{inputs.NAME}}
+_NO_INPUT = re.compile(r"(?:(?<!\$\{)\{\s*|\$)inputs\.([\w-]{1,60})")
 
 
 def look_at_command(manifest: Manifest, reading: Reading) -> Start | None:

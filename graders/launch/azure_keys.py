@@ -52,7 +52,8 @@ def look_at_keys(manifest: Manifest, reading: Reading) -> None:
             )  # fmt: skip
         unknown = [key for key in values if known and key not in known] if isinstance(values, dict) else []
         for key in unknown[:MANY]:
-            hint = like(key, known)
+            home = next((there for there, names, _ in groups if there != place and key in names), None)
+            hint = like(key, known) if home is None else _belongs(key, home)
             where = f" in `{dotted(place)}`" if place else ""
             if not hint and not strict:
                 reading.notes.append(
@@ -65,6 +66,15 @@ def look_at_keys(manifest: Manifest, reading: Reading) -> None:
                     hint or f"Known are {', '.join(known[:3])} and others.",
                 )
             )  # fmt: skip
+
+
+def _belongs(key: str, place: Place) -> str:
+    """Where a key is one that Azure knows."""
+    return (
+        f"`{key}` belongs below `{dotted(place)}:`."
+        if place
+        else f"`{key}` belongs at the top, not indented."
+    )
 
 
 def look_at_environment(manifest: Manifest, reading: Reading) -> None:

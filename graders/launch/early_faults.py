@@ -35,6 +35,10 @@ _SHELL_HINTS: Sequence[tuple[re.Pattern[str], str]] = (
         ),
         _UNASKED,
     ),
+    (
+        re.compile(r"NPROC: unbound variable"),
+        'NPROC is not set unless whoever calls the script sets it: "${NPROC:-2}" is 2 then.',
+    ),
     (re.compile(r"(?<!\w)(\w+): unbound variable"), _UNSET),
     (re.compile(r"(?<!\w)(\w+): parameter (?:null or )?not set"), _UNSET),
     (
@@ -56,6 +60,10 @@ _SHELL_HINTS: Sequence[tuple[re.Pattern[str], str]] = (
         "name alone, and it is found.",
     ),
     (
+        re.compile(r"No module named '?([\w.]+)"),
+        "Python knows no module {0}. torchrun is a program; as a module it is `python -m torch.distributed.run`.",
+    ),
+    (
         re.compile(r"(?<!\S)(\S+): command not found"),
         "There is no program {0} where this is graded. torchrun and python are there, and to start them on the nodes "
         "of a job srun, mpirun, mpiexec, pbsdsh, blaunch, jsrun, ssh and pdsh.",
@@ -68,8 +76,14 @@ _SHELL_HINTS: Sequence[tuple[re.Pattern[str], str]] = (
 )
 
 
-def early_fault(way: Sequence[NodeRun], starts: Mapping[int, Sequence[Start]], call: str) -> Fault | None:
-    """What keeps a script from coming as far as a torchrun that takes its command line."""
+# A value behind a blank is a command to the shell, and so is a name with one behind it.
+_BLANK_AT_EQUALS = re.compile(r"\s*(?:(?:export|local|readonly|declare)\s+)?[A-Za-z_]\w*(?:\s+=|=\s+\S)")
+
+
+def early_fault(
+    way: Sequence[NodeRun], starts: Mapping[int, Sequence[Start]], call: str, source: str = ""
+) -> Fault | None:
+    """What keeps a script from coming as far as a torchrun that takes its command line; `source` is its text."""
     for run in way:
         if run.status is None:
             return Fault(
@@ -79,7 +93,7 @@ def early_fault(way: Sequence[NodeRun], starts: Mapping[int, Sequence[Start]], c
                 "Is there a loop that waits for something, or a question to somebody at the keyboard?",
             )
     if not any(starts.values()):
-        return nothing_fault(way[0] if way else NodeRun(0, None, "", ()), call)
+        return nothing_fault(way[0] if way else NodeRun(0, None, "", ()), call, source)
     for own in starts.values():
         for start in own:
             if start.kind != "torchrun":
@@ -89,15 +103,24 @@ def early_fault(way: Sequence[NodeRun], starts: Mapping[int, Sequence[Start]], c
     return None
 
 
-def nothing_fault(run: NodeRun, call: str) -> Fault:
+def text_of(path: str, files: Mapping[str, bytes]) -> str:
+    """The text of a launch file, which may have been handed in without its folder."""
+    return files.get(path, files.get(path.removeprefix("launch/"), b"")).decode("utf-8", "replace")
+
+
+def nothing_fault(run: NodeRun, call: str, source: str = "") -> Fault:
     """The script ended, and started nothing on the way."""
     ended = "to its end" if run.status == 0 else f"until it ended with status {run.status}"
-    hint = _shell_hint(run.output) or (
-        "It prints the command instead of running it: take the echo and the quotes away."
-        if run.status != 127 and re.search(r"torchrun|torch\.distributed", run.output)
-        else "Does it leave before that line, or is the line a comment, or in a function that nothing calls?"
-        if run.status == 0
-        else "Run it in a terminal; `bash -x` shows every line that it comes to."
+    hint = (
+        _assignment_hint(run.output, source)
+        or _shell_hint(run.output)
+        or (
+            "It prints the command instead of running it: take the echo and the quotes away."
+            if run.status != 127 and re.search(r"torchrun|torch\.distributed", run.output)
+            else "Does it leave before that line, or is the line a comment, or in a function that nothing calls?"
+            if run.status == 0
+            else "Run it in a terminal; `bash -x` shows every line that it comes to."
+        )
     )
     return Fault(Stage.NOTHING, f"{call} ran {ended} and started no torchrun.{printed(run)}", hint)
 
@@ -159,6 +182,17 @@ def unreadable_fault(start: Start, call: str) -> Fault:
 def printed(run: NodeRun) -> str:
     """The end of what a script printed, as a sentence; nothing where it printed nothing."""
     return f" Its last lines: {last_lines(run.output)}" if run.output.strip() else ""
+
+
+def _assignment_hint(output: str, source: str) -> str:
+    """What to tell whose line is no assignment but a command, which is not found."""
+    lines = source.splitlines()
+    for found in re.finditer(r"line (\d{1,6}): \S+: command not found", output):
+        number = int(found[1])
+        line = lines[number - 1] if 0 < number <= len(lines) else ""
+        if _BLANK_AT_EQUALS.match(line):
+            return f"In line {number} a blank beside the `=` makes a command of a part: write NAME=value without any."
+    return ""
 
 
 def _shell_hint(output: str) -> str:

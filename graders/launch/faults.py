@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from graders.launch.early_faults import early_fault
+from graders.launch.early_faults import early_fault, text_of
 from graders.launch.fault import Fault, Stage, plural
 from graders.launch.meeting_faults import meeting_fault
 from graders.launch.script_faults import devices_fault, script_fault
@@ -16,7 +16,7 @@ def single_fault(path: str, way: Sequence[NodeRun], host: str, files: Mapping[st
     """What keeps a script from training on the one node that it runs on."""
     call = f"`bash {path}`"
     starts = by_node(way)
-    if fault := early_fault(way, starts, call):
+    if fault := early_fault(way, starts, call, text_of(path, files)):
         return fault
     own = [start for node in starts.values() for start in node]
     start = own[0]
@@ -55,7 +55,7 @@ def multi_fault(
     """What keeps two nodes that both run a script from training together, two processes on each."""
     call = f"`bash {path}`"
     starts = by_node(way)
-    if fault := early_fault(way, starts, call):
+    if fault := early_fault(way, starts, call, text_of(path, files)):
         return fault
     for node in (0, 1):
         own = starts.get(node, [])

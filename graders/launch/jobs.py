@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from graders.launch.early_faults import early_fault
+from graders.launch.early_faults import early_fault, text_of
 from graders.launch.fault import Fault, Stage, plural
 from graders.launch.header_slips import header_slip
 from graders.launch.headers import read_header, scheduler_of
@@ -175,12 +175,12 @@ def job_fault(
         header = replace(header, gpus_per_node=each)
     if every and all(start.kind == "python" and "RANK" in start.places for start in every):
         return _without_torchrun(path, header, every)
-    if fault := early_fault(runs, starts, path):
+    if fault := early_fault(runs, starts, path, text_of(path, files)):
         return fault
     busy = {node: own for node, own in starts.items() if own}
     for node, own in busy.items():
         if len(own) > 1:
-            return _several(path, header, node, own)
+            return _several(path, header, node, busy)
     team = {node: own[0] for node, own in sorted(busy.items())}
     for node, start in team.items():
         # What is not counted must not be taken for a wrong number.
@@ -192,7 +192,7 @@ def job_fault(
         where = f"{path} on node {node}"
         if fault := script_fault(where, start, files) or devices_fault(where, start, files):
             return fault
-    fault = meeting_fault(path, team, lab.hosts) if header.nodes > 1 else None
+    fault = meeting_fault(path, team, lab.hosts, is_job=True) if header.nodes > 1 else None
     fault = fault or _login_fault(path, next(iter(team.values())))
     return fault or _one_by_one(path, header, team) or _left_behind(path, header, runs, team)
 
@@ -239,11 +239,22 @@ def _left_behind(
     )
 
 
-def _several(path: str, header: Header, node: int, starts: Sequence[Start]) -> Fault:
+def _several(path: str, header: Header, node: int, busy: Mapping[int, Sequence[Start]]) -> Fault:
+    starts = busy[node]
     each = starts[0].processes(header.gpus_per_node or 1) or 1
-    hint = "Start torchrun once on each node; it starts the processes of its node by itself."
-    if header.scheduler is SLURM:
-        hint += " srun starts one copy for each task: ask for --ntasks-per-node=1."
+    hint = "Start torchrun once on each node; it starts the processes of its node by itself. "
+    if len(busy) < header.nodes:
+        hint += f"The commands of the file run on the first node only: {_starter(header)} runs one on another node."
+    elif header.scheduler is SLURM:
+        hint += (
+            "srun starts one copy for each task: ask for --ntasks-per-node=1, and give srun no -n of its own."
+        )
+    else:
+        listed_in = "$PBS_NODEFILE" if header.scheduler is PBS else "$LSB_HOSTS"
+        hint += (
+            f"{listed_in} may name a node once for each of its slots: `sort -u` leaves one of each. mpirun's -np "
+            "counts the copies on all nodes."
+        )
     return Fault(
         Stage.NUMBERS,
         f"{path} starts torchrun {len(starts)} times on node {node}, each with {each} process{'es' * (each != 1)}.",
@@ -284,18 +295,27 @@ def _numbers(path: str, header: Header, team: Mapping[int, Start]) -> Fault | No
                 "Take --standalone out and let all nodes meet at the first one with --rdzv-endpoint.",
             )
     if len(team) != header.nodes:
-        starter = {"Slurm": "srun", "PBS": "pbsdsh", "LSF": "blaunch"}[header.scheduler.name]
         return Fault(
             Stage.NUMBERS,
             f"{path} starts torchrun on {len(team)} of {header.nodes} nodes; it would wait for the other in vain.",
-            f"The commands of the file run on the first node only. {starter} runs a command on every node.",
+            f"The commands of the file run on the first node only. {_starter(header)} runs a command on every node.",
         )
     return None
 
 
+def _starter(header: Header) -> str:
+    return {"Slurm": "srun", "PBS": "pbsdsh", "LSF": "blaunch"}[header.scheduler.name]
+
+
 def _nodes_hint(header: Header, start: Start) -> str:
     if header.scheduler is LSF and header.nodes == 1 and start.nodes[1] > 1:
-        return 'span[hosts=1] keeps all slots on one host. For two ask for `-n 4 -R "span[ptile=2]"`, or the like.'
+        ptile = re.search(r"ptile\s*=\s*(\d{1,4})", " ".join(line.text for line in header.directives))
+        why = (
+            f"ptile={ptile[1]} puts up to {ptile[1]} of the slots of -n on one host"
+            if ptile
+            else "span[hosts=1] keeps all slots on one host"
+        )
+        return f'{why}. For two ask for `-n 4 -R "span[ptile=2]"`, or the like.'
     variable = {"Slurm": '"$SLURM_JOB_NUM_NODES"', "PBS": '"$(sort -u "$PBS_NODEFILE" | wc -l)"', "LSF": "2"}
     return f"Make both the same, for example --nnodes {variable[header.scheduler.name]}."
 
@@ -350,9 +370,7 @@ def _listed(values: set[str]) -> str:
     return ", ".join(value or "(not set)" for value in sorted(values))
 
 
-def cluster_size(check: Check) -> tuple[str, tuple[int, int]] | None:
-    """The file of the job, and the nodes and GPUs on each that it asks for; None when that cannot be told."""
-    for path, header in find_jobs(check):
-        if header_fault(path, header) is None and header.gpus_per_node:
-            return path, (header.nodes, header.gpus_per_node)
-    return None
+def cluster_job(check: Check) -> tuple[str, Header] | None:
+    """The file of the job, and its header with the nodes and GPUs on each; None when that cannot be told."""
+    jobs = find_jobs(check)
+    return next((job for job in jobs if header_fault(*job) is None and job[1].gpus_per_node), None)

@@ -34,6 +34,8 @@ def read_lsf(header: Header, words: Sequence[str]) -> Header:
         elif option == "-nnodes":
             nodes, are_whole = integer(value), True
         elif option == "-gpu":
+            if value.strip(' "-') and "=" not in value:
+                problems.append(f'`-gpu {value}` is written `-gpu "num=2"`')
             match = re.search(r"\bnum=(\d{1,3})(/task)?", value)
             gpus = int(match[1]) if match else 1
             are_of_tasks = bool(match and match[2])
@@ -42,6 +44,8 @@ def read_lsf(header: Header, words: Sequence[str]) -> Header:
         elif option == "-env":
             options["env"] = value
         elif option == "-R":
+            if re.search(r"\bspan\s*[^\s\[]", value):
+                problems.append(f"`-R {value[:60]}`: what belongs to span stands in square brackets")
             if match := re.search(r"\bhosts\s*=\s*1\b", value):
                 nodes = 1
             if match := re.search(r"\bptile\s*=\s*(\d{1,4})", value):

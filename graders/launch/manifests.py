@@ -285,6 +285,10 @@ def _type_hint(key: str, value: Json, wanted: list[str]) -> str:
         return f'Write every word on its own: {key}: ["python", "ddp_train.py"].'
     if "array" in wanted and isinstance(value, dict):
         return "Every item of a list begins with `- `."
+    if "object" in wanted and isinstance(value, str) and re.search("[=:]", value):
+        return "A mapping is written `name: value`, with a colon and a blank behind it."
+    if value is None and "string" in wanted:
+        return f"Its value stands behind the colon: `{key}: ...`."
     if value is None:
         return "What belongs to it has to be indented further than it is; leave it out if nothing does."
     return "Look at the indentation of what stands there."

@@ -9,9 +9,17 @@ from graders.launch.fault import Fault, Stage
 from graders.launch.starts import Endpoint, Start
 from lockstep.text import listed
 
+# Where a node is told to meet.
+_PLACE = re.compile(r"--(?:rdzv[-_]endpoint|master[-_]addr)\b")
 
-def meeting_fault(call: str, team: Mapping[int, Start], hosts: Sequence[str]) -> Fault | None:
-    """Whether the nodes of a team would find one another; each node's only start is given."""
+
+def meeting_fault(
+    call: str, team: Mapping[int, Start], hosts: Sequence[str], is_job: bool = False
+) -> Fault | None:
+    """Whether the nodes of a team would find one another; each node's only start is given.
+
+    `is_job`: one script has started them all, and not each node its own.
+    """
     nodes = sorted(team)
     first = team[nodes[0]]
     for node in nodes:
@@ -54,8 +62,13 @@ def meeting_fault(call: str, team: Mapping[int, Start], hosts: Sequence[str]) ->
             Stage.MEETING,
             f"{call}: {told}. Without --rdzv-backend c10d torchrun goes by --node-rank, and the nodes have to be 0 to "
             f"{len(nodes) - 1}.",
-            'Hand on the number of the node, --node-rank "$NODE_RANK"; without the option it is 0 everywhere. Or use '
-            "--rdzv-backend c10d with --rdzv-endpoint, where nobody needs a number.",
+            (
+                "The shell of the job's file fills in a variable once, on the first node, before anything starts on "
+                "others: let a shell on each do so, srun bash -c 'torchrun ... --node-rank \"$SLURM_NODEID\" ...'. "
+                if is_job and len(set(ranks)) == 1 and all("rank" in team[node].command for node in nodes)
+                else 'Hand on the number of the node, --node-rank "$NODE_RANK"; without the option it is 0 everywhere. '
+            )
+            + "Or use --rdzv-backend c10d with --rdzv-endpoint, where nobody needs a number.",
         )
     host = next((node for node in nodes if _names(first.endpoint, hosts, node)), None)
     if first.backend == "static" and host is not None and team[host].node_rank != 0:
@@ -78,6 +91,14 @@ def meeting_fault(call: str, team: Mapping[int, Start], hosts: Sequence[str]) ->
 def place_fault(where: str, start: Start) -> Fault | None:
     """What is wrong with the place that one node was told to meet at."""
     endpoint = start.endpoint
+    if not endpoint.host and (told := _PLACE.search(start.command)):
+        return Fault(
+            Stage.MEETING,
+            f"{where} names no place to meet: {told[0]} has no host, so torchrun takes localhost, which every node "
+            "takes for itself.",
+            "A variable is empty there. Is it one that nothing sets, or in braces with a colon, which cut a part out "
+            "of it? A shell of its own, as of `bash -c '...'`, knows what was exported and no more.",
+        )
     if endpoint.is_local:
         said = f"{where} meets at {endpoint}" if endpoint.host else f"{where} names no place to meet"
         return Fault(
@@ -95,10 +116,8 @@ def place_fault(where: str, start: Start) -> Fault | None:
     if not re.fullmatch(r"[\w.:-]+", endpoint.host) or endpoint.host.isdigit() or "$" in endpoint.port:
         return Fault(
             Stage.MEETING,
-            f"{where} meets at {endpoint}, which is no name of a host.",
-            "Is something in it that the shell should have filled in? Double quotes let it do so, single ones do not."
-            if not endpoint.host.isdigit()
-            else "A variable of another meaning? The nodes are in $SLURM_JOB_NODELIST, $PBS_NODEFILE or $LSB_HOSTS.",
+            f"{where} meets at {' '.join(str(endpoint).split())}, which is no name of a host.",
+            _no_host_hint(endpoint.host),
         )
     if not endpoint.port or not (endpoint.port.isdigit() and 0 < int(endpoint.port) < 65536):
         return Fault(
@@ -112,6 +131,24 @@ def place_fault(where: str, start: Start) -> Fault | None:
             "Write HOST:PORT with one free port above 1023 for all nodes, for example 29500.",
         )
     return None
+
+
+def _no_host_hint(host: str) -> str:
+    """What may have been meant by what is no name of a host."""
+    if host.isdigit():
+        return "A variable of another meaning? The nodes are in $SLURM_JOB_NODELIST, $PBS_NODEFILE or $LSB_HOSTS."
+    if "://" in host:
+        return "Write HOST:PORT alone, without a protocol in front."
+    if "[" in host and "$" not in host:
+        return (
+            'That is a list of nodes, as Slurm shortens it: scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1 '
+            "is the first of them."
+        )
+    if re.fullmatch(r"\S+\s+\d+", host):
+        return "Between the host and its port stands a colon: HOST:PORT."
+    if re.search(r"\s", host):
+        return "Those are several: all nodes meet at one, for example the first, as `head -n 1` gives it."
+    return "Is something in it that the shell should have filled in? Double quotes let it do so, single ones do not."
 
 
 def _names(endpoint: Endpoint, hosts: Sequence[str], node: int) -> bool:

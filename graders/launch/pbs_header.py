@@ -12,6 +12,7 @@ from dataclasses import replace
 from graders.launch.schedulers import Header, integer
 
 PBS_TIME = re.compile(r"\d+(:\d{1,2}){0,2}(\.\d+)?")
+PBS_PART = re.compile(r"(ncpus|ngpus|mpiprocs|mem)=\w+(:.*)?")
 PBS_WITH_WORD = set("aAcCeJkjlmMNopPqrSuvW")
 
 
@@ -21,6 +22,11 @@ def read_pbs(header: Header, words: Sequence[str]) -> Header:
     remarks: list[str] = []
     resources: dict[str, str] = {}
     options = _short_options(words, PBS_WITH_WORD)
+    pairs = zip(["", *words], words, strict=False)
+    if torn := next((word for before, word in pairs if before[:1] != "-" and PBS_PART.fullmatch(word)), None):
+        problems.append(
+            f"`{torn}` stands alone: the parts of a chunk have colons between them, as in select=2:ngpus=2"
+        )
     for option, value in options:
         if option == "l":
             for item in value.split(","):

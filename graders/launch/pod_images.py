@@ -18,7 +18,7 @@ _IMAGE = re.compile(r"[^\s<>{}$]+")
 def image_problems(pod: Pod) -> list[Problem]:
     """Containers that are missing, that the operator would not find, or whose image is none."""
     found = []
-    if not pod.containers and pod.get("containers") is not None:
+    if not pod.containers and isinstance(pod.get("containers"), list):
         found.append(
             pod.problem(("containers",), "the list of containers is empty.", "Add one named `pytorch`.")
         )

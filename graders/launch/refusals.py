@@ -81,7 +81,7 @@ def refusal(
         f"{where} gives {name} {named or 'an empty argument'}, which it refuses, so that nothing trains: `python "
         f"{paths[0]} {safe_line(shown, 120)}` ended with status {USAGE_ERROR} and "
         f"said: {last_lines(said).rstrip('.')}.",
-        f"{_meant(named, words)} Compare with `python {paths[0]} --help`.".strip(),
+        f"{_meant(named, words, source)} Compare with `python {paths[0]} --help`.".strip(),
     )
 
 
@@ -113,8 +113,16 @@ def _resumes_nothing(check: Check, where: str, paths: Sequence[str], words: Sequ
     )
 
 
-def _meant(named: str, words: Sequence[str]) -> str:
+def _meant(named: str, words: Sequence[str], source: str) -> str:
     """What whoever wrote a word that was refused may have meant; nothing where nobody can tell."""
+    if re.search("[\u2018-\u201f]", named):
+        return (
+            "Those are quotation marks of a text program, which mean nothing to a shell: type \" or ' anew."
+        )
+    if not named and re.search(r"\$\*|\$\{\*\}", source):
+        return (
+            '`"$*"` makes one word of all arguments, and an empty one of none: `"$@"` hands on each as it is.'
+        )
     if not named:
         return (
             'A variable in quotes that is empty, or not set, is an argument: ${NAME:+"$NAME"} is none then.'

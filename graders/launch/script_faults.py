@@ -39,10 +39,7 @@ def script_fault(call: str, start: Start, files: Mapping[str, bytes]) -> Fault |
         return Fault(
             Stage.SCRIPT,
             f"{call} starts {start.script} with torchrun, and no such file was handed in.",
-            f"Start {TRAINING}; torchrun's own options stand in front of it, the script's behind it."
-            if start.script.endswith(".py")
-            else "torchrun takes the first word that belongs to none of its options for the script: is the option "
-            f"missing that {start.script} belongs to, such as --nproc-per-node in front of a number?",
+            _no_script_hint(start.script),
         )
     if late := late_options(start):
         return Fault(
@@ -55,12 +52,28 @@ def script_fault(call: str, start: Start, files: Mapping[str, bytes]) -> Fault |
             Stage.SCRIPT,
             f"{call} starts torchrun in the folder {_folder(start)} with {start.script}, and there is no such file "
             "from there.",
-            "A job of PBS and a command over ssh begin in the home folder: change to the folder of the script first."
+            f"From there it is {start.script_name}: write that."
+            if start.folder in ("", ".") and start.script_name in files
+            else "A job of PBS and a command over ssh begin in the home folder: change to the script's folder first."
             if start.folder == "~"
             else 'Change to the folder of the script first: cd "$(dirname "$0")/.." leads from launch/ to the folder '
             "above.",
         )
     return backend_fault(call, start.backend, files) or alone_fault(call, start.script_name, files)
+
+
+def _no_script_hint(script: str) -> str:
+    """What may have been meant by a script that was not handed in."""
+    if script.endswith(".py"):
+        return f"Start {TRAINING}; torchrun's own options stand in front of it, the script's behind it."
+    if re.fullmatch(r"python[\d.]*", script.rpartition("/")[2]):
+        return f"torchrun starts Python by itself: leave `{script}` out."
+    if script[0] in "\u2010\u2011\u2012\u2013\u2014\u2212":
+        return "It begins with a dash, as a text program makes one of two hyphens: type `--` anew."
+    return (
+        "torchrun takes the first word that belongs to none of its options for the script: is the option missing that "
+        f"{script} belongs to, such as --nproc-per-node in front of a number?"
+    )
 
 
 def late_options(start: Start) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from graders.launch.agreement import REPORT, disagreements, report_disagreements
 from graders.launch.azure import read_azure
 from graders.launch.azure_script import read_script, script_path
-from graders.launch.jobs import cluster_size
+from graders.launch.jobs import cluster_job, run_job
 from graders.launch.launcher import launcher_fault
 from graders.launch.manifests import Claim, Reading, readable
 from graders.launch.pytorchjob import read_pytorchjob
@@ -37,7 +37,7 @@ def test_consistent(check: Check) -> None:
         raise open_yet("multi_node")
     if job.claim is None or not (job.claim.worlds or job.claim.odds):
         raise open_yet("pytorchjob")
-    others = [claim for claim in (cluster_claim(check), azure_claim(check)) if claim is not None]
+    others = [claim for claim in (cluster_claim(check, multi), azure_claim(check)) if claim is not None]
     if job.problems and disagreements(multi, [job.claim])[0]:
         raise open_yet("pytorchjob")  # one slip, one message
     problems, notes = disagreements(multi, [job.claim, *others])
@@ -60,10 +60,19 @@ def claimed(file: str, size: tuple[int, int] | None) -> Claim | None:
     return Claim(file, frozenset({nodes * each}), how, nodes)
 
 
-def cluster_claim(check: Check) -> Claim | None:
-    """What the job of the cluster comes to: its GPUs, of which each has a process."""
-    found = cluster_size(check)
-    return claimed(*found) if found else None
+def cluster_claim(check: Check, multi: Claim) -> Claim | None:
+    """What the job of the cluster comes to: its GPUs, of which each has a process.
+
+    Where that is another number than the others', it has to start as many: if not, `cluster_header` says why.
+    """
+    found = cluster_job(check)
+    if found is None:
+        return None
+    path, header = found
+    claim = claimed(path, (header.nodes, header.gpus_per_node or 0))
+    if claim is None or claim.worlds & multi.worlds:
+        return claim
+    return claim if run_job(check, path, header).fault is None else None
 
 
 def azure_claim(check: Check) -> Claim | None:

@@ -14,7 +14,8 @@ from lockstep.reports import format as report_format
 from lockstep.reports.document import Report, document
 from lockstep.reports.known import known_tables
 from lockstep.reports.rule import Facts
-from lockstep.submission import Submission
+from lockstep.submission import Submission, misnamed
+from lockstep.text import safe_line
 
 REFERENCE = Path(__file__).resolve().parents[2] / "reference"
 FOLDER = "reports"
@@ -72,7 +73,9 @@ def find(name: str, submission: Submission) -> str | None:
 def _read(wanted: Wanted, submission: Submission) -> HandedIn:
     path = find(wanted.name, submission)
     if path is None:
-        return HandedIn(wanted, "", None, f"there is no {FOLDER}/{wanted.name}.")
+        near = misnamed(submission, f"{FOLDER}/{wanted.name}")
+        more = f" {near}; all runs of a report go into one file." if near else ""
+        return HandedIn(wanted, "", None, f"there is no {FOLDER}/{wanted.name}.{more}")
     report = parsed(submission.files[path], wanted.kind)
     if isinstance(report, str):
         return HandedIn(wanted, path, None, report)
@@ -178,9 +181,7 @@ def parsed(data: bytes, wanted: str | None = None) -> Report | str:
         return values
     kind = values.get("report")
     if wanted is not None and isinstance(kind, str) and kind != wanted:
-        known = [other.kind for other in WANTED]
-        what = f'the kind "{kind}"' if kind in known else "another kind"
-        return f'a report of {what}, expected "{wanted}".'
+        return f'a report of the kind "{safe_line(kind, 40)}", expected "{wanted}".'
     if problems := report_format.schema_problems(values):
         return " ".join(problems[:2])
     return document(values)

@@ -32,6 +32,8 @@ MORE_THAN_ASKED = ("S03",)
 # As a sentence names its rule, which may name another.
 RULE_NAMED = re.compile(r"\(([A-Z]\d\d)\)")
 COMPLETE = ("S01", "S03", "S04")
+# What is claimed follows from the runs: what is wrong with these is told first.
+OF_RUNS = ("C06", "C07", "C08")
 PICTURED = ("C12",)
 
 
@@ -96,7 +98,9 @@ def examine(
 def told_once(name: str, findings: Sequence[Finding]) -> list[Told]:
     """One sentence for each rule: what it says of one run it mostly says of the others, too."""
     told = []
-    for rule in dict.fromkeys(finding.rule for finding in findings):
+    for rule in sorted(
+        dict.fromkeys(finding.rule for finding in findings), key=lambda rule: rule not in OF_RUNS
+    ):
         same = [finding for finding in findings if finding.rule == rule]
         more = f" The like in {more_places(len(same) - 1)}." if len(same) > 1 else ""
         told.append(Told(name, f"{same[0].judgement} ({rule}). {same[0].message}{more}"))

@@ -135,6 +135,20 @@ FUNCTIONS = {
                 "The two cases of `drop_last` are swapped: with it round down, without it up.",
             ),
             Slip(
+                lambda n, batch, world, drop_last=True: steps(n, batch, world, drop_last),
+                "Where nothing is said of `drop_last` it is False: its default belongs in the line with `def`.",
+            ),
+            Slip(
+                lambda n, batch, world, drop_last=False: (
+                    n // (batch * world) if drop_last else (n - 1) // (batch * world)
+                ),
+                "(n - 1) // m is one step too few: (n - 1) // m + 1 rounds up, or math.ceil, or -(-n // m).",
+            ),
+            Slip(
+                lambda n, batch, world, drop_last=False: (n if drop_last else -n) // (batch * world),
+                "There are no steps below zero: -(-n // m) rounds up, with a minus in front as well.",
+            ),
+            Slip(
                 lambda n, batch, world, drop_last=False: (
                     n // (batch * world) + (0 if drop_last else 1)
                 ),
@@ -213,8 +227,16 @@ FUNCTIONS = {
                 "That is the square-root rule; asked for is the linear one (Goyal et al. 2017).",
             ),
             Slip(
+                lambda lr, base, batch, world: lr * math.sqrt(world),
+                "That is the square-root rule; asked for is the linear one (Goyal et al. 2017).",
+            ),
+            Slip(
                 lambda lr, base, batch, world: lr * (batch * world // base),
-                "`//` drops the fraction: divide with `/`.",
+                "`//` and int() drop the fraction: divide with `/`.",
+            ),
+            Slip(
+                lambda lr, base, batch, world: lr * max(1, batch * world / base),
+                "The rule goes both ways: steps of fewer samples than `base_batch_size` take less than `base_lr`.",
             ),
             Slip(
                 lambda lr, base, batch, world: round(lr * batch * world / base, 6),
@@ -230,6 +252,8 @@ FUNCTIONS = {
             Slip(lambda t1, tn: t1 - tn, "That is the time saved; the speedup is a ratio."),
             Slip(lambda t1, tn: (t1 - tn) / t1, "That is the part of the time saved; the speedup is t1 / tn."),
             Slip(lambda t1, tn: t1 // tn, "`//` drops the fraction: divide with `/`."),
+            Slip(lambda t1, tn: t1 / tn - 1, "That is the gain; the speedup of half the time is 2."),
+            Slip(lambda t1, tn: max(1, t1 / tn), "More processes may be slower: then it is below 1, and stays so."),
             Slip(lambda t1, tn: 100 * t1 / tn, "Not as a percentage: half the time is a speedup of 2."),
         ),
     ),
@@ -249,6 +273,8 @@ FUNCTIONS = {
             Slip(lambda t1, tn, n: t1 / tn, "That is the speedup: divide it by n."),
             Slip(lambda t1, tn, n: n * t1 / tn, "Divide the speedup by n, do not multiply."),
             Slip(lambda t1, tn, n: 100 * t1 / tn / n, "Not as a percentage: 1 is perfect."),
+            Slip(lambda t1, tn, n: 1 - t1 / tn / n, "That is the part that is lost; 1 is perfect."),
+            Slip(lambda t1, tn, n: t1 / tn // n, "`//` drops the fraction: divide with `/`."),
         ),
     ),
     "amdahl_speedup": Function(
@@ -263,6 +289,8 @@ FUNCTIONS = {
             Slip(lambda s, n: 1 / (s + (1 - s) * n), "n processes need an n-th of the time: divide by n."),
             Slip(lambda s, n: n - s * (n - 1), "That is Gustafson's law, for work that grows with n."),
             Slip(lambda s, n: 1 / (s + 1 - s / n), "Brackets are missing: s + (1 - s) / n."),
+            Slip(lambda s, n: 1 / s + (1 - s) / n, "Brackets are missing: 1 / (s + (1 - s) / n)."),
+            Slip(lambda s, n: 1 / (s + (1 - s)) / n, "A bracket ends too early: 1 / (s + (1 - s) / n)."),
             Slip(lambda s, n: n * (1 - s), "The serial part takes its time as well: 1 / (s + (1 - s) / n)."),
         ),
     ),

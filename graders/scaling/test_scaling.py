@@ -7,6 +7,8 @@ half of the points.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -14,17 +16,38 @@ from graders.scaling.expected import (
     ARGUMENTS,
     FUNCTIONS,
     Call,
+    Kind,
+    Number,
+    Slip,
     bad_calls,
     legal_calls,
     positional_calls,
     right,
+    steps,
 )
 from lockstep.check import Check
 from lockstep.compare import close, number, shown
 from lockstep.text import listed
+from lockstep.verdict import CheckEnded
 from lockstep.wire import Json
 
 WITHOUT_ERRORS = BY_NAME_ALONE = 0.5  # of the points
+# What `plain` makes of numbers that JSON has no room for.
+OUT_OF_REACH = ({"type": "a huge int"}, {"type": "NaN"}, {"type": "infinity"})
+# A function that another may call, with which arguments, and what becomes of the value.
+BUILDS_ON: dict[str, tuple[str, Callable[..., tuple[Number, ...]], Callable[..., float]]] = {
+    "steps_per_epoch": (
+        "effective_batch_size",
+        lambda n, batch, world: (batch, world),
+        lambda own, n, batch, world, drop_last=False: steps(n, own, 1, drop_last) if own else math.nan,
+    ),
+    "scaled_lr": (
+        "effective_batch_size",
+        lambda lr, base, batch, world: (batch, world),
+        lambda own, lr, base, batch, world: lr * own / base,
+    ),
+    "efficiency": ("speedup", lambda t1, tn, n: (t1, tn), lambda own, t1, tn, n: own / n),
+}
 
 
 def test_effective_batch_size(check: Check) -> None:
@@ -74,7 +97,8 @@ def judge(check: Check) -> None:
     if positional:
         values["positional"] = [call.to_json() for call in positional]
     seen = check.run("calls", values=values).ranks[0].values
-    look_at_legal(check, legal, answers(seen.get("legal"), len(legal)))
+    told = answers(seen.get("legal"), len(legal))
+    look_at_legal(check, legal, told, inherited(check, legal, told))
     look_at_positional(check, positional, answers(seen.get("positional"), len(positional)))
     look_at_bad(check, bad, answers(seen.get("bad"), len(bad)))
 
@@ -85,8 +109,34 @@ def answers(said: Json, count: int) -> list[dict[str, Any]]:
     return [answer if isinstance(answer, dict) else {} for answer in told]
 
 
-def look_at_legal(check: Check, calls: list[Call], seen: list[dict[str, Any]]) -> None:
-    """End the check when a call returned something else than it has to; a float that is whole will do."""
+def inherited(check: Check, calls: list[Call], seen: list[dict[str, Any]]) -> str:
+    """What to tell whose formula is right, but for what another function of theirs gave it; nothing where that is not so."""
+    if check.id not in BUILDS_ON or all(map(agrees, seen, map(right, calls))):
+        return ""
+    name, arguments_of, rest = BUILDS_ON[check.id]
+    parts = [Call(name, arguments_of(*call.arguments)) for call in calls]
+    values: dict[str, Json] = {"function": name, "legal": [part.to_json() for part in parts]}
+    try:
+        said = check.run("calls", values=values).ranks[0].values.get("legal")
+    except CheckEnded:
+        return ""
+    own = [number(answer.get("returned")) for answer in answers(said, len(parts))]
+    follows = all(
+        value is not None and close(answer.get("returned"), rest(value, *call.arguments, **call.keywords))
+        for value, call, answer in zip(own, calls, seen, strict=True)
+    )
+    return (
+        f"It is as wrong as your `{name}` is, and right where that is: mend `{name}` first."
+        if follows
+        else ""
+    )
+
+
+def look_at_legal(check: Check, calls: list[Call], seen: list[dict[str, Any]], cause: str = "") -> None:
+    """End the check when a call returned something else than it has to; a float that is whole will do.
+
+    `cause` is told as a hint in place of a usual one.
+    """
     wrong = [
         (call, answer) for call, answer in zip(calls, seen, strict=True) if not agrees(answer, right(call))
     ]
@@ -94,7 +144,7 @@ def look_at_legal(check: Check, calls: list[Call], seen: list[dict[str, Any]]) -
         call, answer = wrong[0]
         check.fail(
             f"`{call}` {did(answer)}; expected {figure(right(call))}." + others(len(wrong), len(calls)),
-            hint=_hint(calls, seen, answer),
+            hint=cause or _hint(calls, seen, answer),
         )
     if isinstance(right(calls[0]), int) and any(isinstance(answer["returned"], float) for answer in seen):
         check.note(
@@ -149,21 +199,56 @@ def _text(value: Json) -> str:
 def _hint(calls: list[Call], seen: list[dict[str, Any]], first: dict[str, Any]) -> str:
     """The usual cause: a known slip that explains every answer, or what the first wrong one looks like."""
     for slip in FUNCTIONS[calls[0].function].slips:
-        if all(
-            agrees(answer, slip.formula(*call.arguments, **call.keywords))
-            for call, answer in zip(calls, seen, strict=True)
-        ):
+        if all(_does(slip, call, answer) for call, answer in zip(calls, seen, strict=True)):
             return slip.hint
     if first.get("raised") == "ValueError":
-        return "These arguments are in order: look at the condition before your `raise ValueError`."
+        return _hint_for_refusals(calls, seen)
+    if "raised" in first:
+        return "These arguments are in order: for none of them the formula may divide by zero."
     if "returned" in first and first["returned"] is None:
         return "`print` only shows a number: `return` it."
-    if "returned" in first and number(first["returned"]) is None:
+    if "returned" in first and number(first["returned"]) is None and first["returned"] not in OUT_OF_REACH:
         return "Return a number."
     by_hand = "Work the formula out by hand for the numbers of this call"
     if calls[0].function == "steps_per_epoch":
         return f"{by_hand}; there are no parts of a step: round up, and down with `drop_last=True`."
-    return f"{by_hand}; return the result unrounded."
+    return f"{by_hand}; return the result unrounded." if _are_rounded(calls, seen) else f"{by_hand}."
+
+
+def _does(slip: Slip, call: Call, answer: dict[str, Any]) -> bool:
+    """Whether a call did what the formula of a slip does with these arguments."""
+    try:
+        return agrees(answer, slip.formula(*call.arguments, **call.keywords))
+    except ArithmeticError as error:
+        return answer.get("raised") == type(error).__name__
+
+
+def _hint_for_refusals(calls: list[Call], seen: list[dict[str, Any]]) -> str:
+    """What to tell whose function refuses arguments that are in order."""
+    kinds = FUNCTIONS[calls[0].function].kinds
+    refused = [answer.get("raised") == "ValueError" for answer in seen]
+    whole = [
+        any(
+            isinstance(value, int) and kind not in (Kind.COUNT, Kind.SIZE)
+            for value, kind in zip(call.arguments, kinds, strict=False)
+        )
+        for call in calls
+    ]
+    if refused == whole:
+        return "A whole number is a number, too: isinstance(x, float) is false for it, isinstance(x, (int, float)) true."
+    return "These arguments are in order: look at the condition before your `raise ValueError`."
+
+
+def _are_rounded(calls: list[Call], seen: list[dict[str, Any]]) -> bool:
+    """Whether all answers are the right ones, rounded to as many decimals."""
+    told = [number(answer.get("returned")) for answer in seen]
+    return any(
+        all(
+            value is not None and close(value, round(right(call), places), rtol=1e-9, atol=1e-9)
+            for call, value in zip(calls, told, strict=True)
+        )
+        for places in range(7)
+    )
 
 
 def look_at_bad(check: Check, calls: list[Call], seen: list[dict[str, Any]]) -> None:
@@ -206,6 +291,8 @@ def reads_the_text(call: Call, answer: dict[str, Any]) -> bool:
 
 def _hint_for_bad(function: str, wrong: list[tuple[Call, dict[str, Any]]]) -> str:
     raised = {_text(answer["raised"]) for _, answer in wrong if "raised" in answer}
+    if "NameError" in raised:
+        return "The line that should raise it has a name that is nowhere: it is spelt `ValueError`."
     if "AssertionError" in raised:
         return "`python -O` skips every `assert`: write `if ...: raise ValueError(...)`."
     if all("returned" in answer and answer["returned"] is None for _, answer in wrong):

@@ -83,7 +83,8 @@ def _steps_per_epoch(report: Report) -> Iterator[Finding]:
         if processes > 1 and abs(per_epoch - alone) <= 1:
             message += (
                 f" {alone} is what one process alone needs: every process seems to have gone through the whole data set. "
-                "Usual causes: no DistributedSampler in the loader, or steps added up over the processes."
+                "Usual causes: no DistributedSampler in the loader, steps added up over the processes, or a batch size that "
+                "is told for all processes together."
             )
         else:
             message += (

@@ -157,6 +157,10 @@ def _slips_of_seconds(report: Report, group: Group, what: str) -> Iterator[Slip]
     yield Slip(
         value / (run.epochs or 1), "It is the time of one epoch: claims are about whole runs, as wall_s is."
     )
+    yield Slip(
+        value / 1e3, "The readings are 1000 times as long: is wall_s in milliseconds? It is in seconds."
+    )
+    yield Slip(value * 60, "The readings are a 60th of it: is wall_s in minutes? It is in seconds.")
     yield Slip(sum(group.seconds), "It is the sum over the runs: claims are about one run.")
     discarded = tuple(
         replace(run, wall=Number(str(entry["wall_s"])))
@@ -230,11 +234,15 @@ def _wrong_deviations(report: Report) -> Iterator[Finding]:
                 *(Slip(way.value / math.sqrt(n), "It is the standard error, divided by sqrt(n).") for way in ways),
                 *(Slip(way.value**2, "It is the variance: take its square root.") for way in ways),
                 *(Slip(way.value * 1e3, "It is in milliseconds: claims are in seconds.") for way in ways),
+                *(Slip(way.value / 1e3, "Is wall_s in milliseconds? It is in seconds.") for way in ways),
+                *(Slip(way.value * 60, "Is wall_s in minutes? It is in seconds.") for way in ways),
                 Slip(max(group.seconds) - group.minimum, "It is the range, largest less smallest."),
             ]  # fmt: skip
             yield inconsistent(
                 f"{claim.name}: the standard deviation of its {n} readings is {told(ways)} s. "
-                + cause(number, slips, "Was a run added or left out after this was worked out?"),
+                + cause(
+                    number, slips, "Was a run added or left out after this was worked out, or wall_s rounded?"
+                ),
                 claimed=number.value,
                 recomputed=[way.value for way in ways],
             )

@@ -113,7 +113,8 @@ def _other_times(report: Report, facts: Facts) -> Iterator[Finding]:
         if odd:
             yield unusual(
                 f"{of_run(report, run)} was measured in {time.gmtime(moment).tm_year}, by t_start and t_end. Both are "
-                "time.time(), seconds since 1970: was the clock of that machine never set?",
+                "time.time(), seconds since 1970: is one time.perf_counter(), which counts from another moment, or was the "
+                "clock of that machine wrong?",
                 moment=moment,
             )
 
@@ -127,11 +128,21 @@ def longer_than_its_span(report: Report) -> Iterator[Finding]:
         if span >= 0 and (span or cut) and not run.seconds <= span + slack:
             yield inconsistent(
                 f"{of_run(report, run)}: wall_s is {_shown(run.seconds)}, but from t_start to t_end there are only "
-                f"{_shown(span)}. If the system clock was set during the run, measure it again; otherwise take "
-                "time.time() just before and just after the timed region.",
+                f"{_shown(span)}. {_why_longer(run, span)}",
                 wall_s=run.seconds,
                 span_s=span,
             )
+
+
+def _why_longer(run: Run, span: float) -> str:
+    if span and abs(run.seconds / span - 1000) < 1000 * CLOCK_SLACK:
+        return "Is it in milliseconds? wall_s is in seconds."
+    if run.wall.text.isdigit() and abs(run.seconds - span) <= 1:
+        return "Was it rounded? Write what the clock gave, with repr()."
+    return (
+        "If the system clock was set during the run, measure it again; otherwise take time.time() just before and just "
+        "after the timed region."
+    )
 
 
 def _began_sooner(report: Report, run: Run) -> float:

@@ -85,10 +85,21 @@ def read(data: bytes | str) -> dict[str, Json] | str:
         # Windows editors put a mark before UTF-8 text, which RFC 8259 allows a reader to skip.
         value = parse_json(raw.removeprefix(b"\xef\xbb\xbf"))
     except JsonError as error:
-        return f"The file is not JSON: {safe_line(str(error), 160)}."
+        return f"The file is not JSON: {safe_line(str(error), 160)}.{_usual_cause(raw, str(error))}"
     if not isinstance(value, dict):
         return f"The file holds {_kind(value)}, expected an object: {{...}}."
     return value
+
+
+def _usual_cause(raw: bytes, said: str) -> str:
+    """What was done by hand to a file that is no JSON any more, where its parser says something else."""
+    if "Extra data" in said:
+        return " Something stands behind the report, such as a second one: all runs go into one."
+    if "Expecting" in said and re.search(rb",\s*[}\]]", raw):
+        return " Behind the last entry of a list or an object stands no comma."
+    if re.match(rb"\s*\{\s*'", raw):
+        return " JSON has double quotes only: json.dump writes them, str() does not."
+    return ""
 
 
 def schema_problems(report: dict[str, Json]) -> list[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import contextlib
 import faulthandler
+import importlib.util
 import os
 import runpy
 import signal
@@ -286,6 +287,14 @@ def _run(words: list[str]) -> int:
     return 0
 
 
+def _is_missing(module: str) -> bool:
+    """Whether Python knows no module of this name; one that cannot be told is for Python to say."""
+    try:
+        return importlib.util.find_spec(module) is None
+    except (ImportError, AttributeError, TypeError, ValueError):
+        return False
+
+
 def execute(words: list[str]) -> None:
     """Do in this process what `python WORDS` does; whatever that raises propagates."""
     from lockstep.sandbox import loading
@@ -307,6 +316,9 @@ def execute(words: list[str]) -> None:
             sys.path.insert(0, os.getcwd())
         # Loaded already by the server, which a new interpreter would not have.
         sys.modules.pop(words[1], None)
+        if _is_missing(words[1]):
+            print(f"python: No module named {words[1]}", file=sys.stderr)
+            raise SystemExit(1)
         runpy.run_module(words[1], run_name="__main__", alter_sys=True)
     elif words and words[0] == "-c":
         sys.argv = ["-c", *words[2:]]
