@@ -56,6 +56,8 @@ _SYNC_BATCH_NORM = (
     "SyncBatchNorm is for GPUs: call convert_sync_batchnorm where device.type == 'cuda', and leave the model as it is "
     "elsewhere."
 )
+_BATCH_IS_A_PAIR = "A batch is a pair, and only its tensors have .to(): images, labels = batch, and then images.to(device) and labels.to(device)."
+_PLAIN_LOSS = "loss.item() is a plain number, from which nothing leads back to the weights: backward comes from the loss itself, item() is for what is printed or returned."
 _DEVICE = "A device is called 'cpu' or 'cuda', or 'cuda:1' where there are several: what is given there is none of these."
 
 NOT_HERE = (
@@ -128,7 +130,7 @@ _CAUSES: Sequence[tuple[str, str, str]] = (
     ("RuntimeError", "Attempting to deserialize object on a CUDA device", "The file names a GPU that is not here: torch.load(path, map_location=device)."),
     ("AssertionError", "Torch not compiled with CUDA enabled", _NO_GPU),
     ("RuntimeError", "grad can be implicitly created only for scalar outputs", "backward() wants one number: leave out reduction='none', so that the loss is the mean of the batch."),
-    ("RuntimeError", "does not require grad and does not have a grad_fn", "Nothing leads back from the loss to the parameters: no detach(), .item(), .data, torch.tensor(loss) or torch.no_grad() on the way, and compute the loss from the model's output."),
+    ("RuntimeError", "does not require grad and does not have a grad_fn", "Nothing leads back from the loss to the parameters: no detach(), .item(), .data, torch.tensor(loss) or torch.no_grad() on the way, and compute the loss from the model's output. Were the weights frozen with requires_grad_(False), as for an evaluation?"),
     ("RuntimeError", "backward through the graph a second time", "Call backward once for each forward. A loss that is kept or added up over batches keeps its graph as well: add loss.item()."),
     ("RuntimeError", "modified by an inplace operation", "Something is overwritten that backward still needs: write x = x + y instead of x += y, and leave out inplace=True."),
     ("RuntimeError", "Can't call numpy() on Tensor that requires grad", "For printing and counting take loss.item(), or tensor.detach().cpu().numpy()."),
@@ -152,7 +154,7 @@ _CAUSES: Sequence[tuple[str, str, str]] = (
     ("NotImplementedError", "could not infer output dtype", "Whole numbers and booleans have no mean: turn them into floats first, (guesses == labels).float().mean()."),
     ("ValueError", "initialize the default process group twice", "init_process_group was called a second time: setup() has joined the group already, and all of the file uses that one."),
     ("RuntimeError", "before the current process has finished its bootstrapping", 'Whoever starts processes is imported by each of them: put what starts them below `if __name__ == "__main__":`.'),
-    ("RuntimeError", "shapes cannot be multiplied", "The layer is given another number of features than it was made for: print x.shape in front of it. Between convolutions and a Linear there is a flatten, nn.Flatten() or x.flatten(1)."),
+    ("RuntimeError", "shapes cannot be multiplied", "The layer is given another number of features than it was made for: print x.shape in front of it. Between convolutions and a Linear there is a flatten, nn.Flatten() or x.flatten(1). A last layer of your own takes as many as the one in its place, model.fc.in_features of a ResNet."),
     ("RuntimeError", "Expected to have finished reduction in the prior iteration", "DistributedDataParallel waits for the gradient of every parameter: some had no part in the loss, or its forward was called twice before backward."),
     ("RuntimeError", "loading state_dict", "The names in the file are not those of the model. With `module.` in front they are those of a wrapped model: save and load model.module.state_dict(). Or was another model saved?"),
     ("AttributeError", "before Module.__init__() call", "The first line of __init__ has to be super().__init__()."),
@@ -169,13 +171,16 @@ _CAUSES: Sequence[tuple[str, str, str]] = (
     ("AttributeError", "has no attribute 'set_epoch'", "set_epoch belongs to the DistributedSampler: loader.sampler.set_epoch(epoch)."),
     ("TypeError", "pic should be PIL Image", "ToTensor was given a tensor: what is passed in as the transform makes one already, so hand it the picture."),
     ("TypeError", "found <class 'PIL.", "A DataLoader makes batches of tensors, not of pictures: give the data set a transform that ends with ToTensor()."),
+    ("TypeError", "os.PathLike object, not NoneType", "A path is None there: is it that of an option which was not given? Ask first: if args.report: ..."),
     ("TypeError", "NoneType", _IS_NONE),
+    ("TypeError", "img should be Tensor Image", "Normalize wants a tensor and was given a picture: ToTensor() comes before it in transforms.Compose."),
     ("TypeError", "'list' object is not callable", "A list is no function: several transforms become one by transforms.Compose([...]), and an item of a list is taken with x[0]."),
     ("TypeError", "'generator'", _ONCE),
     ("TypeError", "'map'", _ONCE),
     ("TypeError", "'filter'", _ONCE),
     ("TypeError", "'float' object cannot be interpreted as an integer", _WHOLE),
     ("TypeError", "be tuple of ints", _WHOLE),
+    ("TypeError", "expand() takes 1 positional argument but", _WHOLE),
     ("ValueError", "must be a positive integer, not", _WHOLE),
     ("TypeError", "for image data", "imshow wants the channels last, (height, width, channels): image.permute(1, 2, 0) of a tensor."),
     ("ValueError", "too many values to unpack", "There is more on the right than there are names on the left: a dict is gone through with .items(), and a batch holds as many parts as one item of the data set."),
@@ -198,6 +203,22 @@ _CAUSES: Sequence[tuple[str, str, str]] = (
     ("UnboundLocalError", "", "Whatever a function assigns anywhere is its own in all of it: was it assigned on this way? Is it the name of something outside as well?"),
     ("PermissionError", "Permission denied: '", _READ_ONLY),
     ("OSError", "Read-only file system", _READ_ONLY),
+    ("ValueError", "Expected `device_type` of type `str`", "torch.autocast wants the name of a kind of device, 'cpu' or 'cuda': torch.autocast(device.type, ...)."),
+    ("TypeError", "set_autocast_enabled()", "What autocast is given for `enabled` is neither True nor False: are two arguments mixed up where the function is called?"),
+    ("ValueError", "outputs must be a Tensor or an iterable of Tensors", "scaler.scale wants the loss itself: scaler.scale(loss).backward(), with neither loss.item() nor loss.backward() between the brackets."),
+    ("AttributeError", "'float' object has no attribute 'backward'", _PLAIN_LOSS),
+    ("RuntimeError", "selected index k out of range", "topk is asked for more than there are along that dimension: of logits, (batch, classes), the k largest of each row are topk(k, dim=1)."),
+    ("RuntimeError", "floating point type for target with class probabilities", "The loss takes the network's logits as they are, (batch, classes), and the class numbers, (batch): no argmax, and no second dimension, on the way to it."),
+    ("ValueError", "'num_classes' expected value 1000", "Weights that were trained on ImageNet have its 1000 classes, and there is no network here to load them from: weights=None."),
+    ("TypeError", "to() received an invalid combination of arguments", "to() wants a device or a type, and is given something else: are two arguments mixed up where the function is called?"),
+    ("TypeError", "ReduceLROnPlateau.step() missing", "ReduceLROnPlateau watches a value, which it wants to be told: scheduler.step(loss), usually once an epoch."),
+    ("NotImplementedError", "but numpy array or torch tensor are expected", "add_scalar takes one number: scheduler.get_last_lr() is a list, with a rate for each group of parameters, and the first is get_last_lr()[0]."),
+    ("UsageError", "is finished", "Nothing can be logged after finish(): call it once, when the last epoch is over."),
+    ("ValidationError", "validation error for Settings", "wandb.init does not know that value; of mode it knows 'online', 'offline' and 'disabled': hand the flag on, mode=args.wandb."),
+    ("AttributeError", "'Tensor' object has no attribute 'param_groups'", "scaler.unscale_ and scaler.step take the optimizer, scaler.scale takes the loss."),
+    ("AttributeError", "'tuple' object has no attribute 'to'", _BATCH_IS_A_PAIR),
+    ("AttributeError", "'list' object has no attribute 'to'", _BATCH_IS_A_PAIR),
+    ("Error", "You must call wandb.init()", "wandb.init(...) starts a run, and comes before anything is logged."),
     ("UsageError", "API key", "W&B asks for no login where it is offline: hand the flag on, wandb.init(..., mode=args.wandb)."),
 )  # fmt: skip
 
@@ -232,6 +253,10 @@ _ARGUMENTS = re.compile(
 _OTHER_ARGUMENTS = (
     "That is how the exercise has it called: keep the names and the order of its arguments, and give arguments of your "
     "own a default."
+)
+_OWN_ARGUMENTS = (
+    "That line calls something with other arguments than it takes: compare it with the line that begins with `def`, or with "
+    "the documentation."
 )
 
 
@@ -280,8 +305,8 @@ def usual_cause(error: StudentError, submission: Submission) -> str:
         return _NO_ENTRY
     if error.type == "NameError" and (unknown := _UNKNOWN_NAME.search(error.message)):
         return _unknown_name(unknown[1])
-    if error.type == "TypeError" and error.phase and not error.frames and _ARGUMENTS.search(error.message):
-        return _OTHER_ARGUMENTS
+    if error.type == "TypeError" and error.phase and _ARGUMENTS.search(error.message):
+        return _OWN_ARGUMENTS if error.frames else _OTHER_ARGUMENTS
     return ""
 
 

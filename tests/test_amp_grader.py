@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from fixtures import build
-from graders.amp import curves, expected, own_step
-from graders.amp.batches import Batch, accuracies, losses_without_forward, training
+from graders.amp import curves, expected, own_step, returned_values
+from graders.amp.batches import Batch, accuracies, are_of_logits, losses_without_forward, training
 from graders.amp.curves import Series
 from graders.amp.expected import Scenario
 from graders.amp.probe import build_net
@@ -26,8 +26,9 @@ from lockstep.reports.document import Number
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.verdict import Verdict
-from lockstep.wire import Json
+from lockstep.wire import Array, Json
 from tests.forging import forgery, taken_in
+from tests.made_up import check_of
 from tests.samples import graded
 
 EXERCISE = "amp"
@@ -168,12 +169,29 @@ def curve(values: Sequence[float], steps: Sequence[int] | None = None, tag: str 
         (curve([2.0, 1.95, 1.9, 1.85, 1.6, 1.55, 1.5, 1.45]), "mean over the epoch so far"),
         (curve([value + 1e-4 for value in LOSSES]), "value 1 of 8"),
         (curve([float("nan")] * 8), "value 1 of 8"),
-        (curve(LOSSES, tag="loss/valid"), "no curve named loss"),
+        (curve(LOSSES, tag="loss/valid"), "shows the loss of the training batches"),
+        (curve(LOSSES[:2], tag="loss/valid"), "no curve named loss"),
+        (curve(LOSSES, [0] * 8), "all 8 values of loss/train are at step 0"),
+        (curve(range(8), [2, 1, 1, 1, 1, 1, 1, 1]), "which count the batches"),
+        (
+            curve([*LOSSES[:4], 9, *LOSSES[4:], 8], [0, 1, 2, 3, 3, 4, 5, 6, 7, 7]),
+            "one more after each epoch",
+        ),
+        (curve([*LOSSES[:4], 9, *LOSSES[4:], 8], range(10)), "one more after each epoch"),
+        (curve([*LOSSES[:3], 9, *LOSSES[4:7], 8]), "at the last batch of each epoch alone"),
+        (curve([2.0, 3.9, 5.7, 7.4, 1.6, 3.1, 4.5, 5.8]), "adds up all batches of the epoch"),
     ],
 )
 def test_a_curve_of_losses(series: Series, words: str | None) -> None:
     found = curves.problem("loss", [series], BATCHES, epochs=2)
     assert (found is None) if words is None else (found is not None and words in found.message)
+
+
+def test_of_values_that_another_check_tells_of_there_has_to_be_one_for_each_batch() -> None:
+    wrong, short = (curve([0.0] * count, tag="acc5") for count in (8, 5))
+    assert curves.problem("acc5", [wrong], BATCHES, 2) is not None
+    assert curves.problem("acc5", [wrong], BATCHES, 2, any_values=True) is None
+    assert curves.problem("acc5", [short], BATCHES, 2, any_values=True) is not None
 
 
 @pytest.mark.parametrize("unit", [1, 100])
@@ -192,6 +210,53 @@ def test_equal_logits_leave_the_accuracy_open() -> None:
     }  # fmt: skip
     found = training(RankOutcome(True, values, {"logits": logits, "labels": labels}))
     assert found == [Batch((1.0,), (0.0, 0.5), (0.5, 1.0), 0.1, 2)]
+
+
+def test_minus_the_logits_of_the_labels_are_no_cross_entropy() -> None:
+    logits, labels = np.random.default_rng(5).normal(size=(6, 10)), np.array([0, 3, 9, 2, 2, 5])
+    own = -logits[np.arange(6), labels]
+    logs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+
+    def are_of_logits_with(losses: list[Json], logits: Array = logits) -> bool:
+        return are_of_logits(
+            RankOutcome(True, {"losses": losses, "sizes": [4, 2]}, {"logits": logits, "labels": labels})
+        )
+
+    assert are_of_logits_with([own[:4].mean(), own[4:].mean()])
+    right = [-logs[np.arange(6), labels][rows].mean() for rows in (slice(4), slice(4, 6))]
+    assert not are_of_logits_with(right)
+    assert not are_of_logits_with(right, logs)
+    assert not are_of_logits_with([own[:4].mean(), right[1]])
+
+
+@pytest.mark.parametrize(
+    ("guesses", "unit", "words"),
+    [
+        (lambda ranked: (ranked[:, :1], ranked[:, :5]), 100, None),
+        (lambda ranked: (ranked[:, :1], ranked[:, :5]), 1, None),
+        (lambda ranked: (ranked[:, :1], ranked[:, :4]), 100, "acc1 is right and acc5 too small"),
+        (lambda ranked: (ranked[:, :1], ranked[:, :6]), 1, "acc1 is right and acc5 too large"),
+        (lambda ranked: (ranked[:, :1], ranked[:, :1]), 100, "acc5 is what acc1 is"),
+        (lambda ranked: (ranked[:, -1:], ranked[:, -5:]), 100, "the smallest logits"),
+        (lambda ranked: (ranked[:, :5], ranked[:, :1]), 100, "mixed up"),
+        (lambda ranked: (ranked[:, :1], ranked[:, :5]), 1e4, "a hundred times percent"),
+        (lambda ranked: (ranked[:, 1:2], ranked[:, 1:6]), 100, "five classes a row"),
+    ],
+)
+def test_which_guesses_count(
+    guesses: Callable[[Array], tuple[Array, Array]], unit: float, words: str | None
+) -> None:
+    case = returned_values.clear_cut(check_of(EXERCISE, "accuracy_topk", lambda spec: Outcome(())))
+    returned: list[Json] = []
+    for batch in case.data.batches(returned_values.SIZES):
+        logits, labels = returned_values.answers(case, batch)
+        one, five = (
+            unit * float((chosen == labels[:, None]).any(axis=1).mean())
+            for chosen in guesses(np.argsort(-logits, axis=1))
+        )
+        returned.append({"loss": 1.0, "acc1": one, "acc5": five})
+    found = returned_values.accuracy_problem(case, RankOutcome(True, {"0": {"returned": returned}}))
+    assert (found is None) if words is None else (found is not None and words in found.hint)
 
 
 @pytest.mark.parametrize(
@@ -267,7 +332,7 @@ def test_learning_rates(rates: list[float], words: str | None) -> None:
         ("Loss/train", "loss"), ("train_loss", "loss"), ("acc1", "acc1"), ("Acc@5/train", "acc5"), ("top5", "acc5"),
         ("train/accuracy", "acc1"), ("lr", "lr"), ("lr-SGD", "lr"), ("learning_rate", "lr"), ("train/lr", "lr"),
         ("trainLR", "lr"), ("latest_loss", "loss"), ("loss_value", "loss"), ("top_50", "acc1"), ("Acc@5", "acc5"),
-        ("valLoss", None), ("test/top5", None), ("dev_loss", None), ("Loss/val", None), ("valid/acc1", None), ("test_acc5", None), ("clr", None), ("images/s", None),
+        ("valid/lr", "lr"), ("valLoss", None), ("test/top5", None), ("dev_loss", None), ("Loss/val", None), ("valid/acc1", None), ("test_acc5", None), ("clr", None), ("images/s", None),
     ],
 )  # fmt: skip
 def test_curves_are_known_by_their_names(tag: str, name: str | None) -> None:

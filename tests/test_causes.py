@@ -130,6 +130,27 @@ def test_a_script_that_reads_no_options_is_told_so(
             "calling f()",
             "the order",
         ),
+        (
+            "ValueError",
+            "Expected `device_type` of type `str`, got: ",
+            "calling f()",
+            "torch.autocast(device.type",
+        ),
+        (
+            "ValueError",
+            "outputs must be a Tensor or an iterable of Tensors",
+            "calling f()",
+            "scaler.scale(loss).backward()",
+        ),
+        ("AttributeError", "'float' object has no attribute 'backward'", "calling f()", "plain number"),
+        ("AttributeError", "'tuple' object has no attribute 'to'", "calling f()", "images, labels = batch"),
+        ("RuntimeError", "selected index k out of range", "calling f()", "topk(k, dim=1)"),
+        (
+            "TypeError",
+            "expected str, bytes or os.PathLike object, not NoneType",
+            "calling f()",
+            "if args.report",
+        ),
         ("PermissionError", "[Errno 1] Operation not permitted", "calling f()", "by hand"),
         ("PermissionError", "[Errno 13] Permission denied: '/data/x'", "calling f()", "folder you are in"),
         ("RuntimeError", "recv error", "calling f()", "Another rank ended"),
@@ -356,5 +377,5 @@ def test_a_call_of_their_own_is_not_taken_for_the_one_that_the_exercise_asks_for
     error = StudentError(
         "TypeError", "f() missing 1 required positional argument: 'lr'", (frame,), "calling f()"
     )
-    assert "the line above" in advice(error, submission)
+    assert "That line calls something with other arguments" in advice(error, submission)
     assert "the line above" not in advice(replace(error, frames=(), message="odd"), submission)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from graders.amp.record import named, numbers, run_events, strings
-from lockstep.compare import integer, number
+from lockstep.compare import close, elements, integer, number
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.wire import Array, Json
 
@@ -68,6 +68,31 @@ def training(seen: RankOutcome) -> list[Batch]:
             hits = [_hits(logits[rows], labels[rows], k) for k in (1, 5)]
             batches.append(Batch(own.may_be_logged(number(loss)), hits[0], hits[1], own.rate, size))
     return batches
+
+
+def are_of_logits(seen: RankOutcome) -> bool:
+    """Whether every loss is minus the mean of the labels' logits: nn.NLLLoss without a log_softmax in front of it."""
+    logits, labels, sizes = seen.arrays.get("logits"), seen.arrays.get("labels"), seen.values.get("sizes")
+    losses = [number(loss) for loss in elements(seen.values.get("losses"))]
+    if logits is None or labels is None or not losses:
+        return False
+    ends = np.cumsum([integer(size) or 0 for size in elements(sizes)])[:-1]
+    own = -logits[np.arange(len(labels)), labels]
+    entropies = (
+        own + np.log(np.exp(logits - logits.max(axis=1, keepdims=True)).sum(axis=1)) + logits.max(axis=1)
+    )
+    # What falls without end may come to its end as infinity.
+    rows = zip(losses, np.split(own, ends), np.split(entropies, ends), strict=True)
+    finite = [
+        (loss, of.mean(), entropy.mean())
+        for loss, of, entropy in rows
+        if loss is not None and np.isfinite(of).all()
+    ]
+    return len(finite) > 1 and all(
+        close(loss, float(of_logits), rtol=1e-3, atol=1e-4)
+        and not close(loss, float(entropy), rtol=1e-2, atol=1e-2)
+        for loss, of_logits, entropy in finite
+    )
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,10 @@ from lockstep.wire import Json
 METRICS = ("loss", "acc1", "acc5", "lr")
 # TensorBoard keeps float32.
 FLOAT32 = 1e-6
+_VALIDATION_BESIDE = (
+    "Is validation logged under the same name? Give its values one of their own, valid/loss beside train/loss: at a "
+    "step that has been, W&B puts them in the place of the batch's."
+)
 # At the beginning of a word: neither "latest_loss" nor "loss_value".
 _NOT_TRAINING = re.compile(r"(?<![a-z])(val(?!ue)|test|eval|dev(?!ice))")
 
@@ -83,8 +87,12 @@ def _flat(row: Mapping[str, Json], before: str = "") -> list[tuple[str, Json]]:
 def metric(tag: str) -> str | None:
     """Which of the four a curve of this name shows in training; None for any other curve."""
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", tag).lower()
-    if _NOT_TRAINING.search(name):
-        return None
+    shows = _metric(name)
+    # A learning rate is that of the training, whatever it stands beside.
+    return shows if shows == "lr" or not _NOT_TRAINING.search(name) else None
+
+
+def _metric(name: str) -> str | None:
     if "loss" in name:
         return "loss"
     if re.search(r"(^|[^a-z])lr([^a-z]|$)|learning|lrate", name):
@@ -94,16 +102,29 @@ def metric(tag: str) -> str | None:
     return None
 
 
-def problem(name: str, series: Sequence[Series], batches: Sequence[Batch], epochs: int) -> Feedback | None:
-    """What is wrong with the curve of one metric, where there may be several of such a name."""
+def problem(
+    name: str, series: Sequence[Series], batches: Sequence[Batch], epochs: int, *, any_values: bool = False
+) -> Feedback | None:
+    """What is wrong with the curve of one metric, where there may be several of such a name.
+
+    Of `any_values` no more is asked than that there is one for each batch.
+    """
     own = [one for one in series if metric(one.tag) == name]
-    if not own:
+    others = [one for one in series if one not in own and _metric(one.tag.lower()) == name]
+    misnamed = next((one for one in others if _compared(name, one, batches, epochs) is None), None)
+    if not own and misnamed is None:
         return Feedback(
-            f"there is no curve named {name}", f"Log {name} under a name that has `{name}` in it, every step."
+            f"there is no curve named {name}",
+            f"Log {name} under a name that has `{name}` in it, every step, as a number: text makes no curve.",
         )
-    found = [_compared(name, one, batches, epochs) for one in own]
+    found = [_compared(name, one, batches, epochs, any_values) for one in own]
     if any(one is None for one in found):
         return None
+    if misnamed is not None:
+        return Feedback(
+            f"{safe(misnamed.tag, 60)}, by its name a curve of validation, shows the {name} of the training batches",
+            "Are the names of training and validation mixed up?",
+        )
     # Of several curves, an epoch's mean perhaps, the longest is the one that was meant.
     longest = max(range(len(own)), key=lambda number: len(own[number].values))
     return found[longest]
@@ -114,12 +135,26 @@ def is_thinned(name: str, series: Sequence[Series], batches: Sequence[Batch]) ->
     return max(len(one.values) for one in series if metric(one.tag) == name) < len(batches)
 
 
-def _compared(name: str, series: Series, batches: Sequence[Batch], epochs: int) -> Feedback | None:
-    agrees = _agreement(name, batches, series)
+def _compared(
+    name: str, series: Series, batches: Sequence[Batch], epochs: int, any_values: bool = False
+) -> Feedback | None:
+    if _are_steps(series):
+        return _mixed_up(series)
+    agrees = _agreement(name, batches, series, any_values)
     n, per_epoch = len(batches), _per_epoch(batches, epochs)
     count = len(series.values)
     call = f"{safe(series.tag, 60)} has {count} values for {n} training batches"
     steps = series.steps
+    if len(steps) > 1 and len(set(steps)) == 1:
+        return Feedback(
+            f"all {count} values of {safe(series.tag, 60)} are at step {steps[0]}",
+            "Hand the step on: writer.add_scalar(tag, value, global_step), with global_step += 1 after every batch.",
+        )
+    last = [min(n, (epoch + 1) * per_epoch) - 1 for epoch in range(epochs)]
+    more = {place + 1 + epoch for epoch, place in enumerate(last)}
+    rest = [point for point in range(count) if point not in more]
+    if count == n + len(more) and all(agrees(point, place) for place, point in enumerate(rest)):
+        return Feedback(f"{call}: one more after each epoch", _VALIDATION_BESIDE)
     if any(later <= earlier for earlier, later in pairwise(steps)):
         return Feedback(
             f"the steps of {safe(series.tag, 60)} do not rise: step {_first_return(steps)} comes twice or too late",
@@ -140,13 +175,13 @@ def _compared(name: str, series: Series, batches: Sequence[Batch], epochs: int) 
         for chosen in _thinned(n, per_epoch, stride):
             if len(chosen) == count and all(agrees(point, place) for point, place in enumerate(chosen)):
                 return None
-    last = [min(n, (epoch + 1) * per_epoch) - 1 for epoch in range(epochs)]
     if name == "lr" and count == epochs and _is_constant_in_epochs(batches, per_epoch):
         return None
     if count == epochs and all(agrees(point, place) for point, place in enumerate(last)):
         return Feedback(
             f"{call}: only the last batch of each epoch is logged",
-            "Move the logging into the loop over the batches.",
+            "Log within the loop over the batches, each batch at a step of its own: of several rows at one step, W&B "
+            "keeps the last.",
         )
     for left_out in (set(last), {n - 1}):
         chosen = [place for place in places if place not in left_out]
@@ -159,6 +194,19 @@ def _compared(name: str, series: Series, batches: Sequence[Batch], epochs: int) 
         call,
         "Log every batch, right after its train_step, and close the log at the end: its buffer is lost otherwise. W&B "
         "warns of a step that it has closed already, and ignores what comes with it: give every log a higher one.",
+    )
+
+
+def _are_steps(series: Series) -> bool:
+    """Whether the values themselves count the batches."""
+    return len(series.values) > 2 and all(later - earlier == 1 for earlier, later in pairwise(series.values))
+
+
+def _mixed_up(series: Series) -> Feedback:
+    first = ", ".join(f"{value:g}" for value in series.values[:3])
+    return Feedback(
+        f"the values of {safe(series.tag, 60)} are {first} and so on, which count the batches",
+        "Are value and step mixed up? writer.add_scalar(tag, value, global_step): first the value, then its step.",
     )
 
 
@@ -182,9 +230,11 @@ def _thinned(n: int, per_epoch: int, stride: int) -> list[list[int]]:
     return [[i for i in range(n) if count(i) % stride == 0] for count in counted]
 
 
-def _agreement(name: str, batches: Sequence[Batch], series: Series) -> Callable[[int, int], bool]:
+def _agreement(
+    name: str, batches: Sequence[Batch], series: Series, any_values: bool = False
+) -> Callable[[int, int], bool]:
     """Whether a point of the curve is the value of a batch; accuracies as fractions or in percent, all alike."""
-    if name == "lr":
+    if name == "lr" or any_values:
         # Which rate is right is a check of its own.
         return lambda point, place: math.isfinite(series.values[point])
     if name == "loss":
@@ -215,6 +265,13 @@ def _differing(name: str, series: Series, batches: Sequence[Batch], epochs: int,
             f"{tag} is a batch late: each value is that of the batch before",
             "Log what train_step has just returned, before the next batch is trained on.",
         )
+    last = {min(n, (epoch + 1) * per_epoch) - 1 for epoch in range(epochs)}
+    if epochs > 1 and last == {point for point in range(n) if not agrees(point, point)}:
+        return Feedback(
+            f"{tag} has another value than the batch had at the last batch of each epoch alone, "
+            f"{series.values[wrong]:.6g} in the place of {_shown(name, batches[wrong])}",
+            _VALIDATION_BESIDE,
+        )
     if name == "loss" and all(
         math.isclose(series.values[i], mean, rel_tol=1e-4, abs_tol=1e-6)
         for i, mean in enumerate(_running_means([batch.losses[0] for batch in batches], per_epoch))
@@ -223,19 +280,28 @@ def _differing(name: str, series: Series, batches: Sequence[Batch], epochs: int,
             f"{tag} shows the mean over the epoch so far instead of each batch's loss",
             "Log the values that train_step returns; TensorBoard and W&B smooth curves by themselves.",
         )
+    if _is_a_sum(name, series, batches, per_epoch):
+        return Feedback(
+            f"{tag} adds up all batches of the epoch so far instead of showing each batch's {name}",
+            "Log the values that train_step returns; what is added up for a mean of the epoch goes under another name.",
+        )
     return Feedback(
         f"{tag}, value {wrong + 1} of {n}, is {series.values[wrong]:.6g}; the batch had {_shown(name, batches[wrong])}",
-        "Log the values that train_step returns, each at its own step."
-        + (
-            " Does it return wrong ones, which accuracy_topk looks at? Mend that first: this curve shows them."
-            if name.startswith("acc")
-            else ""
-        ),
+        "Log the values that train_step returns, as they are, each at its own step.",
     )
 
 
 def _running_means(values: Sequence[float], per_epoch: int) -> list[float]:
     return [float(np.mean(values[i - i % per_epoch : i + 1])) for i in range(len(values))]
+
+
+def _is_a_sum(name: str, series: Series, batches: Sequence[Batch], per_epoch: int) -> bool:
+    """Whether each loss is the sum of those of the epoch so far."""
+    means = _running_means([batch.loss for batch in batches], per_epoch)
+    return name == "loss" and all(
+        math.isclose(value, mean * (i % per_epoch + 1), rel_tol=1e-4, abs_tol=1e-6)
+        for i, (value, mean) in enumerate(zip(series.values, means, strict=True))
+    )
 
 
 def _shown(name: str, batch: Batch) -> str:
@@ -279,6 +345,8 @@ def _is_rate(value: float, used: float | None) -> bool:
 
 
 def _rate_problem(series: Series, used: Sequence[float | None]) -> Feedback:
+    if _are_steps(series):
+        return _mixed_up(series)
     tag, n = safe(series.tag, 60), len(used)
     values = series.values
     if len(values) == n and all(_is_rate(values[i], used[i + 1]) for i in range(n - 1)):
@@ -291,7 +359,9 @@ def _rate_problem(series: Series, used: Sequence[float | None]) -> Feedback:
             f"{tag} stays at {values[0]:.6g} in all steps, while the scheduler changed the rate",
             "Log optimizer.param_groups[0]['lr'], not the rate that training began with.",
         )
+    wrong = next((i for i in range(min(len(values), n)) if not _is_rate(values[i], used[i])), 0)
+    first = f", value {wrong + 1} is {values[wrong]:.6g}" if len(values) == n else ""
     return Feedback(
-        f"{tag} has other values than the rates that the optimizer stepped with",
-        "Log optimizer.param_groups[0]['lr'] of every step, between train_step and scheduler.step().",
+        f"{tag} has other values than the rates that the optimizer stepped with{first}",
+        "Log optimizer.param_groups[0]['lr'] of every step, as it is, between train_step and scheduler.step().",
     )

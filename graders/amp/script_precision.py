@@ -6,17 +6,14 @@ from collections.abc import Sequence
 
 from graders.amp import own_step
 from graders.amp.batches import Step, first_steps
-from graders.amp.script_runs import begin_script
+from graders.amp.script_runs import BOTH_FLAGS, begin_script
 from lockstep.check import Check
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.verdict import CheckEnded
 
 # How many bits of a number each keeps.
 LOW_TYPES = {"torch.bfloat16": 7, "torch.float16": 10}
-DEFAULT = (
-    'In the template AMP is on unless --no-amp is given: add_argument("--amp", default=True, '
-    "action=argparse.BooleanOptionalAction)."
-)
+DEFAULT = f"In the template AMP is on unless --no-amp is given: {BOTH_FLAGS}"
 
 
 def low_steps(made: Sequence[Step]) -> list[Step]:

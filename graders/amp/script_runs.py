@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from fixtures import cinic10
@@ -11,6 +12,7 @@ from graders.amp.batches import Batch
 from graders.amp.record import run_events
 from lockstep.check import Check
 from lockstep.compare import integer, shown
+from lockstep.refusedoptions import refused
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.text import last_lines
 from lockstep.verdict import CheckEnded
@@ -19,9 +21,20 @@ from lockstep.wire import Json
 # Two epochs of five batches, but for the last of them.
 FIRST_BATCHES = 8
 BATCH_ON_CPU = (
-    "A DataLoader's batches are on the CPU: move images and labels to the device that train_step is given, where the "
-    "model is."
+    "A DataLoader's batches are on the CPU: move images and labels to the device that train_step, or evaluate, is "
+    "given, where the model is."
 )
+BY_HAND = (
+    "Run the same line in a terminal: python amp_train.py --training-data DIR --arch resnet18 --batch-size 4 "
+    "--epochs 1 --amp --logdir runs --wandb disabled"
+)
+NOT_TRAINED = (
+    'The last lines of the file start it: `if __name__ == "__main__":`, and below that train(parse_arguments()). '
+    "train(args) loops over the batches of --training-data and calls train_step for each."
+)
+BOTH_FLAGS = 'add_argument("--amp", default=True, action=argparse.BooleanOptionalAction).'
+# What a script says that does not know one of the two, or wants a value for it.
+_OF_AMP = re.compile(r"error: (?:unrecognized arguments: |argument )--(?:no-)?amp\b(?!-)")
 
 
 def script_options(**chosen: Json) -> dict[str, Json]:
@@ -83,20 +96,28 @@ def begin_script(
     return outcome.ranks[0]
 
 
+def comes_to_its_end(check: Check, seen: RankOutcome, call: str, usual: str = BY_HAND) -> None:
+    """End the check where the script ended with another status than 0; `usual` is the hint if it refused no option."""
+    said = last_lines(seen.output)
+    hint = refused(said)
+    if _OF_AMP.search(said):
+        hint = f"The exercise has two flags that take no value, --amp and --no-amp. One line makes both: {BOTH_FLAGS}"
+    check.expect(
+        integer(seen.values.get("status")) == 0,
+        f"{call} ended with status {shown(seen.values.get('status'))}. Its last lines: {said}",
+        hint or usual,
+    )
+
+
 def trained(check: Check, outcome: Outcome, call: str) -> tuple[RankOutcome, list[Batch]]:
     """What a whole run of the script came to; ends the check when it failed or trained on nothing."""
     seen = outcome.ranks[0]
-    check.expect(
-        integer(seen.values.get("status")) == 0,
-        f"{call} ended with status {shown(seen.values.get('status'))}. Its last lines: {last_lines(seen.output)}",
-        "Run the same line in a terminal: python amp_train.py --training-data DIR --arch resnet18 --batch-size 4 "
-        "--epochs 1 --amp --logdir runs --wandb disabled",
-    )
+    comes_to_its_end(check, seen, call)
     made = batches.training(seen)
     check.expect(
         bool(made),
         f"{call} came to its end, but no batch was trained on: no cross entropy with a backward was seen.",
-        "train(args) loops over the batches of --training-data and calls train_step for each.",
+        NOT_TRAINED,
     )
     strange = batches.losses_without_forward(run_events(seen), [batch.size for batch in made])
     check.expect(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from graders.amp.record import strings
+from graders.amp.expected import Scenario
+from graders.amp.record import strings, told
 from graders.amp.script_precision import LOW_TYPES
+from graders.amp.steps import Case
 from lockstep.check import Check
 from lockstep.sandbox.outcome import RankOutcome
+from lockstep.verdict import CheckEnded
 
 
 def is_that_of_the_steps(check: Check, on_cpu: RankOutcome, on_gpu: RankOutcome | None) -> None:
@@ -18,6 +21,16 @@ def is_that_of_the_steps(check: Check, on_cpu: RankOutcome, on_gpu: RankOutcome 
         "Let each trial be a call of train_step(model, batch, criterion, optimizer, scaler, device, amp).",
         points=check.points / 2,
     )
+
+
+def steps_are_always_low(check: Check) -> bool:
+    """Whether train_step itself computes in low precision with amp=False, which off_is_fp32 tells of."""
+    case = Case(check, Scenario((8,), amp=False))
+    try:
+        seen = case.run(forward_only=True)
+    except CheckEnded:
+        return False
+    return not LOW_TYPES.keys().isdisjoint(strings(told(seen).get("types")))
 
 
 def low_steps_alone(on_cpu: RankOutcome, on_gpu: RankOutcome | None) -> str:

@@ -19,6 +19,10 @@ from lockstep.wire import Array, Json
 LOW, LOW_LOSS = 0.05, 0.02
 # How many items each batch has that the template's `evaluate` is given.
 EVALUATED_BY = 9
+NO_STEP = (
+    "Every call makes backward(), scaler.step(optimizer) and scaler.update(), whatever amp and grad_clip are: is one "
+    "of them indented into an `if` or without its brackets, or zero_grad between backward and step?"
+)
 
 
 class Case:
@@ -79,6 +83,10 @@ class Case:
     def moved(self, weights: dict[str, Array]) -> dict[str, Array]:
         """How far weights are from where they started."""
         return {name: value - self.weights[name] for name, value in weights.items()}
+
+    def stands_still(self, seen: RankOutcome, step: int, scenario: int = 0) -> bool:
+        """Whether after that call of train_step the weights are those that it began with."""
+        return expected.norm(self.moved(self.held(seen, step, scenario))) == 0
 
     def held(self, seen: RankOutcome, step: int, scenario: int = 0) -> dict[str, Array]:
         """The weights after a call of train_step; ends the check when they are not what a network holds."""

@@ -13,8 +13,8 @@ from graders.amp.batches import first_steps
 from graders.amp.expected import Scenario
 from graders.amp.record import calls, insist_on_dicts, returned, strings, told
 from graders.amp.script_precision import LOW_TYPES
-from graders.amp.script_runs import BATCH_ON_CPU, begin_script, run_script
-from graders.amp.steps import EVALUATED_BY, LOW, LOW_LOSS, Case, distance
+from graders.amp.script_runs import BATCH_ON_CPU, NOT_TRAINED, begin_script, comes_to_its_end, run_script
+from graders.amp.steps import EVALUATED_BY, LOW, LOW_LOSS, NO_STEP, Case, distance
 from lockstep.batchloop import CLEAR_HINT, LOOPS, PLAIN, SOFTMAX, SOFTMAX_HINT, Loop
 from lockstep.check import Check
 from lockstep.compare import close, integer, number, shown
@@ -56,8 +56,10 @@ def test_autocast_on(check: Check) -> None:
     call = f"train_step(..., amp=True) {where}"
     check.expect(
         bool(types) and all(name in LOW_TYPES for name in types),
-        f"{call}: the linear layers computed in {_short(types)}, expected bfloat16 or float16.",
-        "Put the model's forward and the loss into `with torch.autocast(device.type, enabled=amp):`.",
+        f"train_step(..., amp=True) {where if where == CPU else f'{CPU} and {GPU}'}: the linear layers computed in "
+        f"{_short(types)}, expected bfloat16 or float16.",
+        "Put the model's forward and the loss into `with torch.autocast(device.type, enabled=amp):`, without a dtype, which "
+        "it chooses itself.",
     )
     logits = seen.arrays.get("0/logits")
     values = None if logits is None else logits.astype(np.float32)
@@ -157,11 +159,15 @@ def test_params_fp32(check: Check) -> None:
     )
     check.expect(
         made.get("shape") == [2, classes],
-        f"build_model('resnet18', num_classes={classes}) answers two images with something of another shape than 2 x {classes}.",
+        f"build_model('resnet18', num_classes={classes}) answers two images with something of the shape {shown(made.get('shape'))}, "
+        f"expected 2 x {classes}.",
         "The last layer needs num_classes outputs.",
     )
-    script = run_script(check, "until_the_loss", values={"stop": "forward"}).ranks[0].values
+    begun = run_script(check, "until_the_loss", values={"stop": "forward"}).ranks[0]
+    script = begun.values
     types = strings(script.get("parameters"))
+    if not types:
+        comes_to_its_end(check, begun, "amp_train.py with AMP")
     check.expect(
         types == ["torch.float32"],
         f"When amp_train.py with AMP called its model for the first time, the parameters were {_short(types)}."
@@ -169,7 +175,7 @@ def test_params_fp32(check: Check) -> None:
         else "amp_train.py with AMP computed a loss, or ended, without calling a model on a batch of images.",
         "Look for .half(), .bfloat16() or .to(dtype) between build_model and the training loop."
         if types
-        else "logits = model(images) of the batch's images, in train_step.",
+        else f"logits = model(images) of the batch's images, in train_step. {NOT_TRAINED}",
     )
     _builds_another(check, classes, made, script)
 
@@ -212,6 +218,9 @@ def test_matches_fp32(check: Check) -> None:
     check.expect(count == 20, f"{call}: {count} of them came back.", "train_step ends with a return.")
     if not _follows(case, seen, PLAIN):
         _tell_of_slips(check, case, seen)
+    check.expect(
+        not case.stands_still(seen, 19), f"{call}: the weights are those that it began with.", NO_STEP
+    )
     usual = (
         "Is optimizer.zero_grad() called in every step, and the gradient divided by the scale exactly once?"
     )
@@ -287,6 +296,11 @@ def test_off_is_fp32(check: Check) -> None:
         "Hand the switch on: torch.autocast(device.type, enabled=amp).",
     )
     insist_on_dicts(check, seen)
+    check.expect(
+        not case.stands_still(seen, 3),
+        f"{call}: after four steps the weights are those that it began with.",
+        NO_STEP,
+    )
     loop = next((loop for loop in LOOPS if _is_in_full(case, seen, loop)), None)
     check.expect(
         loop is not None,
@@ -295,6 +309,9 @@ def test_off_is_fp32(check: Check) -> None:
     )
     begun = begin_script(check, amp=False)
     types = strings(begun.values.get("types"))
+    if not types:
+        comes_to_its_end(check, begun, "amp_train.py --no-amp")
+        check.fail("amp_train.py without AMP (--no-amp) computed no loss of a training batch.", NOT_TRAINED)
     check.expect(
         bool(types),
         "amp_train.py without AMP (--no-amp) computed no loss of logits and labels that could show in which precision it trains.",

@@ -11,13 +11,15 @@ from graders.amp import expected, own_step, script_clipping, script_precision
 from graders.amp.batches import first_steps
 from graders.amp.expected import Scenario
 from graders.amp.record import calls, named, strings, told
-from graders.amp.script_runs import begin_script
-from graders.amp.steps import LOW, Case, distance
+from graders.amp.script_runs import BATCH_ON_CPU, begin_script, run_script
+from graders.amp.steps import LOW, NO_STEP, Case, distance
 from lockstep.batchloop import LOOPS, PLAIN, SOFTMAX
 from lockstep.check import Check
 from lockstep.compare import close, elements, integer, number, shown
+from lockstep.devicefault import is_device_fault
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.slips import slip
+from lockstep.text import safe_line
 from lockstep.verdict import CheckEnded, Verdict
 from lockstep.wire import Array, Json
 
@@ -68,6 +70,7 @@ def _script_scales(check: Check) -> None:
             written_wrong.hint,
             points=check.points / 2,
         )
+    _is_all_on_the_gpu(check, seen)
     # That the script does not run otherwise is for the checks that run it to its end.
     script_precision.is_switched_on(check, seen)
     factors = [step.factor for step in first_steps(seen) if "torch.float16" in step.answers]
@@ -96,6 +99,26 @@ def _script_scales(check: Check) -> None:
         "its images were there.",
         'device = torch.device("cuda", args.gpu) if torch.cuda.is_available() else torch.device("cpu"), for the model and '
         "for train_step.",
+        points=check.points / 2,
+    )
+
+
+def _is_all_on_the_gpu(check: Check, seen: RankOutcome) -> None:
+    """End the check where a script that trains on a GPU leaves something on the CPU later, as in its validation."""
+    if seen.error is None or not is_device_fault(seen.error.message):
+        return
+    try:
+        run_script(check, "until_the_loss", values={"gpu": True})
+        begin_script(check)
+    except CheckEnded:
+        # Of what does not begin to train either other checks tell.
+        return
+    frame = seen.error.frames[-1] if seen.error.frames else None
+    check.fail(
+        "amp_train.py --amp on a machine with a GPU, an emulated one, trained on its first batches and then ended with "
+        f"{safe_line(seen.error.type, 60)}: {safe_line(seen.error.message, 200)}"
+        + (f" ({safe_line(str(frame), 120)}, in {safe_line(frame.function, 60)})." if frame else "."),
+        BATCH_ON_CPU,
         points=check.points / 2,
     )
 
@@ -181,6 +204,9 @@ def _clipped(
     by_value = {name: np.clip(value, -limit, limit) for name, value in gradient.items()}
     if distance(used, by_norm) < LOW:
         return
+    if expected.norm(used) == 0 and case.stands_still(case.run(replace(way, grad_clip=None)), 0):
+        # Of this tell the checks that do not clip.
+        return
     other = expected.norm(twice)
     shrunk = {name: value * min(1.0, limit / other) for name, value in twice.items()}
     # Of one that is too small to be clipped nothing can be told.
@@ -226,6 +252,11 @@ def test_overflow_skipped(check: Check) -> None:
     before, after, last = (case.held(seen, step) for step in range(3))
     call = f"train_step(..., amp=True) {where} on a batch whose gradient is infinite"
     check.expect(
+        not case.stands_still(seen, 0),
+        f"train_step(..., amp=True) {where}: the weights are those that it began with already where the gradient is finite.",
+        NO_STEP,
+    )
+    check.expect(
         all(np.isfinite(value).all() for value in after.values()),
         f"{call}: the weights are NaN or infinite afterwards.",
         "scaler.step(optimizer) leaves such a step out. optimizer.step() of its own does not, and without a scaler "
@@ -260,6 +291,15 @@ def _scale_is_halved(check: Check, seen: RankOutcome, scale: float, call: str, *
     )
 
 
+def _trains_where_clipped(case: Case, clipped: Scenario, *, gpu: bool) -> bool:
+    """Whether train_step comes back where nothing overflows; clip_is_unscaled tells if it does not."""
+    try:
+        case.run(replace(clipped, overflow=None), gpu=gpu)
+    except CheckEnded:
+        return False
+    return True
+
+
 def _skipped_where_clipped(check: Check, case: Case, *, gpu: bool) -> None:
     """The same with grad_clip, whose norm is infinite then."""
     clipped = replace(case.scenario, grad_clip=float(check.rng.uniform(0.5, 2.0)))
@@ -273,6 +313,8 @@ def _skipped_where_clipped(check: Check, case: Case, *, gpu: bool) -> None:
         # A complaint of the scaler's comes as a failure, with a hint of its own.
         if ended.verdict not in (Verdict.CRASHED, Verdict.FAILED):
             raise
+        if not _trains_where_clipped(case, clipped, gpu=gpu):
+            return
         check.fail(
             f"{call}, and then on one whose gradient is not: {ended.feedback.message} Without grad_clip the step is "
             "left out and the next one trains, as it should be.",

@@ -13,8 +13,10 @@ import numpy as np
 from fixtures import cinic10
 from fixtures.pictures import CLASSES
 from fixtures.tree import Tree
+from graders.amp.batches import are_of_logits
 from graders.amp.record import named, numbers, run_events
 from graders.amp.script_runs import run_script, trained
+from graders.amp.steps import NO_STEP
 from lockstep.check import Check
 from lockstep.compare import integer, shown
 from lockstep.helptexts import answers_help
@@ -165,12 +167,20 @@ def test_notebook(check: Check) -> None:
     call = "amp_train.ipynb, run from top to bottom," if is_notebook else "amp_train.py --report FILE"
     seen, batches = trained(check, outcome, call)
     _weights_moved(check, seen, call)
+    check.expect(
+        not are_of_logits(seen),
+        f"{call} trained on losses that are minus the logit of each label. That is no cross entropy: it falls without end.",
+        "criterion = nn.CrossEntropyLoss(). nn.NLLLoss wants logarithms of probabilities: log_softmax stands before it.",
+        points=check.points / 2,
+    )
     steps = len(batches)
     most = EPOCHS * math.ceil(IMAGES / BATCH_SIZE)
     check.expect(
         steps in (most, most - EPOCHS),
         f"{call} trained on {steps} batches; two epochs over {IMAGES} images in batches of {BATCH_SIZE} are {most}.",
-        "Let the constants or options decide: epochs, batch size, data. Was a `break` left in?",
+        "Let the constants or options decide: epochs, batch size, data. Was a `break` left in?"
+        if steps < most
+        else "Train on the images of DIR/train alone, whose folders are the classes, and for as many epochs as --epochs says.",
     )
     labels = seen.arrays.get("labels")
     share = 0.0 if labels is None else float(np.bincount(labels.astype(np.int64)).max() / len(labels))
@@ -277,6 +287,11 @@ def fewer_samples_than_steps(runs: Sequence[Mapping[str, Any]]) -> tuple[int, in
 
 def _weights_moved(check: Check, seen: RankOutcome, call: str) -> None:
     """One check's business: curves can be logged rightly of a training that does not train."""
+    check.expect(
+        seen.values.get("moved") is True or bool(named(run_events(seen), "optimizer")),
+        f"{call} called its model for every batch, and no step of an optimizer followed.",
+        NO_STEP,
+    )
     check.expect(
         seen.values.get("moved") is True,
         f"{call} called its model and made its steps, but no weight of that model changed.",
