@@ -297,7 +297,7 @@ def _running_means(values: Sequence[float], per_epoch: int) -> list[float]:
 
 def _is_a_sum(name: str, series: Series, batches: Sequence[Batch], per_epoch: int) -> bool:
     """Whether each loss is the sum of those of the epoch so far."""
-    means = _running_means([batch.loss for batch in batches], per_epoch)
+    means = _running_means([batch.losses[0] for batch in batches], per_epoch)
     return name == "loss" and all(
         math.isclose(value, mean * (i % per_epoch + 1), rel_tol=1e-4, abs_tol=1e-6)
         for i, (value, mean) in enumerate(zip(series.values, means, strict=True))

@@ -205,8 +205,7 @@ def _clipped(
     if distance(used, by_norm) < LOW:
         return
     if expected.norm(used) == 0 and case.stands_still(case.run(replace(way, grad_clip=None)), 0):
-        # Of this tell the checks that do not clip.
-        return
+        check.fail("train_step, with grad_clip and without, left every weight as it was.", NO_STEP)
     other = expected.norm(twice)
     shrunk = {name: value * min(1.0, limit / other) for name, value in twice.items()}
     # Of one that is too small to be clipped nothing can be told.
