@@ -277,7 +277,10 @@ def usual_cause(error: StudentError, submission: Submission) -> str:
     if error.type in _UNREADABLE:
         return _unreadable(error, submission)
     if error.type == "NameError" and (unknown := _UNKNOWN_NAME.search(error.message)):
-        return _unknown_name(unknown[1])
+        in_notebook = bool(error.frames) and error.frames[-1].file in submission.notebooks
+        return _unknown_name(unknown[1]) + (
+            " Or does the cell that defines it stand further down?" if in_notebook else ""
+        )
     if error.type == "TypeError" and error.phase and _ARGUMENTS.search(error.message):
         return _OWN_ARGUMENTS if error.frames else _OTHER_ARGUMENTS
     return ""
