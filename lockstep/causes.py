@@ -165,6 +165,7 @@ _CAUSES: Sequence[tuple[str, str, str]] = (
     ("PicklingError", "Can't pickle", _PICKLE),
     ("AttributeError", "'RandomSampler' object has no attribute", _OWN_SAMPLER),
     ("AttributeError", "'SequentialSampler' object has no attribute", _OWN_SAMPLER),
+    ("AttributeError", "'tuple' object has no attribute 'to'", _BATCH_IS_A_PAIR),
     ("AttributeError", "'tuple' object has no attribute", "A tuple is there. A function that ends with `return a, b` gives both as one: take them apart where it is called, `a, b = f()`, or return what the exercise asks for alone. A comma at the end of a line makes one as well."),
     ("ValueError", "SyncBatchNorm layers only work with GPU", _SYNC_BATCH_NORM),
     ("ValueError", "SyncBatchNorm expected input tensor to be on", _SYNC_BATCH_NORM),
@@ -216,7 +217,6 @@ _CAUSES: Sequence[tuple[str, str, str]] = (
     ("UsageError", "is finished", "Nothing can be logged after finish(): call it once, when the last epoch is over."),
     ("ValidationError", "validation error for Settings", "wandb.init does not know that value; of mode it knows 'online', 'offline' and 'disabled': hand the flag on, mode=args.wandb."),
     ("AttributeError", "'Tensor' object has no attribute 'param_groups'", "scaler.unscale_ and scaler.step take the optimizer, scaler.scale takes the loss."),
-    ("AttributeError", "'tuple' object has no attribute 'to'", _BATCH_IS_A_PAIR),
     ("AttributeError", "'list' object has no attribute 'to'", _BATCH_IS_A_PAIR),
     ("Error", "You must call wandb.init()", "wandb.init(...) starts a run, and comes before anything is logged."),
     ("UsageError", "API key", "W&B asks for no login where it is offline: hand the flag on, wandb.init(..., mode=args.wandb)."),
@@ -304,7 +304,10 @@ def usual_cause(error: StudentError, submission: Submission) -> str:
     if error.type == "KeyError" and (error.phase or error.frames):
         return _NO_ENTRY
     if error.type == "NameError" and (unknown := _UNKNOWN_NAME.search(error.message)):
-        return _unknown_name(unknown[1])
+        in_notebook = bool(error.frames) and error.frames[-1].file in submission.notebooks
+        return _unknown_name(unknown[1]) + (
+            " Or does the cell that defines it stand further down?" if in_notebook else ""
+        )
     if error.type == "TypeError" and error.phase and _ARGUMENTS.search(error.message):
         return _OWN_ARGUMENTS if error.frames else _OTHER_ARGUMENTS
     return ""

@@ -360,7 +360,8 @@ def _rate_problem(series: Series, used: Sequence[float | None]) -> Feedback:
             "Log optimizer.param_groups[0]['lr'], not the rate that training began with.",
         )
     wrong = next((i for i in range(min(len(values), n)) if not _is_rate(values[i], used[i])), 0)
-    first = f", value {wrong + 1} is {values[wrong]:.6g}" if len(values) == n else ""
+    rate = used[wrong] if len(values) == n else None
+    first = "" if rate is None else f": value {wrong + 1} is {values[wrong]:.6g}, where that was {rate:.6g}"
     return Feedback(
         f"{tag} has other values than the rates that the optimizer stepped with{first}",
         "Log optimizer.param_groups[0]['lr'] of every step, as it is, between train_step and scheduler.step().",

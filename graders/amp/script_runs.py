@@ -29,8 +29,8 @@ BY_HAND = (
     "--epochs 1 --amp --logdir runs --wandb disabled"
 )
 NOT_TRAINED = (
-    'The last lines of the file start it: `if __name__ == "__main__":`, and below that train(parse_arguments()). '
-    "train(args) loops over the batches of --training-data and calls train_step for each."
+    'The end of the file starts it: of a script train(parse_arguments()) below `if __name__ == "__main__":`, of a '
+    "notebook a cell with train(args). That loops over the batches of --training-data and calls train_step for each."
 )
 BOTH_FLAGS = 'add_argument("--amp", default=True, action=argparse.BooleanOptionalAction).'
 # What a script says that does not know one of the two, or wants a value for it.

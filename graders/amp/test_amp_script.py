@@ -178,9 +178,12 @@ def test_notebook(check: Check) -> None:
     check.expect(
         steps in (most, most - EPOCHS),
         f"{call} trained on {steps} batches; two epochs over {IMAGES} images in batches of {BATCH_SIZE} are {most}.",
-        "Let the constants or options decide: epochs, batch size, data. Was a `break` left in?"
-        if steps < most
-        else "Train on the images of DIR/train alone, whose folders are the classes, and for as many epochs as --epochs says.",
+        "Let the constants or options decide: epochs, batch size, data. "
+        + (
+            "Was a `break` left in?"
+            if steps < most
+            else "Of DIR, only the images of train are trained on, whose folders are the classes."
+        ),
     )
     labels = seen.arrays.get("labels")
     share = 0.0 if labels is None else float(np.bincount(labels.astype(np.int64)).max() / len(labels))
