@@ -438,7 +438,7 @@ NOBODYS = Submission("someone", {}, frozenset(), "0", (), {}, {})
     [
         ("NotImplementedError", "lfw_dataset.py is not written yet", "lfw_dataset.py, line 33", "look for the TODO"),
         ("TypeError", "__init__() takes 2 positional arguments but 3 were given", None, "the exercise has it called"),
-        ("TypeError", "f() takes 2 positional arguments but 3 were given", "lfw_dataset.py, line 9", "by hand"),
+        ("TypeError", "f() takes 2 positional arguments but 3 were given", "lfw_dataset.py, line 9", "with other arguments than it takes"),
         ("NameError", "name 'glob' is not defined", "lfw_dataset.py, line 9", "Nothing has defined glob"),
         ("ZeroDivisionError", "division by zero", "lfw_dataset.py, line 9", "by hand"),
         ("IndexError", "list index out of range", "lfw_dataset.py, line 9", "one level below the folder"),

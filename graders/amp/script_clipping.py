@@ -19,7 +19,7 @@ TINY = "1e-6"
 # A norm that many clip to, in digits that every parser reads: 1e-6 is a word to some.
 USUAL = "0.5"
 UNKNOWN = re.compile(
-    r"(unrecognized arguments?|no such option|unknown (option|flag|argument))\b[^\n]*--grad-clip", re.I
+    r"(unrecognized arguments?|no such option|unknown (option|flag|argument))\b[^\n]{0,200}--grad-clip", re.I
 )
 
 

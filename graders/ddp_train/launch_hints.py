@@ -29,12 +29,14 @@ _HINTS: Sequence[tuple[re.Pattern[str], str]] = (
         f"What was to be started is not there: name ddp_train.py. {_CONTINUES}",
     ),
     (
-        re.compile(r"unrecognized arguments: .*--?(?:nproc|nnodes|standalone|rdzv|node[-_]rank|master)"),
+        re.compile(
+            r"unrecognized arguments: .{0,200}--?(?:nproc|nnodes|standalone|rdzv|node[-_]rank|master)"
+        ),
         "Those are options of torchrun's: they stand in front of ddp_train.py, and behind it those of the script, "
         f"{LINE}.",
     ),
     (
-        re.compile(r"unrecognized arguments: (?:.* )?\$[@*]"),
+        re.compile(r"unrecognized arguments: (?:.{0,200} )?\$[@*]"),
         'Between single quotes the shell puts nothing in for $@: write "$@".',
     ),
     (

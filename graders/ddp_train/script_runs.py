@@ -21,7 +21,7 @@ RESUMING = ("--epochs", str(EPOCHS + 1), "--batch-size", str(2 * BATCH_SIZE), "-
 BATCHES_ANEW = (EPOCHS + 1) * IMAGES // (2 * 2 * BATCH_SIZE)
 # What was raised behind the place where it was, as last_lines puts it; in front of it may stand which rank said so.
 _RAISED = re.compile(
-    r"\w\.py, line \d+, in [^|]* \| (?:\[rank\d+\]: ?)?(?:\w+\.)*(?P<type>\w+)(?:: (?P<message>.*))?"
+    r"\w\.py, line \d+, in [^|]{0,200} \| (?:\[rank\d+\]: ?)?(?:\w+\.)*(?P<type>\w+)(?:: (?P<message>.*))?"
 )
 
 
