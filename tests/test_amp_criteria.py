@@ -57,6 +57,11 @@ SUM = """\
     def criterion(logits, labels):
         return nn.functional.cross_entropy(logits, labels, reduction="sum") / len(labels)
 """
+BINARY = """\
+    def criterion(logits, labels):
+        hot = nn.functional.one_hot(labels, logits.shape[1]).float()
+        return nn.BCEWithLogitsLoss()(logits, hot)
+"""
 LIKE_KERAS = """\
     def criterion(logits, labels):
         hot = nn.functional.one_hot(labels, logits.shape[1]).float()
@@ -66,8 +71,8 @@ LIKE_KERAS = """\
 
 @pytest.mark.parametrize(
     "criterion",
-    [SMOOTHED, ONE_HOT, BY_INDEX, BY_FUNCTION, FOCAL, SUM, LIKE_KERAS],
-    ids=["smoothed", "one-hot", "by index", "by function", "focal", "sum", "like Keras"],
+    [SMOOTHED, ONE_HOT, BY_INDEX, BY_FUNCTION, FOCAL, SUM, LIKE_KERAS, BINARY],
+    ids=["smoothed", "one-hot", "by index", "by function", "focal", "sum", "like Keras", "binary"],
 )
 def test_a_criterion_may_be_written_by_hand(criterion: str, tmp_path: Path, box: Box) -> None:
     found = result(tmp_path, box, "tensorboard", CRITERION, criterion)

@@ -14,8 +14,8 @@ from lockstep.wire import Array, Json
 
 from .recorder import MAX_EVENTS, Recorder, at_home, scalar
 
-# Where a cross-entropy by hand takes its logits, and where labels come into it.
-_OF_LOGITS = "softmax log_softmax logsumexp".split()
+# Where a loss by hand takes its logits, and where labels come into it.
+_OF_LOGITS = "softmax log_softmax logsumexp binary_cross_entropy_with_logits".split()
 _OF_LABELS: tuple[tuple[Any, str], ...] = (
     (torch.Tensor, "__getitem__"),
     (torch.Tensor, "gather"),
