@@ -209,7 +209,6 @@ _CAUSES: Sequence[tuple[str, str, str]] = (
     ("ValueError", "outputs must be a Tensor or an iterable of Tensors", "scaler.scale wants the loss itself: scaler.scale(loss).backward(), with neither loss.item() nor loss.backward() between the brackets."),
     ("AttributeError", "'float' object has no attribute 'backward'", _PLAIN_LOSS),
     ("RuntimeError", "selected index k out of range", "topk is asked for more than there are along that dimension: of logits, (batch, classes), the k largest of each row are topk(k, dim=1)."),
-    ("RuntimeError", "floating point type for target with class probabilities", "The loss takes the network's logits as they are, (batch, classes), and the class numbers, (batch): no argmax, and no second dimension, on the way to it."),
     ("ValueError", "'num_classes' expected value 1000", "Weights that were trained on ImageNet have its 1000 classes, and there is no network here to load them from: weights=None."),
     ("TypeError", "to() received an invalid combination of arguments", "to() wants a device or a type, and is given something else: are two arguments mixed up where the function is called?"),
     ("TypeError", "ReduceLROnPlateau.step() missing", "ReduceLROnPlateau watches a value, which it wants to be told: scheduler.step(loss), usually once an epoch."),

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 
 # In argparse's words, and in those of click, absl and fire.
-_UNKNOWN = re.compile(
-    r"(?:unrecognized arguments?|no such option|unknown (?:option|flag|argument))\b[^\w-]*(--?\w[\w-]*)", re.I
-)
+UNKNOWN_OPTION = r"(?:unrecognized arguments?|no such option|unknown (?:option|flag|argument))\b"
+_UNKNOWN = re.compile(rf"{UNKNOWN_OPTION}[^\w-]*(--?\w[\w-]*)", re.I)
 # A word that no option was to take.
 _LEFT_OVER = re.compile(r"unrecognized arguments: (\w[\w.-]{0,60})")
 _ARGUMENT = re.compile(r"argument (?:-\w+/)?(--?\w[\w-]*)(?:/--?\w[\w-]*)*: (.{1,200})")

@@ -77,7 +77,7 @@ def accuracy_problem(case: Case, seen: RankOutcome) -> Feedback | None:
 def wrong(check: Check) -> frozenset[str]:
     """Which of loss, acc1 and acc5 train_step itself returns wrongly, for which other checks are there.
 
-    None where it does not come back, or returns something else than these.
+    Nothing where it does not come back, or returns something else than these.
     """
     case = clear_cut(check)
     try:

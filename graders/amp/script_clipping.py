@@ -9,6 +9,7 @@ from graders.amp.record import named, run_events
 from graders.amp.script_runs import begin_script, run_script
 from lockstep.check import Check
 from lockstep.compare import integer, shown
+from lockstep.refusedoptions import UNKNOWN_OPTION
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.text import last_lines
 from lockstep.verdict import CheckEnded, Verdict
@@ -18,9 +19,7 @@ from lockstep.wire import Json
 TINY = "1e-6"
 # A norm that many clip to, in digits that every parser reads: 1e-6 is a word to some.
 USUAL = "0.5"
-UNKNOWN = re.compile(
-    r"(unrecognized arguments?|no such option|unknown (option|flag|argument))\b[^\n]{0,200}--grad-clip", re.I
-)
+UNKNOWN = re.compile(rf"{UNKNOWN_OPTION}[^\n]{{0,200}}--grad-clip", re.I)
 
 
 def clips(check: Check) -> None:

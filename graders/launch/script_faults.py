@@ -68,7 +68,7 @@ def _no_script_hint(script: str) -> str:
         return f"Start {TRAINING}; torchrun's own options stand in front of it, the script's behind it."
     if re.fullmatch(r"python[\d.]*", script.rpartition("/")[2]):
         return f"torchrun starts Python by itself: leave `{script}` out."
-    if script[0] in "\u2010\u2011\u2012\u2013\u2014\u2212":
+    if script.startswith(tuple("\u2010\u2011\u2012\u2013\u2014\u2212")):
         return "It begins with a dash, as a text program makes one of two hyphens: type `--` anew."
     return (
         "torchrun takes the first word that belongs to none of its options for the script: is the option missing that "
