@@ -17,6 +17,7 @@ from graders.fashion_trainer.probe import build_model
 from graders.fashion_trainer.runs import BATCH_SIZE, LR
 from graders.fashion_trainer.test_fashion_training import LEAST_FALL
 from graders.fashion_trainer.wording import within
+from lockstep.crossentropy import row_losses
 from lockstep.reasons import by_reason
 from lockstep.result import CheckResult
 from lockstep.sandbox.box import Box
@@ -360,7 +361,7 @@ def test_any_optimizer_learns_enough_and_no_slip_returns_the_mean(name: str, sof
         data = patterns.draw(12 * BATCH_SIZE + 2)
         after, _ = trained(OPTIMIZERS[name], data, shape, weights, 4, softmax)
         fall = [
-            expected.cross_entropy(expected.logits_of(shape, held, data.images), data.labels).mean()
+            row_losses(expected.logits_of(shape, held, data.images), data.labels).mean()
             for held in (weights, after)
         ]
         assert fall[1] < 0.9 * LEAST_FALL * fall[0]
@@ -394,7 +395,7 @@ def test_a_loss_of_their_own_is_no_multiple_of_the_usual_one(
     sizes = [8, 8, 3] * 2
     data = Data(rng.standard_normal((19, 1, 28, 28)).astype(np.float32), rng.integers(0, 10, 19))
     logits = rng.standard_normal((38, 10)).astype(np.float32)
-    entropies = np.split(expected.cross_entropy(logits, np.tile(data.labels, 2)), np.cumsum(sizes)[:-1])
+    entropies = np.split(row_losses(logits, np.tile(data.labels, 2)), np.cumsum(sizes)[:-1])
     noted = [loss(float(batch.mean()), len(batch)) for batch in entropies]
     calls = tuple(
         Call(size, "cpu", True, True, True, value) for size, value in zip(sizes, noted, strict=True)

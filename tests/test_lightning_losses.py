@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, mse_loss, one_hot
 
-from graders.lightning_train import expected, smoothing
+from graders.lightning_train import smoothing
+from lockstep.crossentropy import row_losses
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.sandbox.spec import RunSpec
 from lockstep.verdict import CheckEnded, Crashed
@@ -126,11 +127,11 @@ def a_training(share: float, steps: int) -> tuple[list[Array], list[Array]]:
 )
 def test_the_losses_of_a_training_have_one_smoothing(share: float, is_one: bool) -> None:
     logits, labels = a_training(share, 20)
-    losses = [float(expected.losses(*step, share).mean()) for step in zip(logits, labels, strict=True)]
+    losses = [float(row_losses(*step, share).mean()) for step in zip(logits, labels, strict=True)]
     tensors = [{0: np.ones((8, 10)), 3: values} for values in logits]
     assert smoothing.explains(losses, tensors, labels) is is_one
     # Another share in one step, or a tensor that is not always there, is no smoothing.
-    odd = [*losses[:-1], float(expected.losses(logits[-1], labels[-1], share / 2).mean())]
+    odd = [*losses[:-1], float(row_losses(logits[-1], labels[-1], share / 2).mean())]
     assert not smoothing.explains(odd, tensors, labels)
     assert not smoothing.explains(losses, [*tensors[:-1], {0: tensors[-1][0]}], labels)
 
@@ -161,7 +162,7 @@ def trained(spec: RunSpec, heights: Heights, share: float = 0.0) -> Outcome:
     for number, own in enumerate(labels):
         height = heights(number)
         logits = ((height or 0.0) * np.eye(10)[own]).astype(np.float32)
-        steps.append(a_step(None if height is None else float(expected.losses(logits, own, share).mean())))
+        steps.append(a_step(None if height is None else float(row_losses(logits, own, share).mean())))
         arrays[f"train{number}/seen0"] = logits if height is not None else np.full_like(logits, np.nan)
     return Outcome((RankOutcome(True, {"steps": steps}, arrays),), elapsed=1.0)
 
@@ -299,7 +300,7 @@ def validation(share: float, of_training: float) -> CheckEnded | None:
         labels = given.arrays["labels"][given.values["split"] :]
         shared = np.concatenate([labels[rank::2] for rank in (0, 1)]).reshape(6, 8)
         logits = 3 * np.random.default_rng(len(labels)).normal(size=(6, 8, 10)).astype(np.float32)
-        loss = np.mean([expected.losses(*batch, share).mean() for batch in zip(logits, shared, strict=True)])
+        loss = np.mean([row_losses(*batch, share).mean() for batch in zip(logits, shared, strict=True)])
         values: dict[str, Json] = {
             "metrics": {"val_loss": float(loss)},
             "logged": [["validating", "val_loss", True, False]],

@@ -10,6 +10,7 @@ import numpy as np
 
 from graders.amp.record import named, numbers, run_events, strings
 from lockstep.compare import close, elements, integer, number
+from lockstep.crossentropy import row_losses
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.wire import Array, Json
 
@@ -78,9 +79,7 @@ def are_of_logits(seen: RankOutcome) -> bool:
         return False
     ends = np.cumsum([integer(size) or 0 for size in elements(sizes)])[:-1]
     own = -logits[np.arange(len(labels)), labels]
-    entropies = (
-        own + np.log(np.exp(logits - logits.max(axis=1, keepdims=True)).sum(axis=1)) + logits.max(axis=1)
-    )
+    entropies = row_losses(logits, labels)
     # What falls without end may come to its end as infinity.
     rows = zip(losses, np.split(own, ends), np.split(entropies, ends), strict=True)
     finite = [

@@ -210,24 +210,6 @@ def mislabelled_last(data: Data, count: int, logits: Array) -> Data:
     return Data(data.images, labels)
 
 
-def cross_entropy(logits: Array, labels: Array) -> Array:
-    """The loss of each row."""
-    shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
-    normaliser = np.log(np.exp(shifted).sum(axis=1))
-    return np.array(normaliser - shifted[np.arange(len(labels)), labels])
-
-
-def uniform_cross_entropy(logits: Array) -> Array:
-    """The loss of each row if all classes were equally right: what label smoothing mixes in."""
-    return np.array(np.mean([cross_entropy(logits, np.full(len(logits), c)) for c in range(10)], axis=0))
-
-
-def softmax(logits: Array) -> Array:
-    """Probabilities, row by row."""
-    grown = np.exp(logits.astype(np.float64) - logits.max(axis=1, keepdims=True))
-    return np.array(grown / grown.sum(axis=1, keepdims=True))
-
-
 def right_answers(logits: Array, labels: Array) -> tuple[int, int]:
     """The least and the most right answers: two logits within rounding may be ordered either way."""
     own = logits[np.arange(len(labels)), labels]

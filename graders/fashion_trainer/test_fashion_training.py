@@ -18,6 +18,7 @@ from graders.fashion_trainer.runs import BATCH_SIZE, LR, RANGE_HINT, REPORT, SCR
 from graders.fashion_trainer.wording import within, worded
 from lockstep.check import Check
 from lockstep.compare import integer, number
+from lockstep.crossentropy import row_losses
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.verdict import CheckEnded, Crashed
 from lockstep.wire import Array
@@ -97,7 +98,7 @@ def _learned(
         "Give the optimizer model.parameters(), all of them.",
     )
     before, after = (
-        float(expected.cross_entropy(expected.logits_of(shape, held, train.images), train.labels).mean())
+        float(row_losses(expected.logits_of(shape, held, train.images), train.labels).mean())
         for held in (weights, trained)
     )
     check.expect(

@@ -9,6 +9,7 @@ import numpy as np
 
 from fixtures.pictures import balanced_labels, class_shapes
 from lockstep.compare import elements, number
+from lockstep.crossentropy import row_losses, softmax
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.wire import Array, Json
 
@@ -48,19 +49,6 @@ def seen_in(rank: RankOutcome, step: str, size: int) -> dict[int, Array]:
     return found
 
 
-def softmax(logits: Array) -> Array:
-    """Probabilities, row by row."""
-    powers = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
-
-
-def losses(logits: Array, labels: Array, smoothing: float = 0.0) -> Array:
-    """The cross-entropy of each row, with label smoothing as torch does it."""
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    hit = (1 - smoothing) * shifted[np.arange(len(labels)), labels] + smoothing * shifted.mean(axis=1)
-    return np.asarray(np.log(np.exp(shifted).sum(axis=1)) - hit)
-
-
 def is_probabilities(values: Array) -> bool:
     """Whether every row is a distribution, as softmax makes one."""
     return bool((values >= 0).all() and np.allclose(values.sum(axis=1), 1, atol=1e-4))
@@ -83,7 +71,7 @@ class Found:
 
 def find(seen: Mapping[int, Array], labels: Array, loss: float) -> Found:
     """Look for the logits that a loss may have been computed from; `summed`: it is a sum over the batch."""
-    own = {index: losses(values, labels) for index, values in seen.items()}
+    own = {index: row_losses(values, labels) for index, values in seen.items()}
     matching = tuple(index for index, each in own.items() if same_loss(loss, each.mean()))
     summed = any(same_loss(loss, each.sum()) for each in own.values())
     return Found(matching, summed)

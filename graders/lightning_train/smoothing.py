@@ -16,6 +16,7 @@ from graders.lightning_train.expected import Data
 from graders.lightning_train.runs import train
 from lockstep.check import Check
 from lockstep.compare import difference
+from lockstep.crossentropy import row_losses
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.verdict import CheckEnded
 from lockstep.wire import Array
@@ -39,7 +40,7 @@ def of_first_step(
     found = {}
     for index, logits in tensors.items():
         for share in _told_by(seen.arrays.get(f"train0/gradient{index}"), logits, labels):
-            if expected.same_loss(loss, expected.losses(logits, labels, share).mean()):
+            if expected.same_loss(loss, row_losses(logits, labels, share).mean()):
                 found[index] = share
     return found
 
@@ -90,7 +91,7 @@ def explains(
 
 def _explains(losses: Sequence[float], logits: Sequence[Array], labels: Sequence[Array]) -> bool:
     plain, whole = (
-        np.array([expected.losses(*step, share).mean() for step in zip(logits, labels, strict=True)])
+        np.array([row_losses(*step, share).mean() for step in zip(logits, labels, strict=True)])
         for share in (0.0, 1.0)
     )
     apart = whole - plain

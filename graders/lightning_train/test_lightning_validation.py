@@ -19,6 +19,7 @@ from graders.lightning_train.multiples import Multiple, Multiples
 from graders.lightning_train.runs import train
 from lockstep.check import Check
 from lockstep.compare import close, elements, number, shown
+from lockstep.crossentropy import row_losses
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.text import few_names, safe
 from lockstep.verdict import Feedback
@@ -346,7 +347,7 @@ def _statistics(
                 labels = own[batch * batch_size : (batch + 1) * batch_size]
                 logits = expected.seen_in(seen, f"val{batch}", batch_size).get(index)
                 if logits is not None:
-                    losses.append(expected.losses(logits, labels, label_smoothing))
+                    losses.append(row_losses(logits, labels, label_smoothing))
                     outputs.append(logits)
                     answers.append(logits.argmax(axis=1))
                     wanted.append(labels)

@@ -26,7 +26,7 @@ from lockstep.wire import Json
 PACKAGE = Path(__file__).resolve().parent.parent
 # The only files of lockstep that exist inside; the trusted side's own stay outside.
 INSIDE_FILES = (
-    "__init__.py cellheader.py jsontext.py text.py wire.py sandbox/__init__.py sandbox/channel.py "
+    "__init__.py cellheader.py crossentropy.py jsontext.py text.py wire.py sandbox/__init__.py sandbox/channel.py "
     "sandbox/confine.py sandbox/server.py sandbox/supervisor.py sandbox/apart.py sandbox/job.py "
     "sandbox/memoryfile.py sandbox/places.py sandbox/probefiles.py sandbox/processes.py sandbox/ranks.py "
     "sandbox/probing.py sandbox/loading.py sandbox/warm.py sandbox/watch.py sandbox/shims.py sandbox/slowed.py "

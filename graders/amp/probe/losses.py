@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
+from lockstep.crossentropy import row_losses
 from lockstep.sandbox.probing import plain_tensor
 from lockstep.wire import Array, Json
 
@@ -132,7 +132,7 @@ class LossRecorder(Recorder):
         return {
             "type": str(logits.dtype),
             "loss": value,
-            "mean": _mean_cross_entropy(rows.astype(np.float64), own),
+            "mean": _mean_cross_entropy(rows, own),
             "logits": rows,
             "labels": own,
             "answers": answers,
@@ -154,6 +154,5 @@ def _mean_cross_entropy(logits: Array, labels: Array) -> float | None:
         or labels.max() >= logits.shape[1]
     ):
         return None
-    rest = logits - logits.max(axis=1, keepdims=True)
-    mean = float(np.mean(np.log(np.exp(rest).sum(axis=1)) - rest[np.arange(len(labels)), labels]))
+    mean = float(row_losses(logits, labels).mean())
     return mean if math.isfinite(mean) else None
