@@ -63,8 +63,10 @@ def _passes(own: Calls, data: Data, epochs: int) -> Passes | None:
         row_losses(own.logits, labels, smoothing=1.0),
         -own.logits[np.arange(len(labels)), labels].astype(np.float64),
     )
-    epochs_of = [_by_epoch(np.split(losses, np.cumsum(sizes)[:-1]), n) for losses in of_items]
-    return Passes(*epochs_of, _of_their_own(own, epochs_of[0]))
+    logits, of_softmax, uniform, negative = (
+        _by_epoch(np.split(losses, np.cumsum(sizes)[:-1]), n) for losses in of_items
+    )
+    return Passes(logits, of_softmax, uniform, negative, _of_their_own(own, logits))
 
 
 def _of_their_own(own: Calls, logits: Sequence[Epoch]) -> list[float] | None:
