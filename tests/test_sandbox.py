@@ -838,7 +838,11 @@ def pipes():
     ],
     ids=["loop", "SIGSTOP", "signals blocked", "half a prefix"],
 )
-def test_one_process_that_does_not_come_back_hangs(box: Box, source: str, words: str) -> None:
+def test_one_process_that_does_not_come_back_hangs(
+    box: Box, monkeypatch: pytest.MonkeyPatch, source: str, words: str
+) -> None:
+    # Some never say where they stand; tests/test_stacks.py sees to those that are slow to.
+    monkeypatch.setattr(watching, "STACK_SECONDS", 0.5)
     outcome = run(box, f"import os, signal, time\n{PIPES}def main():\n    {source}\n", limits=PATIENT)
     problem = verdict(outcome, PATIENT)
     assert isinstance(problem, Hung)
