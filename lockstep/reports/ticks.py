@@ -29,7 +29,7 @@ OWN_READINGS = 8
 
 _MOST_VALUES, _MOST_DIFFERENCES, _LOOKED_AT = 600, 40_000, 120
 _FINE, _FINER = 1e-3, 2e-5
-_CHUNK = 4096
+_CHUNK = 1024
 
 _Values: TypeAlias = NDArray[np.float64]
 
@@ -80,18 +80,33 @@ def _possible(numbers: Sequence[Number], least: float) -> Tick:
 def _fits(
     apart: _Apart, ticks: _Values, counts: NDArray[np.int64], spacing: float, most: int
 ) -> NDArray[np.bool_]:
-    """Which ticks the first `counts` of the differences do not speak against; `most` of them are looked at."""
+    """Which ticks the first `counts` of the differences do not speak against; `most` of them are looked at.
+
+    The ticks come from the longest to the shortest, and so the counts from the largest to the smallest.
+    """
+    many = int(np.count_nonzero(counts > most))
     share = (np.arange(most) + 0.5) / most
-    taken = np.minimum(counts, most)[:, None]
-    there = np.arange(most)[None, :] < taken
-    places = np.where(counts[:, None] > most, share[None, :] * counts[:, None], np.arange(most)[None, :])
-    chosen = np.minimum(places.astype(np.int64), len(apart.seconds) - 1)
-    differences = apart.seconds[chosen]
-    within = apart.noise[chosen] + differences * spacing / 2
-    off = np.abs(differences - ticks[:, None] * np.round(differences / ticks[:, None]))
-    seen = ((off <= within) & there).sum(axis=1)
-    by_chance = (np.minimum(1.0, 2 * within / ticks[:, None]) * there).sum(axis=1)
-    return np.asarray((counts < TOO_FEW) | (2 * seen >= by_chance + taken[:, 0]))
+    spread = (share * counts[:many, None]).astype(np.int64)
+    there = np.arange(min(most, len(apart.seconds))) < counts[many:, None]
+    twice = np.concatenate(
+        [
+            _for_and_against(apart.seconds[spread], apart.noise[spread], ticks[:many], spacing, True),
+            _for_and_against(apart.seconds[:most], apart.noise[:most], ticks[many:], spacing, there),
+        ]
+    )
+    return np.asarray((counts < TOO_FEW) | (twice >= np.minimum(counts, most)))
+
+
+def _for_and_against(
+    differences: _Values, noise: _Values, ticks: _Values, spacing: float, there: NDArray[np.bool_] | bool
+) -> _Values:
+    """For each tick: twice how many of the differences that are `there` are whole ticks, less those that chance makes."""
+    within = noise + differences * (spacing / 2)
+    in_ticks = differences / ticks[:, None]
+    allowed = within / ticks[:, None]
+    whole = (np.abs(in_ticks - np.rint(in_ticks)) <= allowed) & there
+    by_chance = np.minimum(1.0, 2 * allowed) * there
+    return np.asarray(2.0 * whole.sum(axis=1) - by_chance.sum(axis=1))
 
 
 def _holds(apart: _Apart, count: int, tick: float) -> bool:
