@@ -7,7 +7,14 @@ import pytest
 import torch
 from torch.utils.data import DistributedSampler, TensorDataset
 
-from graders.ddp_train.accuracies import mean_over_items, means_of_ranks, means_over_batches, shares, telling
+from graders.ddp_train.accuracies import (
+    cut_at_the_end,
+    mean_over_items,
+    means_of_ranks,
+    means_over_batches,
+    shares,
+    telling,
+)
 
 BATCH = 4
 
@@ -28,6 +35,15 @@ def test_means_by_hand() -> None:
     assert padded == pytest.approx((2 / 4 + 1 / 2 + 3 / 4 + 1 / 2) / 4)
     assert means_of_ranks(orders, right) == [3 / 6, 4 / 6, 3 / 6, 3 / 5]
     assert own == pytest.approx((2 / 4 + 1 / 2 + 3 / 4 + 0 / 1) / 4)
+    assert cut_at_the_end(orders, right) == 6 / 11
+
+
+def test_shares_that_are_cut_at_the_end_by_hand() -> None:
+    right = np.array([1, 0, 0, 1, 0, 1, 0], dtype=bool)
+    assert shares(7, 3) == [[0, 3, 6], [1, 4, 0], [2, 5, 1]]
+    assert cut_at_the_end(shares(7, 3), right) == 3 / 7  # item 0 twice, item 5 not at all
+    right[5] = False
+    assert cut_at_the_end(shares(7, 3), right) == 3 / 7 != right.mean()
 
 
 @pytest.mark.parametrize("world", [2, 3, 4, 8])
@@ -39,6 +55,14 @@ def test_what_is_drawn_tells_a_mean_over_batches(world: int) -> None:
         assert all(
             abs(mean - right.mean()) > 1e-4 for mean in means_over_batches(shares(n, world), right, BATCH)
         )
+
+
+@pytest.mark.parametrize(("n", "world"), [(22, 3), (29, 4), (30, 4), (57, 8), (62, 8)])
+def test_what_is_drawn_tells_shares_that_are_cut_at_the_end(n: int, world: int) -> None:
+    for seed in range(50):
+        rng = np.random.default_rng(seed)
+        right = telling(lambda rng=rng, n=n: rng.random(n) < 0.5, world, BATCH)
+        assert abs(cut_at_the_end(shares(n, world), right) - right.mean()) > 1e-4
 
 
 def test_what_can_tell_nothing_is_said() -> None:

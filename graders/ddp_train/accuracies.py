@@ -46,13 +46,21 @@ def means_of_ranks(orders: Orders, right: Array) -> list[float]:
     return [float(right[list(share)].mean()) for share in (*orders, *own) if share]
 
 
+def cut_at_the_end(orders: Orders, right: Array) -> float:
+    """The share of right answers where the shares are put one behind the other and cut off after as many as there are items.
+
+    The sampler fills up several shares, so that this leaves items of the last one out and counts others twice.
+    """
+    return float(np.mean(right[[item for order in orders for item in order][: len(right)]]))
+
+
 def _mean_over_batches(orders: Orders, right: Array, batch_size: int) -> float:
     batches = [order[at : at + batch_size] for order in orders for at in range(0, len(order), batch_size)]
     return float(np.mean([right[list(batch)].mean() for batch in batches]))
 
 
 def telling(draw: Callable[[], Array], world: int, batch_size: int) -> Array:
-    """Which items are right, drawn so that a mean over batches is by chance no other mean.
+    """Which items are right, drawn so that a mean over batches is by chance no other mean, nor shares that are cut at the end.
 
     Raises RuntimeError where `draw` gives no such thing.
     """
@@ -60,7 +68,9 @@ def telling(draw: Callable[[], Array], world: int, batch_size: int) -> Array:
         right = draw()
         orders = shares(len(right), world)
         padded, own = means_over_batches(orders, right, batch_size)
-        others = (padded, right.mean()), (own, right.mean()), (own, mean_over_items(orders, right))
+        others = [(padded, right.mean()), (own, right.mean()), (own, mean_over_items(orders, right))]
+        if sum(map(len, orders)) > len(right) + 1:  # one repeated item is the very last
+            others.append((cut_at_the_end(orders, right), right.mean()))
         if all(abs(mean - other) > APART for mean, other in others):
             return right
     raise RuntimeError(f"no draw of {len(right)} items tells a mean over batches from others")
