@@ -47,7 +47,7 @@ def means_of_ranks(orders: Orders, right: Array) -> list[float]:
 
 
 def cut_at_the_end(orders: Orders, right: Array) -> float:
-    """The share of right answers where the shares are put one behind the other and cut off after as many as there are items.
+    """The share of right answers in what all ranks have, one behind the other, cut off after as many as there are items.
 
     The sampler fills up several shares, so that this leaves items of the last one out and counts others twice.
     """
@@ -60,7 +60,7 @@ def _mean_over_batches(orders: Orders, right: Array, batch_size: int) -> float:
 
 
 def telling(draw: Callable[[], Array], world: int, batch_size: int) -> Array:
-    """Which items are right, drawn so that a mean over batches is by chance no other mean, nor shares that are cut at the end.
+    """Which items are right, drawn so that a mean over batches is by chance no other mean, nor what is cut at the end.
 
     Raises RuntimeError where `draw` gives no such thing.
     """
