@@ -47,7 +47,7 @@ def means_of_ranks(orders: Orders, right: Array) -> list[float]:
 
 
 def cut_at_the_end(orders: Orders, right: Array) -> float:
-    """The share of right answers in what all ranks have, one behind the other, cut off after as many as there are items.
+    """The share of right answers in what all ranks have, one behind the other, cut off at the number of items.
 
     The sampler fills up several shares, so that this leaves items of the last one out and counts others twice.
     """

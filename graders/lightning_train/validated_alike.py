@@ -21,7 +21,7 @@ def validates_on_the_same(check: Check, seen: RankOutcome, call: str) -> None:
     check.expect(
         changed <= MOST_CHANGED,
         f"{call}: of {n} pictures that were validated on in both epochs, {changed} came to validation_step with other "
-        "pixels in the second. They are changed at random, so that val_loss and val_acc are of other pictures each time.",
+        "pixels in the second. They are changed at random, so that val_loss and val_acc are of others each time.",
         "RandomHorizontalFlip, RandomRotation and their like are for training. Give the data set of validation a "
         "transform of its own: ToTensor, and Normalize with the same numbers. A part that random_split takes from the "
         "training set has the transform of that: open it twice, with a transform each, and take a Subset of either.",
