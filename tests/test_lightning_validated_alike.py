@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from fixtures import build
 from graders.lightning_train.validated_alike import changed_pictures
+from lockstep.sandbox.box import Box
 from lockstep.sandbox.outcome import RankOutcome
+from lockstep.verdict import Verdict
+from tests.samples import graded
 
 ALONE = "1 2 3 4"
 
@@ -37,3 +43,17 @@ def seen(read: str, shown: str) -> RankOutcome:
 )
 def test_pictures_that_changed_are_counted(read: str, shown: str, told: tuple[int, int]) -> None:
     assert changed_pictures(seen(read, shown)) == told
+
+
+def test_pictures_changed_at_random_for_validation_are_told_and_cost_nothing(
+    tmp_path: Path, box: Box
+) -> None:
+    text = (build.ROOT / "reference" / "lightning_train.py").read_text()
+    find = "[transforms.ToTensor(), "
+    assert text.count(find) == 1
+    flips = "[transforms.RandomHorizontalFlip(), transforms.RandomRotation(10), transforms.ToTensor(), "
+    (tmp_path / "lightning_train.py").write_text(text.replace(find, flips))
+    (exercise,) = graded(tmp_path, "lightning_train", box, checks=("script",)).exercises
+    (check,) = exercise.checks
+    assert check.verdict is Verdict.PASSED, check.message
+    assert "came to validation_step with other pixels" in check.message

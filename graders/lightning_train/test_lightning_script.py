@@ -16,7 +16,7 @@ from graders.lightning_train.figures import logs_no_constant, logs_no_sum, watch
 from graders.lightning_train.left import has_table, writes_its_report
 from graders.lightning_train.runs import FEW, LIMITS, drawn_size, fitted, run_script
 from graders.lightning_train.unsaid import without_devices
-from graders.lightning_train.validated_alike import validates_on_the_same
+from graders.lightning_train.validated_alike import tells_of_changed_pictures
 from lockstep.check import Check
 from lockstep.compare import close, integer, shown
 from lockstep.sandbox.outcome import RankOutcome
@@ -197,7 +197,7 @@ def test_script(check: Check) -> None:
     _draws_anew(check, seen, call)
     logs_no_constant(check, seen, call)
     logs_no_sum(check, seen, call)
-    validates_on_the_same(check, seen, call)
+    tells_of_changed_pictures(check, seen)
     watches_the_right_way(check, seen, call)
     check.expect(
         integer(seen.values.get("limit_val")) != 1,
