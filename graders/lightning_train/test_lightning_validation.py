@@ -300,7 +300,9 @@ def _numbers(rank: RankOutcome, names: set[str]) -> dict[str, float]:
     """The values at the end of the epoch of what was logged under some names."""
     metrics = rank.values.get("metrics")
     listed = metrics if isinstance(metrics, dict) else {}
-    values = {name: number(value) for name, value in listed.items() if name.removesuffix("_epoch") in names}
+    values = {
+        name: number(value) for name, value in listed.items() if {name, name.removesuffix("_epoch")} & names
+    }
     return {name: value for name, value in values.items() if value is not None}
 
 
