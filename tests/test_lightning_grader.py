@@ -689,6 +689,10 @@ def rights(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return (logits.argmax(dim=-1) == labels).float()
 
 
+def losses(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none")
+
+
 def flat(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return (logits.flatten(1).argmax(dim=1)[:, None] == labels).float()
 
@@ -715,10 +719,20 @@ def of_classes(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         ("val_acc", lambda logits, labels: rights(logits, labels).mean().square()),
         ("val_top5", lambda logits, labels: torch.tensor(0.5)),
         ("val_acc_per_64", lambda logits, labels: rights(logits, labels).mean() / 8),
+        ("val_loss_std", lambda logits, labels: losses(logits, labels).std()),
+        ("max_loss/val", lambda logits, labels: losses(logits, labels).max()),
+        ("loss_gap", lambda logits, labels: losses(logits, labels).mean() - 2),
     ],
 )  # fmt: skip
-def test_every_reading_of_accuracy_is_one(name: str, figure: Figure) -> None:
+def test_every_reading_of_accuracy_is_one_and_so_are_other_figures(name: str, figure: Figure) -> None:
     assert validation(name, figure) is None
+
+
+@pytest.mark.parametrize("name", ["val_loss_epoch_mean", "val_ce_loss", "loss/minibatch"])
+def test_what_is_called_a_loss_is_its_mean(name: str) -> None:
+    ended = validation(name, lambda logits, labels: losses(logits, labels).std())
+    assert ended is not None
+    assert f"{name} " in ended.feedback.message
 
 
 @pytest.mark.parametrize(
