@@ -35,7 +35,8 @@ _CUDA = (
     "file runs on any machine."
 )
 _COMPILE = (
-    "What torch.compile makes was run as it was written: to compile it would take long, and change no result. "
+    "What torch.compile or torch.jit makes was run as it was written: to compile it would take long, and change no "
+    "result. "
     "Nothing about that need be changed."
 )
 

@@ -102,12 +102,15 @@ def test_a_script_that_may_be_a_notebook_is_known(source: str, expected: bool) -
 
 GETITEM = "        return self.transform(image)\n"
 TRANSFORM = "transforms.ToTensor()]\n"
+PICTURE = 'BATCH_PICTURE = "reports/batch.png"\n'
 NOT_THERE = "        parser.error(str(error))\n"
 # What is right, however odd, with the check that looks at it.
 RIGHT = {
     "flips at random": ("script", TRANSFORM, f"transforms.RandomVerticalFlip(), {TRANSFORM}"),
     "says so and ends well": ("script", NOT_THERE, '        print(f"{error}: download LFW first")\n        return\n'),
     "writes it down": ("script", NOT_THERE, '        Path("log.txt").write_text(str(error))\n        return\n'),
+    "draws at home": ("script", PICTURE, 'BATCH_PICTURE = Path.home() / "lfw" / "batch.png"\n'),
+    "draws where all is temporary": ("script", PICTURE, 'BATCH_PICTURE = "/tmp/lfw/batch.png"\n'),
     "draws numbers": ("transform_applied", GETITEM, f"        torch.rand(3)\n{GETITEM}"),
     "numbers of its own": (
         "transform_applied", GETITEM, f"        torch.rand(3, generator=torch.Generator().manual_seed(index))\n{GETITEM}",

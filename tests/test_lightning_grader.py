@@ -625,6 +625,33 @@ FIT = "    trainer.fit(model, datamodule=data)\n"
         pytest.param(["data", "script"], [(FIT, f"""{FIT}    if args.strategy == "auto":
         trainer.validate(model, dataloaders=data.train_dataloader(), verbose=False)
 """)], id="a look at the accuracy of training"),
+        pytest.param(["learns", "trainer_flags", "data", "script"], [
+            ("torch.optim.Adam(self.parameters(), lr=self.hparams.lr)",
+             "torch.optim.LBFGS(self.parameters(), lr=0.1, max_iter=3)"),
+        ], id="an optimizer that asks for a batch several times"),
+        pytest.param(["data", "script"], [
+            ("nn.Conv2d(1, 16, kernel_size=3, padding=1),", "nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16),"),
+            ("callbacks=[clock],", "callbacks=[clock, pl.callbacks.StochasticWeightAveraging(swa_lrs=1e-3)],"),
+        ], id="an epoch for the batch norm of averaged weights"),
+        pytest.param(["validation_logged"], [
+            ('{"val_loss":', '{"val_loss_epoch":'), ('"val_acc": accuracy', '"val_acc_epoch": accuracy'),
+        ], id="figures whose names end as those of epochs do"),
+        pytest.param(["training_step_loss", "validation_logged"], [
+            ("        return self.network(images)\n", """        hidden = self.network[:-1](images)
+        return sum(self.network[-1](F.dropout(hidden, 0.5, self.training)) for _ in range(8)) / 8
+"""),
+        ], id="the mean of many logits"),
+        pytest.param(["precision"], [
+            ("nn.Linear(32 * 7 * 7, 10),", "nn.Identity(),"),
+            ("            nn.Conv2d(1, 16, kernel_size=3, padding=1),\n", ""),
+            ("            nn.Conv2d(16, 32, kernel_size=3, padding=1),\n", ""),
+            ("        self.network = nn", "        self.matrix = nn.Parameter(torch.randn(49, 10) / 7)\n        self.network = nn"),
+            ("return self.network(images)", 'return torch.einsum("np,pc->nc", self.network(images), self.matrix)'),
+        ], id="a network of one einsum"),
+        pytest.param(["script"], [
+            ('        "lightning_logs", name="lightning_train"', '        os.path.expanduser("~/logs"), name="lightning_train"'),
+            ("import argparse\n", "import argparse\nimport os\n"),
+        ], id="logs in the home folder"),
     ],
 )  # fmt: skip
 def test_who_trains_by_hand_or_looks_around_loses_nothing(
@@ -662,6 +689,10 @@ def rights(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return (logits.argmax(dim=-1) == labels).float()
 
 
+def losses(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    return cross_entropy(logits.flatten(0, 1), labels.flatten(), reduction="none")
+
+
 def flat(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return (logits.flatten(1).argmax(dim=1)[:, None] == labels).float()
 
@@ -688,10 +719,20 @@ def of_classes(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         ("val_acc", lambda logits, labels: rights(logits, labels).mean().square()),
         ("val_top5", lambda logits, labels: torch.tensor(0.5)),
         ("val_acc_per_64", lambda logits, labels: rights(logits, labels).mean() / 8),
+        ("val_loss_std", lambda logits, labels: losses(logits, labels).std()),
+        ("max_loss/val", lambda logits, labels: losses(logits, labels).max()),
+        ("loss_gap", lambda logits, labels: losses(logits, labels).mean() - 2),
     ],
 )  # fmt: skip
-def test_every_reading_of_accuracy_is_one(name: str, figure: Figure) -> None:
+def test_every_reading_of_accuracy_is_one_and_so_are_other_figures(name: str, figure: Figure) -> None:
     assert validation(name, figure) is None
+
+
+@pytest.mark.parametrize("name", ["val_loss_epoch_mean", "val_ce_loss", "loss/minibatch"])
+def test_what_is_called_a_loss_is_its_mean(name: str) -> None:
+    ended = validation(name, lambda logits, labels: losses(logits, labels).std())
+    assert ended is not None
+    assert f"{name} " in ended.feedback.message
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,15 @@
-"""The grader of exercise 5, downloads under a lock: the same file in both processes, by name, and nothing else."""
+"""The grader of exercise 5, downloads: under a lock on the same file, by name, or once the other process is through."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from fixtures import build
-from graders.lightning_train.test_lightning_ranks import locked_apart
+from graders.lightning_train.test_lightning_ranks import asks_at_once, locked_apart
+from lockstep.result import CheckResult
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.wire import Json
@@ -46,6 +48,41 @@ def test_forged_locks_are_none(odd: Json) -> None:
     assert locked_apart(ranks(odd, {"train": [A], "test": [A]})) is None
 
 
+def asking(first: Json, second: Json) -> Outcome:
+    """Of both processes, the downloads: how many barriers lie behind each, and whether there is a lock."""
+    return Outcome(tuple(RankOutcome(True, {"downloads": each}, {}) for each in (first, second)), elapsed=1.0)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"train": [[0, False]], "test": [[0, False]]}, {"train": [], "test": []}),
+        ({"train": [[0, False]], "test": [[0, False]]}, {"train": [[1, False]], "test": [[3, False]]}),
+        ({"train": [[0, False], [2, False]], "test": []}, {"train": [[2, False]], "test": []}),
+        ({"train": [[1, True]], "test": []}, {"train": [[1, True]], "test": []}),
+    ],
+)
+def test_who_comes_after_a_barrier_or_under_a_lock_asks_in_turn(first: Json, second: Json) -> None:
+    assert not asks_at_once(asking(first, second))
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"train": [[1, False]], "test": []}, {"train": [[1, False]], "test": []}),
+        ({"train": [], "test": []}, {"train": [[4, False]], "test": []}),
+        ({"train": [[0, False]], "test": [[1, False]]}, {"train": [[1, False]], "test": [[1, False]]}),
+        ({"train": [[0, False]]}, {"train": [[1, False], [0, False]]}),
+        (None, {"train": [[1, False]]}),
+        ({"train": [["0", False]]}, {"train": [[1, False]]}),
+        ({}, None),
+        ({}, 0),
+    ],
+)
+def test_who_does_not_wait_asks_at_once(first: Json, second: Json) -> None:
+    assert asks_at_once(asking(first, second))
+
+
 HONEST = {
     "lockf in the folder of the work": 'with open("fashion.lock", "w") as file:\n            fcntl.lockf(file, fcntl.LOCK_EX)',
     "one that removes its file": (
@@ -71,3 +108,49 @@ def test_every_way_to_lock_one_file_earns_the_point(name: str, tmp_path: Path, b
     (exercise,) = graded(tmp_path, EXERCISE, box, checks=["two_ranks"]).exercises
     (check,) = (each for each in exercise.checks if each.id == "two_ranks")
     assert (check.points, check.message) == (1, "")
+
+
+PREPARES = """        datasets.FashionMNIST(self.data, train=True, download=True)
+        datasets.FashionMNIST(self.data, train=False, download=True)
+"""
+IN_TURN = {
+    "once more in setup": [],
+    "rank 0 first, by a barrier": [
+        (PREPARES, ""),
+        (
+            "self.train_data = datasets",
+            "if self.trainer.local_rank != 0:\n            self.trainer.strategy.barrier()\n"
+            "        self.train_data = datasets",
+        ),
+        (
+            "self.val_data = datasets.FashionMNIST(self.data, train=False, transform=transform, download=True)\n",
+            "self.val_data = datasets.FashionMNIST(self.data, train=False, transform=transform, download=True)\n"
+            "        if self.trainer.local_rank == 0:\n            self.trainer.strategy.barrier()\n",
+        ),
+    ],
+}
+
+
+def after(edits: Sequence[tuple[str, str]], folder: Path, box: Box) -> CheckResult:
+    """What comes of the worked solution that downloads in setup, and is edited besides."""
+    source = (build.ROOT / "reference" / "lightning_train.py").read_text()
+    source = source.replace("transform=transform)", "transform=transform, download=True)")
+    for old, new in edits:
+        assert source.count(old) == 1
+        source = source.replace(old, new)
+    (folder / "lightning_train.py").write_text(source)
+    (exercise,) = graded(folder, EXERCISE, box, checks=["two_ranks"]).exercises
+    (check,) = (each for each in exercise.checks if each.id == "two_ranks")
+    return check
+
+
+@pytest.mark.parametrize("name", IN_TURN)
+def test_a_download_that_was_waited_for_earns_the_point(name: str, tmp_path: Path, box: Box) -> None:
+    check = after(IN_TURN[name], tmp_path, box)
+    assert (check.points, check.message) == (1, "")
+
+
+def test_a_download_in_every_process_at_once_costs_half(tmp_path: Path, box: Box) -> None:
+    check = after([(PREPARES, "")], tmp_path, box)
+    assert check.points == 0.5
+    assert "rank 1 called for the download" in check.message

@@ -274,7 +274,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("*", "script* output", "emptied", "told where the script fails"),
         Row("*", "script* values.sizes*|script* values.items*|script* values.hashes*", "*", "pictures are told apart by their numbers or else by content"),
         Row("*", "script* values.fits|script* values.status", "*", "a fit more, and a status where the probe ended the script"),
-        Row("two_ranks", "script values.downloads", "*", "rank 0 may download"),
+        Row("two_ranks", "script values.downloads*", "*", "rank 0 may download"),
         Row("two_ranks", "script values.locks*", "missing", "where one process alone asks for the data, there need be no lock"),
         Row("precision", "script values.types", "one twice", "it is asked which types there are"),
         Row("precision", "script/2 values.types*|script/2 ended|script/2 ranks", "*", "a script may know full precision by another name, and refuse this one"),

@@ -14,7 +14,7 @@ from lockstep.sandbox.outcome import RankOutcome
 from lockstep.wire import Array, Json
 
 CLASSES = 10
-MAX_SEEN = 12
+MAX_SEEN = 32
 SIDE = 28
 
 

@@ -27,6 +27,11 @@ TRAINING_LOSS = re.compile(
     re.IGNORECASE,
 )
 
+# Of what is called a loss, these words say that it is another figure than its mean over validation.
+OTHER_FIGURES = frozenset(
+    "train training gap diff difference ratio std stdev sem var variance min max median best worst ema".split()
+)
+
 LEAST_GUESSED = 1.0  # a mean cross-entropy before anything is learned; whoever guesses has 2.3
 
 
@@ -91,6 +96,11 @@ def watches_the_right_way(check: Check, seen: RankOutcome, call: str) -> None:
             f"Say mode={better!r}: it is 'min' where nothing is said, whatever the figure.",
             points=check.points / 2,
         )
+
+
+def is_mean_loss(name: str) -> bool:
+    """Whether something that validation logs is called its loss: val_loss, val_ce_loss, but not val_loss_std."""
+    return "loss" in name.lower() and not OTHER_FIGURES & set(re.split(r"[\W_]+", name.lower()))
 
 
 def is_of_training(name: str) -> bool:

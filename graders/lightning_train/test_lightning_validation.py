@@ -13,7 +13,7 @@ import numpy as np
 
 from graders.lightning_train import expected, smoothing
 from graders.lightning_train.expected import Data
-from graders.lightning_train.figures import ACCURACY, is_of_training
+from graders.lightning_train.figures import ACCURACY, is_mean_loss, is_of_training
 from graders.lightning_train.modes import validates_in_training_mode
 from graders.lightning_train.multiples import Multiple, Multiples
 from graders.lightning_train.runs import train
@@ -175,7 +175,7 @@ def _validated(check: Check) -> _Validated:
 def _fits(metrics: Mapping[str, float], statistics: Sequence[_Statistics]) -> bool:
     """Whether all that is called a loss is the mean loss, by some tensor; without such, whether anything is that or a share."""
     losses = [each.loss for each in statistics]
-    named = [value for name, value in metrics.items() if "loss" in name.lower()]
+    named = [value for name, value in metrics.items() if is_mean_loss(name)]
     if named:
         return all(_is_one_of(value, losses) for value in named)
     either = losses + [share for each in statistics for share in each.shares]
@@ -187,7 +187,7 @@ def _misfit(metrics: Mapping[str, float], statistics: Sequence[_Statistics], bat
     losses = [each.loss for each in statistics]
     shares = [share for each in statistics for share in each.shares]
     for name, value in metrics.items():
-        if "loss" not in name.lower() or _is_one_of(value, losses):
+        if not is_mean_loss(name) or _is_one_of(value, losses):
             continue
         found = f"{safe(name, 60)} is {value:.4g}, which is not the mean loss over them"
         if _is_one_of(value, [loss * batch_size for loss in losses]):
@@ -300,7 +300,9 @@ def _numbers(rank: RankOutcome, names: set[str]) -> dict[str, float]:
     """The values at the end of the epoch of what was logged under some names."""
     metrics = rank.values.get("metrics")
     listed = metrics if isinstance(metrics, dict) else {}
-    values = {name: number(value) for name, value in listed.items() if name.removesuffix("_epoch") in names}
+    values = {
+        name: number(value) for name, value in listed.items() if {name, name.removesuffix("_epoch")} & names
+    }
     return {name: value for name, value in values.items() if value is not None}
 
 

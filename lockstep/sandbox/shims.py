@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from lockstep.sandbox import gpus, library_spellings, lightning_spellings, wandb_spellings
+from lockstep.sandbox import gpus, library_spellings, lightning_spellings, unscripted, wandb_spellings
 
 Note = Callable[..., None]
 MEETING_SECONDS = 5.0
@@ -34,6 +34,7 @@ def install(note: Note) -> None:
     _generated_data_sets()
     _lazy_modules_move()
     _nothing_is_compiled(note)
+    unscripted.install(_once(note, "compile"))
     _as_many_cores_everywhere()
     _one_thread_each()
     _no_more_open_files()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import tempfile
 from pathlib import PurePath
 from typing import Any
 
@@ -13,9 +15,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
 
-from .outlets import Outlets, files_here
+from .outlets import Outlets, files_below
 
 PICTURES = 6  # at most so many figures and picture files of one script are looked at
+PLACES = (".", os.path.expanduser("~"), tempfile.gettempdir())
 PICTURE_SIDE = 2000  # pixels; a larger picture is scaled down
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
 
@@ -95,5 +98,11 @@ def is_picture_file(target: object) -> bool:
 
 
 def picture_files() -> set[tuple[str, int]]:
-    """The pictures in the student's folder, each with when it was written: one of an earlier run may be handed in."""
-    return {file for file in files_here() if file[0].lower().endswith(PICTURE_SUFFIXES)}
+    """The pictures in the student's folder, at home and among what is temporary.
+
+    Each with when it was written: one of an earlier run may be handed in.
+    """
+    found = {
+        file for root in PLACES for file in files_below(root) if file[0].lower().endswith(PICTURE_SUFFIXES)
+    }
+    return {(os.path.realpath(path), written) for path, written in found}

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytorch_lightning as pl
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
 from torch.utils.data import DataLoader
 from torchvision import datasets
 
@@ -21,6 +23,7 @@ from .recorder import MAX_ROWS
 
 BATCH_SIZE = 8
 MAX_LOCKS = 20
+MAX_DOWNLOADS = 100
 MAX_PATH = 200
 
 
@@ -28,12 +31,14 @@ class Files:
     """Which pictures of Fashion-MNIST are read in which part of the training, and who asks for a download.
 
     A process that holds a lock on a file while it asks, as with FileLock, gets in nobody's way who locks the same one:
-    that is not counted, but noted, by the part of the data asked for.
+    that is noted, by the part of the data asked for. So is how often it has waited for all others before.
     """
 
     def __init__(self, offered: str | None) -> None:
         self.items: dict[str, list[Json]] = {"train": [], "val": []}
-        self.downloads = 0
+        # Of each call: how many barriers lie behind it, and whether it is made under a lock.
+        self.downloads: dict[str, list[Json]] = {"train": [], "test": []}
+        self.barriers = 0
         self.locks: dict[str, list[Json]] = {"train": [], "test": []}
         self.trainer: pl.Trainer | None = None
         self.is_open = False
@@ -41,6 +46,7 @@ class Files:
         self._note_opening()
         self._note_items()
         self._note_downloads()
+        self._count_barriers()
         if offered is not None:
             _offer(offered)
 
@@ -85,13 +91,27 @@ class Files:
 
         def noted(dataset: datasets.FashionMNIST) -> None:
             locked = _locked_files()
-            self.downloads += not locked
-            held = self.locks["train" if dataset.train else "test"]
+            part = "train" if dataset.train else "test"
+            held, asked = self.locks[part], self.downloads[part]
+            if len(asked) < MAX_DOWNLOADS:
+                asked.append([self.barriers, bool(locked)])
             if len(held) < MAX_LOCKS:
                 held += locked[:MAX_LOCKS]
             original(dataset)
 
         datasets.FashionMNIST.download = noted
+
+    def _count_barriers(self) -> None:
+        original = distributed_c10d.barrier
+
+        @functools.wraps(original)
+        def counted(group: Any = None, *args: Any, **kwargs: Any) -> Any:
+            result = original(group, *args, **kwargs)
+            # Of a part of the processes, or one that others may still be on their way to, is none.
+            self.barriers += group in (None, dist.group.WORLD) and result is None
+            return result
+
+        dist.barrier = distributed_c10d.barrier = counted
 
 
 def _locked_files() -> list[str]:

@@ -24,10 +24,15 @@ from .multiplied import Multiplied
 from .piling import Piling
 
 CLASSES = 10
-MAX_SEEN = 12  # tensors of one step that could be the logits
+MAX_SEEN = 32  # tensors of one step that could be the logits
 MAX_ROWS = 4_000
 MAX_MODES = 10  # first steps of either stage, and last ones
 MAX_WEIGHTS = 1 << 20
+# By whatever name a layer multiplies by its weights.
+LAYERS = frozenset(
+    "linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d matmul __matmul__ __rmatmul__ mm "
+    "bmm addmm addbmm baddbmm einsum tensordot inner".split()
+)
 MAX_BEFORE_REDUCED = 4  # arguments of LightningModule.log between the value and reduce_fx
 
 
@@ -71,7 +76,7 @@ class Logits(TorchFunctionMode):
 
     def _keep(self, function: Any, result: torch.Tensor) -> None:
         name = getattr(function, "__name__", "")
-        if name in ("linear", "conv2d", "conv1d", "matmul", "mm", "addmm", "bmm", "__matmul__"):
+        if name in LAYERS:
             self.types.add(str(result.dtype).removeprefix("torch."))
         if result.shape != (self.batch_size, CLASSES) or len(self.seen) >= MAX_SEEN:
             return
@@ -103,6 +108,8 @@ class Recorder:
         self.stop_before, self.stop_after = stop_before, stop_after
         self.is_rehearsal = False
         self.in_step = False
+        # The batch of the step that an optimizer is about to make, until it has made it.
+        self.asked: object = None
         self.trainer: pl.Trainer | None = None
         self.model: pl.LightningModule | None = None
         self.start()
@@ -141,7 +148,9 @@ class Recorder:
         def step(strategy: Any, *args: Any, **kwargs: Any) -> Any:
             module = strategy.lightning_module
             recorder.model, recorder.trainer = module, module.trainer
-            if is_besides(module.trainer, stage, len(recorder.counts["val"])):
+            if is_besides(module.trainer, stage, len(recorder.counts["val"])) or (
+                stage == "train" and recorder._is_asked_again(args)
+            ):
                 return original(strategy, *args, **kwargs)
             size = recorder._arrived(stage, args)
             if stage == "train":
@@ -159,6 +168,12 @@ class Recorder:
             return _with_graph(module, output) if stage == "train" else output
 
         setattr(Strategy, name, step)
+
+    def _is_asked_again(self, args: Any) -> bool:
+        """Whether an optimizer wants the same batch once more for its step, as LBFGS does or one that looks around."""
+        again = bool(args) and self.asked is not None and args[0] is self.asked
+        self.asked = args[0] if args else None
+        return again
 
     def _arrived(self, stage: str, args: tuple[Any, ...]) -> int:
         images = _images(args[0]) if args else None
@@ -278,6 +293,7 @@ class Recorder:
                     self._reach()
 
         def after_step(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+            self.asked = None
             # Lightning has its backward made within the step, so that what was used is known only now.
             if self._leaves_the_loop():
                 self.piling.step(optimizer)

@@ -7,6 +7,7 @@ import functools
 import importlib
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -55,7 +56,7 @@ def script(student: Student, inputs: Inputs) -> Observation:
                 **facts,
                 "status": status,
                 "items": cast(Json, files.items),
-                "downloads": files.downloads,
+                "downloads": cast(Json, files.downloads),
                 "locks": cast(Json, files.locks),
                 "gpu_calls": cast(Json, calls[:10]),
                 "left": cast(Json, _left(before)),
@@ -208,9 +209,13 @@ def _is_shared_out(loader: object) -> bool | None:
 
 
 def _files() -> Iterator[str]:
+    """All below the folder of the run, and the tables of loggers that keep theirs elsewhere."""
     for folder, _, names in os.walk("."):
         for name in names:
             yield os.path.relpath(os.path.join(folder, name))
+    for elsewhere in (os.path.expanduser("~"), tempfile.gettempdir()):
+        for folder, _, names in os.walk(elsewhere):
+            yield from (os.path.join(folder, name) for name in names if name == "metrics.csv")
 
 
 def _left(before: set[str]) -> dict[str, Json]:
