@@ -64,6 +64,25 @@ def main():
 """
 
 
+# Libraries read the graph of what they trace, and so may a person.
+GRAPHS = """
+import torch
+from torch import nn
+from torch.utils.tensorboard import SummaryWriter
+
+def main():
+    network = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    with SummaryWriter("logs") as writer:
+        writer.add_graph(network, torch.ones(1, 2))
+    scripted, traced = torch.jit.script(network), torch.jit.trace(network, torch.ones(1, 2))
+    return ["return" in str(scripted.code), "aten::relu" in f"{traced.inlined_graph}", traced is network]
+"""
+
+
+def test_graphs_are_there_for_those_who_read_them(box: Box) -> None:
+    assert seen(box, GRAPHS) == [True, True, True]
+
+
 def test_what_is_scripted_is_what_was_written_until_it_is_saved(box: Box) -> None:
     found = seen(box, SCRIPTED)
     assert found == ["Sequential", "Linear", ["0.weight", "0.bias"], 2.0, [True] * 3, [2, 3, 4]]

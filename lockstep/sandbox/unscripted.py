@@ -1,48 +1,67 @@
-"""TorchScript in a run: what `torch.jit` makes is what was written, and only what is saved is compiled.
+"""TorchScript in a run: what a student's `torch.jit` makes is what was written, until it is saved or printed.
 
-Its calls go past Python, so that nobody would see what a network is given and what it answers; and a network of a
-probe's is none that it could read.
+Calls of a script go past Python, so that nobody would see what a network is given and what it answers; and a network
+of a probe's is none that TorchScript could read. Libraries get the real thing: TensorBoard draws its graphs with it.
 """
 
 from __future__ import annotations
 
 import functools
+import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
 MAKERS = ("script", "trace")
 TAKE_SCRIPTS = ("freeze", "optimize_for_inference")
 WAYS_TO_SAVE = ("save", "save_to_buffer")
-Function = Callable[..., Any]
+TEXTS = ("code", "graph", "inlined_graph")
 
 
 def install(tell: Callable[[], None]) -> None:
-    """Let torch.jit make nothing until something is saved; `tell` is called where it would have."""
-    from torch import jit
+    """Let torch.jit make nothing that student code only calls; `tell` is called where it would have."""
+    import torch
 
-    makers: dict[str, Function] = {name: getattr(jit, name) for name in MAKERS}
+    libraries = os.path.dirname(os.path.dirname(torch.__file__)) + os.sep
     for name in MAKERS:
-        setattr(jit, name, _as_written(makers, name, tell))
+        setattr(torch.jit, name, _as_written(getattr(torch.jit, name), libraries, tell))
     for name in TAKE_SCRIPTS:
-        setattr(jit, name, _unless_written(getattr(jit, name)))
+        setattr(torch.jit, name, _unless_written(getattr(torch.jit, name)))
 
 
-def _as_written(makers: dict[str, Function], name: str, tell: Callable[[], None]) -> Function:
+class _Text:
+    """What a script says of itself, which is made when somebody reads it."""
+
+    def __init__(self, script: Callable[[], Any], name: str) -> None:
+        self._script, self._name = script, name
+
+    def __str__(self) -> str:
+        return str(getattr(self._script(), self._name))
+
+
+def _as_written(original: Callable[..., Any], libraries: str, tell: Callable[[], None]) -> Callable[..., Any]:
     from torch import nn
 
-    @functools.wraps(makers[name])
+    @functools.wraps(original)
     def make(made: Any, *args: Any, **kwargs: Any) -> Any:
+        if sys._getframe(1).f_code.co_filename.startswith(libraries):
+            return original(made, *args, **kwargs)
         tell()
         if isinstance(made, nn.Module):
-            # Whoever hands a network on as a file needs the real thing.
-            for way in WAYS_TO_SAVE:
-                vars(made)[way] = functools.partial(_save, way, makers, name, made, args, kwargs)
+            script = functools.partial(original, made, *args, **kwargs)
+            vars(made).update({way: functools.partial(_save, script, way) for way in WAYS_TO_SAVE})
+            vars(made).update({name: _Text(script, name) for name in TEXTS})
         return made
 
     return make
 
 
-def _unless_written(original: Function) -> Function:
+def _save(script: Callable[[], Any], way: str, *target: Any, **options: Any) -> Any:
+    """Whoever hands a network on as a file needs the real thing."""
+    return getattr(script(), way)(*target, **options)
+
+
+def _unless_written(original: Callable[..., Any]) -> Callable[..., Any]:
     from torch import jit
 
     @functools.wraps(original)
@@ -50,24 +69,3 @@ def _unless_written(original: Function) -> Function:
         return original(module, *args, **kwargs) if isinstance(module, jit.ScriptModule) else module
 
     return change
-
-
-def _save(
-    way: str,
-    makers: dict[str, Function],
-    name: str,
-    module: Any,
-    args: Any,
-    kwargs: Any,
-    *target: Any,
-    **options: Any,
-) -> Any:
-    from torch import jit
-
-    # torch makes what a module calls by the same names.
-    written = {each: getattr(jit, each) for each in makers}
-    vars(jit).update(makers)
-    try:
-        return getattr(makers[name](module, *args, **kwargs), way)(*target, **options)
-    finally:
-        vars(jit).update(written)
