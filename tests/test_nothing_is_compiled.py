@@ -66,21 +66,23 @@ def main():
 
 # Libraries read the graph of what they trace, and so may a person.
 GRAPHS = """
-import torch
+import contextlib, torch
+from lockstep.sandbox.device import emulated_gpus
 from torch import nn
 from torch.utils.tensorboard import SummaryWriter
 
 def main():
     network = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
-    with SummaryWriter("logs") as writer:
+    with {gpus}, SummaryWriter("logs") as writer:
         writer.add_graph(network, torch.ones(1, 2))
-    scripted, traced = torch.jit.script(network), torch.jit.trace(network, torch.ones(1, 2))
-    return ["return" in str(scripted.code), "aten::relu" in f"{traced.inlined_graph}", traced is network]
+        scripted, traced = torch.jit.script(network), torch.jit.trace(network, torch.ones(1, 2))
+        return ["return" in str(scripted.code), "aten::relu" in str(traced.inlined_graph), traced is network]
 """
 
 
-def test_graphs_are_there_for_those_who_read_them(box: Box) -> None:
-    assert seen(box, GRAPHS) == [True, True, True]
+@pytest.mark.parametrize("gpus", ["contextlib.nullcontext()", "emulated_gpus(1)"])
+def test_graphs_are_there_for_those_who_read_them(box: Box, gpus: str) -> None:
+    assert seen(box, GRAPHS.format(gpus=gpus)) == [True, True, True]
 
 
 def test_what_is_scripted_is_what_was_written_until_it_is_saved(box: Box) -> None:
