@@ -36,8 +36,7 @@ _CUDA = (
 )
 _COMPILE = (
     "What torch.compile or torch.jit makes was run as it was written: to compile it would take long, and change no "
-    "result. "
-    "Nothing about that need be changed."
+    "result. Nothing about that need be changed."
 )
 
 

@@ -18,7 +18,8 @@ from PIL import Image
 from .outlets import Outlets, files_below
 
 PICTURES = 6  # at most so many figures and picture files of one script are looked at
-PLACES = (".", os.path.expanduser("~"), tempfile.gettempdir())
+# What is temporary in a run is its home as well.
+PLACES = (".", tempfile.gettempdir())
 PICTURE_SIDE = 2000  # pixels; a larger picture is scaled down
 PICTURE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
 

@@ -213,9 +213,9 @@ def _files() -> Iterator[str]:
     for folder, _, names in os.walk("."):
         for name in names:
             yield os.path.relpath(os.path.join(folder, name))
-    for elsewhere in (os.path.expanduser("~"), tempfile.gettempdir()):
-        for folder, _, names in os.walk(elsewhere):
-            yield from (os.path.join(folder, name) for name in names if name == "metrics.csv")
+    # What is temporary in a run is its home as well.
+    for folder, _, names in os.walk(tempfile.gettempdir()):
+        yield from (os.path.join(folder, name) for name in names if name == "metrics.csv")
 
 
 def _left(before: set[str]) -> dict[str, Json]:
