@@ -18,7 +18,8 @@ from graders.amp.batches import Batch, accuracies, are_of_logits, losses_without
 from graders.amp.curves import Series
 from graders.amp.expected import Scenario
 from graders.amp.probe import build_net
-from graders.amp.probe.constants import constants, with_parameters
+from graders.amp.probe.constants import constants
+from graders.amp.probe.entries import with_entries, with_parameters
 from graders.amp.test_amp_accuracy import evaluation_problem
 from graders.amp.test_amp_script import fewer_samples_than_steps, fit_into
 from graders.amp.test_amp_search import answers_printed, problem_at_the_ends, smaller_answer, was_a_step
@@ -603,6 +604,63 @@ SEARCH_BATCH_FROM = 16; BATCH_SIZES = [32, 64]; LOGDIR: str = "runs"
         "training_data": "/data", "epochs": 1, "batch_size": 4, "logdir": "x", "find_batch_size": False,
     }  # fmt: skip
     assert constants(cell, options) == {"DATA": "/data", "BATCH_SIZE": 4, "EPOCHS": 1, "LOGDIR": "x"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "START_EPOCH", "LAST_EPOCH", "WARMUP_EPOCHS", "SAVE_EVERY_N_EPOCHS", "LOG_EVERY_N_BATCHES", "MAX_BATCHES",
+        "DOWNLOAD_DATA",
+    ],
+)  # fmt: skip
+def test_numbers_of_other_things_keep_their_value(name: str) -> None:
+    cell = f"# %% cell 1 (1 lines) [parameters]\n{name} = False; EPOCHS = 3; BATCH_SIZE_PER_GPU = 64\n"
+    options: dict[str, Json] = {"training_data": "/data", "epochs": 1, "batch_size": 4}
+    assert constants(cell, options) == {"EPOCHS": 1, "BATCH_SIZE_PER_GPU": 4}
+    assert constants(cell.replace("False", "0"), options) == {"EPOCHS": 1, "BATCH_SIZE_PER_GPU": 4}
+
+
+@pytest.mark.parametrize(
+    ("cell", "edited"),
+    [
+        (
+            "class CFG:\n    épochs = 3  # all of them\n    data: Path = pathlib.Path('data')\n    lr = 0.1\n"
+            "    download_data = False\n",
+            "class CFG:\n    épochs = 1  # all of them\n    data: Path = pathlib.Path('/data')\n    lr = 0.1\n"
+            "    download_data = False\n",
+        ),
+        (
+            "CONFIG = {'epochs': 3, 'lr': 0.1, 'loader': {\"batch_size\": 64}, 'data_mean': (0.5,)}\n",
+            "CONFIG = {'epochs': 1, 'lr': 0.1, 'loader': {\"batch_size\": 4}, 'data_mean': (0.5,)}\n",
+        ),
+        (
+            "args = argparse.Namespace(\n    epochs=3,\n    batch_size=2 ** 6,\n    training_data=find_data(),\n)\n",
+            "args = argparse.Namespace(\n    epochs=1,\n    batch_size=4,\n    training_data=find_data(),\n)\n",
+        ),
+        (
+            "cfg = dict(data=dict(root='data', batch_size=64), run={'epochs': EPOCHS})\n",
+            "cfg = dict(data=dict(root='/data', batch_size=4), run={'epochs': EPOCHS})\n",
+        ),
+        ("loader = DataLoader(dataset, batch_size=64)\n", "loader = DataLoader(dataset, batch_size=64)\n"),
+    ],
+    ids=["class", "dict", "Namespace", "dicts", "call"],
+)
+def test_constants_may_be_parts_of_a_class_or_a_dict(cell: str, edited: str) -> None:
+    options: dict[str, Json] = {"training_data": "/data", "epochs": 1, "batch_size": 4}
+    header = f"# %% cell 1 ({cell.count(chr(10))} lines) [parameters]\n"
+    assert with_entries(header + cell, options)[0] == header + edited
+    taken = {"epochs", "batch_size", "training_data"}
+    assert with_entries(header + cell, options, taken) == (header + cell, frozenset())
+
+
+def test_a_class_of_constants_is_what_a_notebook_has_for_parameters() -> None:
+    cells = (
+        "# %% cell 1 (1 lines)\nimport torch\n",
+        "# %% cell 2 (4 lines)\nclass CFG:\n    root = 'data'\n    epochs = 3\n    logdir = 'runs'\n",
+    )
+    options: dict[str, Json] = {"training_data": "/data", "epochs": 1, "logdir": "x"}
+    marked = cells[1].replace("(4 lines)", "(4 lines) [parameters]")
+    assert with_parameters("".join(cells), options) == cells[0] + marked
 
 
 def test_constants_are_found_in_the_parameters_cell() -> None:

@@ -83,8 +83,8 @@ def test_script(check: Check) -> None:
     names = [key for key in elements(keys) if isinstance(key, str)]
     check.expect(
         any(map(RESNET.search, names)),
-        "ddp_train.sh ran, but left no checkpoint with the weights of a ResNet-18 by their names (looked for a new .pt, .pth or "
-        f".ckpt file{f'; the one that it left holds {few_names(names)}' if names else ''}).",
+        "ddp_train.sh ran, but left no checkpoint with the weights of a ResNet-18 by their names (looked for a new file of "
+        f"torch.save's{f'; the one that it left holds {few_names(names)}' if names else ''}).",
         "Pass --checkpoint FILE in ddp_train.sh, call save_checkpoint after each epoch, and keep state_dict() of the network in "
         "the file, under any key.",
     )

@@ -15,6 +15,12 @@ from lockstep.wire import Json
 MODEL_WORDS = (
     "model", "modelname", "network", "modell", "modellname", "netz", "netzwerk", "modelo", "red", "modele", "reseau",
 )  # fmt: skip
+# Of batches or epochs: how often something happens, when it begins or ends.
+_OTHER_NUMBERS = re.compile("every|freq|interval|patience|warm|start|first|last|resume|save|decay|batches")
+# What holds several constants.
+HOLDERS = frozenset(
+    "dict Namespace SimpleNamespace EasyDict edict AttrDict Munch Box DotMap ConfigDict".split()
+)
 # What a constant is made of, where it is more than a literal.
 _MAKERS = (
     "Path PurePath str int float bool dict Namespace SimpleNamespace join expanduser resolve get getenv is_available"
@@ -26,7 +32,7 @@ def constants(source: str, options: dict[str, Json]) -> dict[str, Any]:
 
     What is made in some other way is one of them where the cell has no other for that option.
     """
-    assigned = list(_assigned(source, options))
+    assigned = list(assigned_in(source, options))
     is_set = {option for _, option, _, is_constant in assigned if is_constant}
     found: dict[str, Any] = {}
     for name, option, text, is_constant in assigned:
@@ -36,26 +42,7 @@ def constants(source: str, options: dict[str, Json]) -> dict[str, Any]:
     return found
 
 
-def with_parameters(source: str, options: dict[str, Json]) -> str:
-    """A notebook's source with the tag `parameters` at the cell that looks most like it, of several at the first.
-
-    It sets the most options. One that looks at data and model has variables of such names as well: of them count
-    those that are made like a constant.
-    """
-    candidates = [source]
-    for cell in read_cells(source) or ():
-        lines = source.split("\n")
-        lines[cell.first_line - 2] = lines[cell.first_line - 2].replace(" lines)", " lines) [parameters]", 1)
-        candidates.append("\n".join(lines))
-    found = {
-        candidate: len({option for _, option, _, is_constant in _assigned(candidate, options) if is_constant})
-        for candidate in candidates
-    }
-    likely = max(found, key=lambda candidate: found[candidate])
-    return likely if found[likely] >= 3 else source
-
-
-def _assigned(source: str, options: dict[str, Json]) -> Iterator[tuple[str, str, str, bool]]:
+def assigned_in(source: str, options: dict[str, Json]) -> Iterator[tuple[str, str, str, bool]]:
     """What the `parameters` cell sets and may be one of the options.
 
     Each with its name, the option, the text of its statement, and whether it is made like a constant.
@@ -74,8 +61,8 @@ def _assigned(source: str, options: dict[str, Json]) -> Iterator[tuple[str, str,
             for target in targets:
                 for name, value in _pairs(target, statement.value):
                     option = option_of(name)
-                    if option in options and _may_be(value, options[option]):
-                        yield name, option, ast.unparse(statement), _is_constant(value)
+                    if option in options and may_be(value, option, options[option]):
+                        yield name, option, ast.unparse(statement), made_like_one(value)
 
 
 def _pairs(target: ast.expr, value: ast.expr | None) -> Iterator[tuple[str, ast.expr | None]]:
@@ -88,16 +75,21 @@ def _pairs(target: ast.expr, value: ast.expr | None) -> Iterator[tuple[str, ast.
             yield from _pairs(part, of_it)
 
 
-def _is_constant(value: ast.expr | None) -> bool:
+def made_like_one(value: ast.expr | None) -> bool:
+    """Whether a value is made like a constant."""
     calls = [node.func for node in ast.walk(value) if isinstance(node, ast.Call)] if value else []
-    return all(
-        (call.attr if isinstance(call, ast.Attribute) else getattr(call, "id", "")) in _MAKERS
-        for call in calls
-    )
+    return all(name_of(call) in _MAKERS for call in calls)
 
 
-def _may_be(value: ast.expr | None, chosen: Json) -> bool:
+def name_of(function: ast.expr) -> str:
+    """What a function that is called is called, wherever it comes from."""
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def may_be(value: ast.expr | None, option: str, chosen: Json) -> bool:
     """Whether what the judge chose can stand in the place of a value: LOG_EVERY = 10 is no folder for logs."""
+    if isinstance(value, ast.Call) and name_of(value.func) in HOLDERS:
+        return False
     try:
         own: object = None if value is None else ast.literal_eval(value)
     except ValueError:
@@ -108,7 +100,8 @@ def _may_be(value: ast.expr | None, chosen: Json) -> bool:
         return isinstance(own, bool | str) or own in (0, 1)
     if isinstance(chosen, int):
         return isinstance(own, int) and not isinstance(own, bool)
-    return isinstance(own, bool | str)
+    # DOWNLOAD_DATA = False is no folder either; USE_WANDB = True may be a mode.
+    return isinstance(own, str) or (isinstance(own, bool) and option != "training_data")
 
 
 def option_of(name: str) -> str:
@@ -119,6 +112,8 @@ def option_of(name: str) -> str:
     word = re.sub(r"[^a-z0-9]", "", unicodedata.normalize("NFKD", name.lower()))
     if re.search("accum|akkum|acum", word):
         return "accumulation"
+    if re.search("batch|epoch", word) and _OTHER_NUMBERS.search(word):
+        return ""
     if re.search("batch|stapel|(?<![ip])lote", word):
         return "find_batch_size" if re.search("find|search|such|busca|cherche", word) else "batch_size"
     if re.search("epo(ch|ca|que)", word):

@@ -16,7 +16,8 @@ from lockstep.sandbox.probing import Inputs, Student
 from lockstep.sandbox.shims import cuda_calls_stay
 from lockstep.wire import Json
 
-from .constants import constants, option_of, with_parameters
+from .constants import constants, option_of
+from .entries import with_entries, with_parameters
 
 MODULE = "amp_train"
 
@@ -62,15 +63,16 @@ def run_script(student: Student, inputs: Inputs) -> tuple[int, dict[str, Json]]:
             tagged = any(cell.is_parameters for cell in read_cells(text) or ())
             if not tagged:
                 text = with_parameters(text, options)
-                with open(path, "w", encoding="utf-8") as file:
-                    file.write(text)
             chosen = constants(text, options)
+            text, others = with_entries(text, options, set(map(option_of, chosen)))
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
         run = student.run_notebook(
             MODULE, chosen, arguments=command_line(_left_to_flags(text, options, chosen))
         )
         if run.error is not None:
             raise run.error
-        can = any(option_of(name) == "accumulation" for name in chosen)
+        can = "accumulation" in others or any(option_of(name) == "accumulation" for name in chosen)
         return 0, {"notebook": True, "accumulates": can, "tagged": tagged}
     note_broken_help(student.watch.note)
     words = command_line(options)

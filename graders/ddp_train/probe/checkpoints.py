@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import os
-import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, cast
@@ -22,6 +20,7 @@ from .nets import named_tensors, state_of
 from .recorder import wrapped_model
 from .training import train_once
 from .waiting import hold_up, seen_to_wait
+from .writes import Writes, fingerprint
 
 CHECKPOINT = "checkpoint-of-a-check.pt"  # a name that nobody writes out
 
@@ -39,22 +38,19 @@ def save(student: Student, inputs: Inputs) -> Observation:
 
     def saved(epoch: int) -> str:
         lab.call("save_checkpoint", wrapped, optimizer, epoch, CHECKPOINT, shown=f"..., epoch={epoch}, path")
-        return _fingerprint(CHECKPOINT)
+        return fingerprint(CHECKPOINT)
 
     train_once(lab, wrapped, loader, optimizer, last - 1)
     first = saved(last - 1)
     train_once(lab, wrapped, loader, optimizer, last)
-    written, renamed = _note_writes()
+    writes = Writes(CHECKPOINT)
     is_second.append(True)
     with seen_to_wait(inputs.rank):
         second = saved(last)
-    wrote = [
-        name for name in written if os.path.basename(name).startswith(("checkpoint", ".checkpoint", "tmp"))
-    ]
-    wrote += [name for name in renamed if name == CHECKPOINT]
+    wrote = writes.of_the_checkpoint(wrapped)
     values: dict[str, Json] = {
         **recorder.values(), "first": first, "second": second, "wrote": cast(Json, wrote[:10]),
-        "direct": CHECKPOINT in written,
+        "direct": writes.over_the_last,
     }  # fmt: skip
     arrays = {**recorder.arrays(), **state_of(wrapped, "held")}
     if inputs.rank == 0 and second:
@@ -65,47 +61,6 @@ def save(student: Student, inputs: Inputs) -> Observation:
         values["keys"] = [name for name, _ in tensors[:1000]]
     clean_up(lab, inputs)
     return Observation(values, arrays)
-
-
-def _fingerprint(path: str) -> str:
-    """What tells a file from one with another content; nothing where there is none."""
-    if not os.path.isfile(path):
-        return ""
-    with open(path, "rb") as file:
-        return hashlib.sha256(file.read()).hexdigest()
-
-
-def _note_writes() -> tuple[list[str], list[str]]:
-    """Files this process opens for writing from now on, and those that it renames another to.
-
-    They are named relative to the folder where they are in it.
-    """
-    written: list[str] = []
-    renamed: list[str] = []
-    work = os.getcwd()
-
-    def hook(event: str, args: tuple[Any, ...]) -> None:
-        if event == "open" and isinstance(args[0], str | bytes | os.PathLike) and len(written) < 100:
-            mode, flags = args[1], args[2]
-            writes = (
-                any(c in mode for c in "wax+") if isinstance(mode, str) else flags & (os.O_WRONLY | os.O_RDWR)
-            )
-            if writes:
-                written.append(os.path.relpath(os.path.join(work, os.fsdecode(args[0])), work))
-        elif event == "os.rename" and len(renamed) < 100:
-            renamed.append(os.path.relpath(os.path.join(work, os.fsdecode(args[1])), work))
-
-    sys.addaudithook(hook)
-    # torch.save opens its file in C++, which no audit hook sees; by whatever name it was imported, it comes by here.
-    original = torch.serialization._open_zipfile_writer
-
-    def open_noted(name_or_buffer: Any) -> Any:
-        if isinstance(name_or_buffer, str):
-            written.append(os.path.relpath(os.path.join(work, name_or_buffer), work))
-        return original(name_or_buffer)
-
-    torch.serialization._open_zipfile_writer = open_noted
-    return written, renamed
 
 
 def _slow_down_saving(inputs: Inputs, is_second: list[bool]) -> None:

@@ -14,7 +14,7 @@ from .checkpoints import counts_batches, tensors_in
 from .lab import SIDE_SECONDS
 from .script import script_arguments
 from .side import Told, what_torchrun_is_told, within_seconds
-from .written import CHECKPOINTS, versions, written_since
+from .written import may_be_checkpoint, versions, written_since
 
 KEPT = ".kept-by-the-check"
 BESIDE = (".py", ".sh", ".json")  # what else stands among the words, and is no checkpoint
@@ -47,7 +47,7 @@ def goes_on_as_documented(
     )
     if result is None:
         return None
-    written = [name for name in written_since(before) if name.endswith(CHECKPOINTS)]
+    written = [name for name in written_since(before) if may_be_checkpoint(name)]
     counts = [int(value) for name in written for key, value in tensors_in(name) if counts_batches(key, value)]
     return {
         "missing": "" if failed else missing,

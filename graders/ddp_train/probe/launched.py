@@ -17,7 +17,7 @@ from .checkpoints import counts_batches, digests, tensors_in, tensors_within
 from .documented import goes_on_as_documented
 from .script import script_arguments
 from .side import what_torchrun_is_told, within_seconds
-from .written import CHECKPOINTS, files, versions, written_since
+from .written import files, may_be_checkpoint, versions, written_since
 
 # As in epochs_left and epochs_since_best, which become fewer.
 _COUNTS_DOWN = re.compile(r"since|left|remain|without|until|to_go|patience|bad|wait|stale|no_")
@@ -43,7 +43,7 @@ def launch(student: Student, inputs: Inputs) -> Observation:
     if os.path.isfile("reports/ddp.json") and os.path.getsize("reports/ddp.json") < 1 << 20:
         with open("reports/ddp.json", "rb") as file:
             report = file.read().decode("utf-8", "replace")
-    kept = {name: tensors_in(name) for name in new if name.endswith(CHECKPOINTS)}
+    kept = {name: tensors_in(name) for name in new if may_be_checkpoint(name)}
     # Beside the network there may be the state of a scheduler or of random numbers; of epochs the last counts.
     resuming = max(kept, key=lambda name: (len(dict(kept[name])), os.path.getmtime(name)), default=None)
     tensors = kept[resuming] if resuming else []

@@ -80,14 +80,20 @@ def script_arguments(inputs: Inputs) -> list[str]:
 
 
 def _smaller_resnet() -> None:
-    """Let `resnet18()` build one block a stage instead of two: what these checks look at is not its size."""
-    from torchvision import models
+    """Let `resnet18()` build one block a stage instead of two: what these checks look at is not its size.
+
+    It is torchvision's own function that is called, which knows `pretrained=False` and other spellings.
+    """
     from torchvision.models import resnet
 
-    def smaller(*, weights: object = None, progress: bool = True, **kwargs: Any) -> resnet.ResNet:
-        return resnet.ResNet(resnet.BasicBlock, [1, 1, 1, 1], **kwargs)
+    build: Any = resnet._resnet
 
-    models.resnet18 = resnet.resnet18 = smaller
+    def smaller(block: Any, layers: list[int], weights: Any, progress: bool, **kwargs: Any) -> resnet.ResNet:
+        if layers == [2, 2, 2, 2]:
+            layers, weights = [1, 1, 1, 1], None
+        return cast(resnet.ResNet, build(block, layers, weights, progress, **kwargs))
+
+    resnet._resnet = smaller
 
 
 def first_lr(student: Student, inputs: Inputs) -> Observation:

@@ -6,6 +6,8 @@ import contextlib
 import os
 
 CHECKPOINTS = (".pt", ".pth", ".ckpt", ".tar")
+# How torch.save begins a file, now and as it was before 2020.
+_BEGINS = (b"PK\x03\x04", b"\x80\x02\x8a")
 
 
 def files() -> list[str]:
@@ -28,3 +30,14 @@ def versions() -> dict[str, tuple[int, int]]:
 def written_since(before: dict[str, tuple[int, int]]) -> list[str]:
     """The files that are new, or have been written anew."""
     return sorted(name for name, version in versions().items() if before.get(name) != version)
+
+
+def may_be_checkpoint(name: str) -> bool:
+    """Whether a file has the name of a checkpoint, or another and begins like one."""
+    if name.endswith(CHECKPOINTS):
+        return True
+    try:
+        with open(name, "rb") as file:
+            return file.read(4).startswith(_BEGINS)
+    except OSError:
+        return False
