@@ -33,6 +33,7 @@ from .written import CHECKPOINTS, versions, written_since
 OTHERS_SECONDS = 6.0
 WRITTEN_SECONDS = 4.0  # for who writes a checkpoint beside the training
 COMPARED = 10  # numbers of each parameter
+MAX_GROUPS = 100
 
 
 def alone(student: Student, inputs: Inputs) -> Observation:
@@ -93,18 +94,22 @@ def _smaller_resnet() -> None:
 def first_lr(student: Student, inputs: Inputs) -> Observation:
     """Run the script for some optimizer steps: the learning rate of the first group of parameters in each of them.
 
-    `lr`: that of the first step. `later`: those of the others. What it does with options that it is not given is noted.
+    `lr`: that of the first step. `later`: those of the others. `groups`: those of the other groups in the first step.
+    What it does with options that it is not given is noted.
     """
     seen: list[Json] = []
+    groups: list[Json] = []
     steps = cast(int, inputs.values["steps"])
 
     def before_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
+        if not seen:
+            groups.extend(plain(group["lr"]) for group in optimizer.param_groups[1 : 1 + MAX_GROUPS])
         seen.append(plain(optimizer.param_groups[0]["lr"]))
         if len(seen) == steps:
             student.answer(Observation(told()))
 
     def told() -> dict[str, Json]:
-        return {"lr": seen[:1], "later": seen[1:]}
+        return {"lr": seen[:1], "later": seen[1:], "groups": groups}
 
     register_optimizer_step_pre_hook(cast(Callable[..., None], before_step))
     note_broken_help(student.watch.note)
