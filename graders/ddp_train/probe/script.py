@@ -118,6 +118,20 @@ def first_lr(student: Student, inputs: Inputs) -> Observation:
     return Observation(told())
 
 
+def places(student: Student, inputs: Inputs) -> Observation:
+    """Run the script on a machine with GPUs as far as its first step: on which devices the parameters are by then."""
+
+    def before_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
+        held = (value for group in optimizer.param_groups for value in group["params"])
+        found = sorted({str(value.device) for value in held})
+        student.answer(Observation({"places": cast(Json, found)}))
+
+    with emulated_machine(inputs):
+        register_optimizer_step_pre_hook(cast(Callable[..., None], before_step))
+        run_script(student, inputs)
+    return Observation({"places": []})
+
+
 def orders(student: Student, inputs: Inputs) -> Observation:
     """Run the script for some epochs: in which order it reads the training images, in which mode the model learns."""
     from torchvision.models.resnet import ResNet
