@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from fixtures import cifar10
 from graders.ddp_train.runs import on_nodes
+from graders.ddp_train.script_runs import SCRIPT_LIMITS
 from lockstep.check import Check, Inputs
 from lockstep.compare import difference, integer, is_cpu, shown
-from lockstep.devicefault import names_no_gpu
+from lockstep.devicefault import NO_BACKEND, names_no_gpu
 from lockstep.sandbox.outcome import RankOutcome
+from lockstep.text import safe
 from lockstep.verdict import CheckEnded, Crashed
 from lockstep.wire import Array
 
@@ -30,6 +33,7 @@ def test_joins_group(check: Check) -> None:
     if check.real_gpus:
         _on_a_gpu(check)
     _two_jobs(check)
+    _script_takes_its_gpus(check)
 
 
 def _joined(check: Check, world: int) -> None:
@@ -178,4 +182,45 @@ def _two_jobs(check: Check) -> None:
             2,
             total,
             f"setup() on rank {rank % 2} of the {'second' if job else 'first'} of two jobs",
+        )
+
+
+def _script_takes_its_gpus(check: Check) -> None:
+    """End the check where setup picks the GPU, and the script around it trains on another.
+
+    Of a script that does not come to a step on emulated GPUs nothing is said.
+    """
+    outcome = check.run(
+        "places",
+        ranks=2,
+        values={
+            "arguments": ["--training-data", "/data/cifar", "--epochs", "1", "--batch-size", "8"],
+            "gpus": 2,
+        },
+        env=on_nodes(2, 2),
+        data={"cifar": cifar10.make_batches(check.rng, 16, 10)},
+        limits=SCRIPT_LIMITS,
+        shared_files=True,
+        seconds=30.0,
+        expect=False,
+    )
+    hint = (
+        "Train on the device that setup returned: device = setup(...) in main, then wrap_model(model, device). "
+        "torch.device('cuda') alone is the current GPU, which is the first one unless torch.cuda.set_device says another."
+    )
+    call = "setup() returns cuda:LOCAL_RANK, but ddp_train.py on a machine with two GPUs, emulated ones,"
+    raised = [rank.error.message if rank.error else "" for rank in outcome.ranks]
+    check.expect(
+        not all(NO_BACKEND in message for message in raised),
+        f"{call} ended with `{safe(raised[0][:160])}`: what the ranks are to exchange is on the CPU.",
+        hint,
+        points=check.points * 3 / 4,
+    )
+    found = [rank.values.get("places") for rank in outcome.ranks]
+    for place, where in (("cuda:0", "on the first of them"), ("cpu", "on the CPU")):
+        check.expect(
+            found != [[place]] * 2,
+            f"{call} trains a network on both ranks that is {where}.",
+            hint,
+            points=check.points * 3 / 4,
         )

@@ -12,7 +12,7 @@ from graders.ddp_train.hints import NOT_CALLED
 from graders.ddp_train.runs import on_nodes
 from graders.ddp_train.script_runs import SCRIPT_LIMITS
 from lockstep.check import Check
-from lockstep.compare import close, number, shown
+from lockstep.compare import close, elements, number, shown
 from lockstep.helptexts import answers_help
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.text import last_lines
@@ -34,7 +34,8 @@ def test_lr_scaling(check: Check) -> None:
         (more, scaled, ["--scale-lr"], scaled * more),
         (fewest, plain, [], plain),
     )
-    seen_with_flag = _rates(check, *calls[0][:3], steps=SECOND_EPOCH, expect=False)
+    with_flag = _run(check, *calls[0][:3], steps=SECOND_EPOCH, expect=False)
+    seen_with_flag = _rates_in(with_flag)
     # What went wrong behind the first step, other checks tell.
     if not all(seen_with_flag):
         seen_with_flag = _rates(check, *calls[0][:3])
@@ -45,6 +46,7 @@ def test_lr_scaling(check: Check) -> None:
     if needs_folder:
         seen_without_flag = _rates(check, *calls[1][:3])
     _is_scaled(check, calls, seen_with_flag, seen_without_flag)
+    _all_groups_are_scaled(check, with_flag, *calls[0][:2])
     for rank in without_folder.ranks:
         answers_help(check, rank, "ddp_train.py")
     # One that has looked in several places may have found some.
@@ -115,6 +117,24 @@ def _stays_scaled(check: Check, world: int, lr: float, rates: list[list[Json]]) 
         "was scaled.",
         points=check.points / 2,
     )
+
+
+def _all_groups_are_scaled(check: Check, outcome: Outcome, world: int, lr: float) -> None:
+    """End the check where a group of parameters has --lr itself while that of the first one was multiplied.
+
+    A rate of a group's own, which is neither, is the author's business.
+    """
+    for rank in outcome.ranks:
+        first, others = (elements(rank.values.get(name)) for name in ("lr", "groups"))
+        left = sum(close(rate, lr, rtol=1e-6, atol=0) for rate in others)
+        check.expect(
+            not left or not first or not close(first[0], lr * world, rtol=1e-6, atol=0),
+            f"`ddp_train.py --lr {lr} --scale-lr` on {world} ranks, each on a node of its own: the optimizer has "
+            f"{1 + len(others)} groups of parameters. The learning rate of the first was {lr * world:.6g}, as expected, but that "
+            f"of {left} other{'s' * (left > 1)} was {lr}, as without the flag.",
+            "Work the rate out once, lr = args.lr * world_size, and give every group that one.",
+            points=check.points / 2,
+        )
 
 
 def _warms_up_from_zero(check: Check, world: int, scaled: float, plain: float) -> None:

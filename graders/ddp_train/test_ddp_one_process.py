@@ -16,12 +16,12 @@ from graders.ddp_train.script_runs import SCRIPT_LIMITS, three_epochs
 from graders.ddp_train.weights import differing, first_unless_any
 from lockstep.batchloop import CLEAR_HINT, LOOPS, PLAIN, SOFTMAX, SOFTMAX_HINT, UNCLEARED
 from lockstep.check import Check
-from lockstep.compare import close, number, shown
+from lockstep.compare import close, elements, number, shown
 from lockstep.devicefault import is_device_fault
 from lockstep.sandbox.outcome import StudentError
 from lockstep.slips import slip
 from lockstep.verdict import CheckEnded
-from lockstep.wire import Array
+from lockstep.wire import Array, Json
 
 # What DistributedDataParallel says of a model on the CPU for which it is given the number of a GPU.
 NOT_MOVED = "only work with single-device"
@@ -87,7 +87,7 @@ def test_no_double_softmax(check: Check) -> None:
 
 
 def _script_hands_on_logits(check: Check) -> None:
-    """End the check where the network of the script makes probabilities of its own, and the cross-entropy takes them."""
+    """End the check where the script never clears gradients, or its cross-entropy takes probabilities for logits."""
     outcome = check.run(
         "into_the_loss",
         values={
@@ -105,6 +105,7 @@ def _script_hands_on_logits(check: Check) -> None:
         seconds=30.0,
         expect=False,
     )
+    _clears(check, outcome.ranks[0].values.get("left"))
     arrays = outcome.ranks[0].arrays
     outputs = [values for name, values in arrays.items() if name.startswith("outputs") and values.ndim == 2]
     # Of one batch alone it may be chance; a last layer that begins with zeros gives nothing but those at first.
@@ -123,6 +124,18 @@ def _script_hands_on_logits(check: Check) -> None:
         "much more slowly.",
         "Let the network end in its linear layer, as in model.fc = nn.Linear(model.fc.in_features, 10): nn.CrossEntropyLoss "
         "takes logits and does log_softmax itself.",
+        points=check.points / 2,
+    )
+
+
+def _clears(check: Check, left: Json) -> None:
+    """End the check where every backward of the script but the first adds to gradients that were used before."""
+    found = elements(left)
+    check.expect(
+        len(found) < 2 or not all(one is True for one in found),
+        "train_one_epoch clears the gradients, but the loop that `python ddp_train.py` trains in never does: each of its steps is "
+        "made with the gradients of all earlier batches as well.",
+        f"Let main call train_one_epoch. {CLEAR_HINT}",
         points=check.points / 2,
     )
 

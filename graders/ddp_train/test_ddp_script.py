@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from fixtures import cifar10
 from graders.ddp_train.going_on import goes_on
 from graders.ddp_train.hints import NOT_CALLED
 from graders.ddp_train.launch_hints import launch_hint
+from graders.ddp_train.reported import settings, tells_of_its_run
 from graders.ddp_train.script_runs import (
     BATCH_SIZE,
     BATCHES,
@@ -89,7 +88,7 @@ def test_script(check: Check) -> None:
         "the file, under any key.",
     )
     check.expect(
-        _world_of(values.get("report")) == 2,
+        max(settings(values.get("report"), "world_size"), default=0) == 2,
         "ddp_train.sh ran, but wrote no reports/ddp.json that tells of a run with world_size 2 (one that was handed in does "
         "not count).",
         "Pass --report reports/ddp.json in ddp_train.sh; rank 0 writes it, in the format perf-report/1.",
@@ -103,6 +102,9 @@ def test_script(check: Check) -> None:
     )
     _trained_as_asked(check, values, names, arguments, seen.loopback_bytes)
     goes_on(check, values, arguments, seen.loopback_bytes)
+    went_on = values.get("went_on")
+    alone = went_on.get("report") if isinstance(went_on, dict) else None
+    tells_of_its_run(check, values.get("report"), alone, values.get("asked"))
     asked = _processes_asked_for(values.get("asked"))
     check.expect(
         asked in ("", str(OTHER_NPROC)),
@@ -116,6 +118,7 @@ def test_script(check: Check) -> None:
         'Give NPROC a default: torchrun --standalone --nproc-per-node "${NPROC:-2}" ddp_train.py.',
         points=check.points / 2,
     )
+    _has_gpus_for_all(check, values)
     first, second = WORDS.split()
     check.expect(
         f"\n{first}\n{second}\n" not in _lines(values.get("asked")),
@@ -130,6 +133,11 @@ def test_script(check: Check) -> None:
         "chmod +x ddp_train.sh",
         points=check.points / 2,
     )
+    if values.get("failed_with") == 0:
+        check.note(
+            "Where torchrun fails, ddp_train.sh ends with status 0 all the same, as if all had gone well: `set -e` on top, as in the "
+            "template, and nothing like `|| true` behind the command. That costs no points."
+        )
 
 
 def _trained_as_asked(
@@ -198,6 +206,26 @@ def hands_nothing_on(words: Json, script: bytes) -> bool:
     )
 
 
+def _has_gpus_for_all(check: Check, values: Mapping[str, Json]) -> None:
+    """End the check where the script leaves fewer GPUs visible than it starts processes, by its own default.
+
+    Empty, CUDA_VISIBLE_DEVICES hides all, for a training on the CPU.
+    """
+    words, gpus = _lines(values.get("unasked")), _lines(values.get("gpus"))
+    count, devices = _processes_asked_for(words), gpus.replace(" ", "").split(",")
+    on_cpus = re.search(r"cpu|gloo", words)
+    check.expect(
+        on_cpus is not None
+        or not count.isdecimal()
+        or not all(re.fullmatch(r"\d+|(?:GPU|MIG)-\S+", name) for name in devices)
+        or len(devices) >= int(count),
+        f"ddp_train.sh works, but it starts {count} processes and sets CUDA_VISIBLE_DEVICES={safe(gpus[:80])}: where there are "
+        f"GPUs, there is none for LOCAL_RANK {len(devices)}.",
+        "Leave CUDA_VISIBLE_DEVICES to whoever starts the script, or list one GPU for each process: every rank takes cuda:LOCAL_RANK.",
+        points=check.points / 2,
+    )
+
+
 def _processes_asked_for(words: Json) -> str:
     """How many processes torchrun was asked for; nothing where that is in no known words, or torchrun was not called."""
     given = re.search(
@@ -217,14 +245,3 @@ def _asks_for_no_number(words: Json) -> bool:
         return False
     given = re.search(r"(?:^|\n)--?nproc[-_]per[-_]node[=\n]([^\n]*)", words)
     return given is not None and (not given[1] or given[1].endswith(".py"))
-
-
-def _world_of(report: Json) -> int | None:
-    """The world size of the last run in a perf-report/1, read as plain JSON."""
-    if not isinstance(report, str):
-        return None
-    try:
-        runs: Any = json.loads(report)["runs"]
-        return max(integer(run["config"]["world_size"]) or 0 for run in runs)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None

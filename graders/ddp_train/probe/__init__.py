@@ -13,7 +13,7 @@ from .group import join
 from .launched import launch
 from .losses import into_the_loss
 from .nets import build_model
-from .script import alone, broken, first_lr, goes_on, orders, resumes, together
+from .script import alone, broken, first_lr, goes_on, orders, places, resumes, together
 from .training import shares, start, train
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "join",
     "launch",
     "orders",
+    "places",
     "resume",
     "resumes",
     "save",

@@ -22,6 +22,9 @@ from .written import files, may_be_checkpoint, versions, written_since
 # As in epochs_left and epochs_since_best, which become fewer.
 _COUNTS_DOWN = re.compile(r"since|left|remain|without|until|to_go|patience|bad|wait|stale|no_")
 
+RESUMED_REPORT = "reports/resumed.json"
+FAILS = 3  # the status of a torchrun that fails
+
 
 def launch(student: Student, inputs: Inputs) -> Observation:
     """`./ddp_train.sh` with two processes; what it leaves behind."""
@@ -39,16 +42,13 @@ def launch(student: Student, inputs: Inputs) -> Observation:
         cast(dict[str, str], inputs.values["environment"]),
     )
     new = sorted(set(files()) - before)[:200]
-    report: str | None = None
-    if os.path.isfile("reports/ddp.json") and os.path.getsize("reports/ddp.json") < 1 << 20:
-        with open("reports/ddp.json", "rb") as file:
-            report = file.read().decode("utf-8", "replace")
+    report = _text_of("reports/ddp.json")
     kept = {name: tensors_in(name) for name in new if may_be_checkpoint(name)}
     # Beside the network there may be the state of a scheduler or of random numbers; of epochs the last counts.
     resuming = max(kept, key=lambda name: (len(dict(kept[name])), os.path.getmtime(name)), default=None)
     tensors = kept[resuming] if resuming else []
     counts = [int(value) for named in kept.values() for name, value in named if counts_batches(name, value)]
-    asked = unasked = resumed = None
+    asked = unasked = gpus = failed_with = resumed = None
     went_on: Json = None
     as_documented: Json = None
     if result.status == 0:
@@ -63,11 +63,15 @@ def launch(student: Student, inputs: Inputs) -> Observation:
         asked = what_torchrun_is_told(
             student, [*command, *words], cast(dict[str, str], inputs.values["other"])
         ).words
-        unasked = what_torchrun_is_told(student, command, {}).words
+        told = what_torchrun_is_told(student, command, {})
+        unasked, gpus = told.words, told.gpus
+        failed_with = what_torchrun_is_told(student, command, {}, FAILS).status
     return Observation(
         {
             "asked": asked,
             "unasked": unasked,
+            "gpus": gpus,
+            "failed_with": failed_with,
             "resumed": resumed,
             "went_on": went_on,
             "as_documented": as_documented,
@@ -82,17 +86,25 @@ def launch(student: Student, inputs: Inputs) -> Observation:
     )
 
 
+def _text_of(name: str) -> str | None:
+    """What is in a file that is no larger than a report may be."""
+    if not os.path.isfile(name) or os.path.getsize(name) >= 1 << 20:
+        return None
+    with open(name, "rb") as file:
+        return file.read().decode("utf-8", "replace")
+
+
 def _resumed(student: Student, inputs: Inputs, checkpoint: str) -> tuple[str | None, Json]:
     """Run `python ddp_train.py --resume` for one epoch more: how it ends where it fails, and what came of it elsewhere.
 
-    That is whether a file was written, and the report where it was asked for, how many batches the checkpoint tells of
-    before and after, and which epoch, and whether any of its weights moved.
+    That is whether a file was written, and the report where it was asked for, what is in that, how many batches the
+    checkpoint tells of before and after, and which epoch, and whether any of its weights moved.
     """
     further = cast(list[str], inputs.values["further"])
     command = [
         "python", "ddp_train.py", *script_arguments(inputs), *further, "--checkpoint", checkpoint, "--resume",
         # Whoever keeps the best checkpoint only writes this one at least.
-        "--report", "reports/resumed.json",
+        "--report", RESUMED_REPORT,
     ]  # fmt: skip
     versions_before, before = versions(), _progress_in(checkpoint)
     result = within_seconds(student, command, {})
@@ -106,6 +118,7 @@ def _resumed(student: Student, inputs: Inputs, checkpoint: str) -> tuple[str | N
         "wrote": versions() != versions_before,
         # Only where it was seen to write another one.
         "reported": "reports/ddp.json" not in written or any("resumed" in name for name in written),
+        "report": _text_of(RESUMED_REPORT),
         "before": before.batches,
         "after": after.batches,
         "epoch_before": before.epoch,

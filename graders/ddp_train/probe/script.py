@@ -33,6 +33,7 @@ from .written import CHECKPOINTS, versions, written_since
 OTHERS_SECONDS = 6.0
 WRITTEN_SECONDS = 4.0  # for who writes a checkpoint beside the training
 COMPARED = 10  # numbers of each parameter
+MAX_GROUPS = 100
 
 
 def alone(student: Student, inputs: Inputs) -> Observation:
@@ -99,24 +100,42 @@ def _smaller_resnet() -> None:
 def first_lr(student: Student, inputs: Inputs) -> Observation:
     """Run the script for some optimizer steps: the learning rate of the first group of parameters in each of them.
 
-    `lr`: that of the first step. `later`: those of the others. What it does with options that it is not given is noted.
+    `lr`: that of the first step. `later`: those of the others. `groups`: those of the other groups in the first step.
+    What it does with options that it is not given is noted.
     """
     seen: list[Json] = []
+    groups: list[Json] = []
     steps = cast(int, inputs.values["steps"])
 
     def before_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
+        if not seen:
+            groups.extend(plain(group["lr"]) for group in optimizer.param_groups[1 : 1 + MAX_GROUPS])
         seen.append(plain(optimizer.param_groups[0]["lr"]))
         if len(seen) == steps:
             student.answer(Observation(told()))
 
     def told() -> dict[str, Json]:
-        return {"lr": seen[:1], "later": seen[1:]}
+        return {"lr": seen[:1], "later": seen[1:], "groups": groups}
 
     register_optimizer_step_pre_hook(cast(Callable[..., None], before_step))
     note_broken_help(student.watch.note)
     note_data_at_home(student)
     run_script(student, inputs)
     return Observation(told())
+
+
+def places(student: Student, inputs: Inputs) -> Observation:
+    """Run the script on a machine with GPUs as far as its first step: on which devices the parameters are by then."""
+
+    def before_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
+        held = (value for group in optimizer.param_groups for value in group["params"])
+        found = sorted({str(value.device) for value in held})
+        student.answer(Observation({"places": cast(Json, found)}))
+
+    with emulated_machine(inputs):
+        register_optimizer_step_pre_hook(cast(Callable[..., None], before_step))
+        run_script(student, inputs)
+    return Observation({"places": []})
 
 
 def orders(student: Student, inputs: Inputs) -> Observation:

@@ -17,21 +17,28 @@ class Told:
     """What a stand-in for torchrun was told.
 
     `words`: those after `torchrun`; None where it was not to be seen in time, nothing where the script ended without.
-    `there`: which of them, or what stands behind their `=`, are names of files and folders that were there.
+    `there`: which of them, or what stands behind their `=`, are names of files and folders that were there. `gpus`:
+    CUDA_VISIBLE_DEVICES of the first one that was told of a number of processes. `status`: with what the script ended.
     """
 
     words: str | None
     there: tuple[str, ...] = ()
+    gpus: str = ""
+    status: int | None = None
 
 
-def what_torchrun_is_told(student: Student, command: list[str], environment: dict[str, str]) -> Told:
-    """What torchrun is told where the script is started with another environment; nothing is trained."""
+def what_torchrun_is_told(
+    student: Student, command: list[str], environment: dict[str, str], status: int = 0
+) -> Told:
+    """What torchrun is told where the script is started with another environment; it trains nothing, and ends so."""
     with tempfile.TemporaryDirectory() as folder:
-        told, there, stand_in = (os.path.join(folder, name) for name in ("told", "there", "torchrun"))
+        names = ("told", "there", "gpus", "torchrun")
+        told, there, gpus, stand_in = (os.path.join(folder, name) for name in names)
         with open(stand_in, "w", encoding="utf-8") as file:
             file.write(
                 f"#!/bin/sh\nprintf '%s\\n' \"$@\" >> {told}\n"
                 f'for word do if [ -e "${{word#*=}}" ]; then printf \'%s\\n\' "${{word#*=}}" >> {there}; fi; done\n'
+                f'case "$*" in *nproc*) printf \'%s\\n\' "${{CUDA_VISIBLE_DEVICES-}}" >> {gpus};; esac\nexit {status}\n'
             )
         os.chmod(stand_in, 0o700)
         for name in ("python", "python3"):  # -m torch.distributed.run is torchrun, too
@@ -41,7 +48,8 @@ def what_torchrun_is_told(student: Student, command: list[str], environment: dic
         )
         if not os.path.isfile(told):
             return Told(None if ended is None else "")
-        return Told(_read(told), tuple(_read(there).splitlines()))
+        first = next(iter(_read(gpus).splitlines()), "")
+        return Told(_read(told), tuple(_read(there).splitlines()), first, ended.status if ended else None)
 
 
 def _read(path: str) -> str:
