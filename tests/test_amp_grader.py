@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from fixtures import build
 from graders.amp import curves, expected, own_step, returned_values
@@ -20,6 +21,7 @@ from graders.amp.expected import Scenario
 from graders.amp.probe import build_net
 from graders.amp.probe.constants import constants
 from graders.amp.probe.entries import with_entries, with_parameters
+from graders.amp.probe.training import Training
 from graders.amp.test_amp_accuracy import evaluation_problem
 from graders.amp.test_amp_script import fewer_samples_than_steps, fit_into
 from graders.amp.test_amp_search import answers_printed, problem_at_the_ends, smaller_answer, was_a_step
@@ -661,6 +663,39 @@ def test_a_class_of_constants_is_what_a_notebook_has_for_parameters() -> None:
     options: dict[str, Json] = {"training_data": "/data", "epochs": 1, "logdir": "x"}
     marked = cells[1].replace("(4 lines)", "(4 lines) [parameters]")
     assert with_parameters("".join(cells), options) == cells[0] + marked
+
+
+def _trained(*batches: nn.Module) -> tuple[list[Json], list[Json]]:
+    """The losses and the events that count of a training in which each batch was put to one of some models."""
+    training = Training()
+    training.note("scheduler made", len(batches))
+    for number, model in enumerate(batches):
+        training.forward(model, torch.zeros(2, 3, 8, 8))
+        training.batches.append(
+            {"loss": number, "type": "", "logits": torch.zeros(2, 3).numpy(), "labels": [0, 0]}
+        )
+        training.note("loss", number)
+    values = training.observation(0).values
+    events = values["events"]
+    losses = values["losses"]
+    assert isinstance(losses, list)
+    assert isinstance(events, list)
+    return losses, [event[-1] for event in events if isinstance(event, list) and event[0] != "forward"]
+
+
+def test_steps_of_a_copy_before_the_training_are_not_of_it() -> None:
+    model, copied, other, within = (nn.Linear(2, 2) for _ in range(4))
+    within.eval()
+    assert _trained(copied, other, *[model] * 3) == ([2, 3, 4], [5, 2, 3, 4])
+    # As many as the others; the last ones; in between; there is nothing else; an evaluation, not of the wrapper.
+    for batches in (
+        [copied] * 3 + [model] * 3,
+        [model] * 3 + [copied],
+        [copied, model, copied, model],
+        [model] * 3,
+        [model] * 3 + [within] * 4,
+    ):
+        assert _trained(*batches) == ([*range(len(batches))], [len(batches), *range(len(batches))])
 
 
 def test_constants_are_found_in_the_parameters_cell() -> None:

@@ -36,6 +36,8 @@ class Training(LossRecorder):
     def __init__(self) -> None:
         super().__init__()
         self._models: list[tuple[nn.Module, list[torch.Tensor]]] = []
+        # Each event of a forward in training, and whose it was.
+        self._learning: list[tuple[list[Json], nn.Module]] = []
         self.has_begun = False
 
     def begin_with(self, folder: str, forget: Callable[[], None] = lambda: None) -> None:
@@ -49,6 +51,7 @@ class Training(LossRecorder):
                 self.events[:] = [noted for noted in self.events if noted[0] == "scheduler made"]
                 self.forget_losses()
                 self._models.clear()
+                self._learning.clear()
                 forget()
 
         sys.addaudithook(hook)
@@ -117,10 +120,23 @@ class Training(LossRecorder):
         """A model is about to be called with a batch of images."""
         # Of weights that ask for no gradient, as those of a frozen copy, nothing is recorded.
         learns = torch.is_grad_enabled() and any(value.requires_grad for value in module.parameters())
-        self.note("forward", len(images), learns, module.training)
+        event: list[Json] = ["forward", len(images), learns, module.training]
+        self.note(*event)
+        if learns and module.training and self.events[-1] == event:
+            self._learning.append((self.events[-1], module))
         known = any(module is model for model, _ in self._models)
         if torch.is_grad_enabled() and not known and len(self._models) < MAX_MODELS:
             self._models.append((module, [value.detach().clone() for value in module.parameters()]))
+
+    def _forget_warm_up(self) -> None:
+        """Forget the first batches if they were for another model than all later ones, which are more: for a copy."""
+        models = [model for _, model in self._learning]
+        first = next((at for at, model in enumerate(models) if model is models[-1]), 0)
+        if any(model is not models[-1] for model in models[first:]) or 2 * first >= len(models):
+            return
+        began = next(at for at, event in enumerate(self.events) if event is self._learning[first][0])
+        del self.batches[: sum(event[0] == "loss" for event in self.events[:began])]
+        self.events[:began] = [event for event in self.events[:began] if event[0] == "scheduler made"]
 
     def _moved(self) -> bool:
         """Whether any weight of a model is another one than when it was first called."""
@@ -133,6 +149,7 @@ class Training(LossRecorder):
     def observation(self, status: int, **values: Json) -> Observation:
         """The batches that were trained on, one after the other, and the events."""
         self.settle()
+        self._forget_warm_up()
         arrays: dict[str, Array | torch.Tensor] = {}
         if self.batches:
             arrays["logits"] = np.concatenate([b["logits"].astype(np.float64) for b in self.batches])
