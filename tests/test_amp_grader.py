@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from fixtures import build
-from graders.amp import curves, expected, own_step, returned_values
+from graders.amp import complaints, curves, expected, own_step, returned_values
 from graders.amp.batches import Batch, accuracies, are_of_logits, losses_without_forward, training
 from graders.amp.curves import Series
 from graders.amp.expected import Scenario
@@ -28,7 +28,7 @@ from graders.amp.test_amp_search import answers_printed, problem_at_the_ends, sm
 from lockstep.reports.document import Number
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.outcome import Outcome, RankOutcome
-from lockstep.verdict import Verdict
+from lockstep.verdict import Crashed, Verdict
 from lockstep.wire import Array, Json
 from tests.forging import forgery, taken_in
 from tests.made_up import check_of
@@ -663,6 +663,25 @@ def test_a_class_of_constants_is_what_a_notebook_has_for_parameters() -> None:
     options: dict[str, Json] = {"training_data": "/data", "epochs": 1, "logdir": "x"}
     marked = cells[1].replace("(4 lines)", "(4 lines) [parameters]")
     assert with_parameters("".join(cells), options) == cells[0] + marked
+
+
+@pytest.mark.parametrize(
+    ("path", "where", "is_told"),
+    [
+        ("/data/cinic10/train", "amp_train.ipynb, cell 7, line 3", True),
+        ("data/train", "amp_train.ipynb, cell 7, line 3", True),
+        ("/data/cinic/training", "amp_train.ipynb, cell 7, line 3", False),
+        ("data/train", "amp_train.py, line 3", False),
+    ],
+)
+def test_a_notebook_that_reads_its_own_folder_hears_of_constants(
+    path: str, where: str, is_told: bool
+) -> None:
+    ended = Crashed(
+        f"Your code raised FileNotFoundError: No such file or directory: '{path}' ({where}).", "usual"
+    )
+    complaints.explain(check_of(EXERCISE, "notebook", lambda spec: Outcome(())), ended)
+    assert ("TRAINING_DATA or DATA_DIR" in ended.feedback.hint) is is_told
 
 
 def _trained(*batches: nn.Module) -> tuple[list[Json], list[Json]]:

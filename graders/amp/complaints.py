@@ -1,9 +1,12 @@
-"""What GradScaler itself says when its calls are in the wrong order, and what is then missing."""
+"""What an exception that ended the script means here: GradScaler's own complaints, and a notebook's missing data."""
 
 from __future__ import annotations
 
 from lockstep.check import Check
-from lockstep.verdict import CheckEnded
+from lockstep.verdict import CheckEnded, Feedback
+
+# Where the data of every run is.
+DATA = "/data/cinic"
 
 COMPLAINTS = {
     "unscale_() has already been called": "unscale_ divides the gradients by the scale, and would do so twice: call "
@@ -23,9 +26,20 @@ COMPLAINTS = {
     "needs.",
 }
 
+NOT_SET = (
+    "The data is elsewhere where this is graded, and no constant of the notebook was set to that folder. Those of the "
+    "cell with the tag `parameters` are set, known by their names: TRAINING_DATA or DATA_DIR for the folder, EPOCHS, "
+    "BATCH_SIZE, LOGDIR and so on as the options of amp_train.py. Let all cells take them from there."
+)
+
 
 def explain(check: Check, ended: CheckEnded) -> None:
-    """End the check with a better hint, where it ended with one of GradScaler's complaints."""
+    """End the check with a better hint, where it ended with a complaint of GradScaler's; know one for missing data."""
+    said = ended.feedback.message
     for words, hint in COMPLAINTS.items():
-        if words in ended.feedback.message:
-            check.fail(ended.feedback.message, hint)
+        if words in said:
+            check.fail(said, hint)
+    # Cells are named in notebooks alone.
+    in_a_cell = "FileNotFoundError" in said and "amp_train.ipynb, cell" in said
+    if in_a_cell and not any(f"{DATA}{end}" in said for end in ("'", "/")):
+        ended.feedback = Feedback(said, NOT_SET)

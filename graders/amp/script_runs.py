@@ -43,7 +43,7 @@ def script_options(**chosen: Json) -> dict[str, Json]:
     What is chosen to be None is left to the script.
     """
     options: dict[str, Json] = {
-        "training_data": "/data/cinic",
+        "training_data": complaints.DATA,
         "arch": "resnet18",
         "batch_size": 4,
         "epochs": 1,
