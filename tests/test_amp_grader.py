@@ -688,6 +688,7 @@ def _trained(*batches: nn.Module) -> tuple[list[Json], list[Json]]:
     """The losses and the events that count of a training in which each batch was put to one of some models."""
     training = Training()
     training.note("scheduler made", len(batches))
+    training.note("scheduler")
     for number, model in enumerate(batches):
         training.forward(model, torch.zeros(2, 3, 8, 8))
         training.batches.append(
@@ -705,7 +706,7 @@ def _trained(*batches: nn.Module) -> tuple[list[Json], list[Json]]:
 def test_steps_of_a_copy_before_the_training_are_not_of_it() -> None:
     model, copied, other, within = (nn.Linear(2, 2) for _ in range(4))
     within.eval()
-    assert _trained(copied, other, *[model] * 3) == ([2, 3, 4], [5, 2, 3, 4])
+    assert _trained(copied, other, *[model] * 3) == ([2, 3, 4], [5, "scheduler", 2, 3, 4])
     # As many as the others; the last ones; in between; there is nothing else; an evaluation, not of the wrapper.
     for batches in (
         [copied] * 3 + [model] * 3,
@@ -714,7 +715,10 @@ def test_steps_of_a_copy_before_the_training_are_not_of_it() -> None:
         [model] * 3,
         [model] * 3 + [within] * 4,
     ):
-        assert _trained(*batches) == ([*range(len(batches))], [len(batches), *range(len(batches))])
+        assert _trained(*batches) == (
+            [*range(len(batches))],
+            [len(batches), "scheduler", *range(len(batches))],
+        )
 
 
 def test_constants_are_found_in_the_parameters_cell() -> None:

@@ -132,11 +132,14 @@ class Training(LossRecorder):
         """Forget the first batches if they were for another model than all later ones, which are more: for a copy."""
         models = [model for _, model in self._learning]
         first = next((at for at, model in enumerate(models) if model is models[-1]), 0)
-        if any(model is not models[-1] for model in models[first:]) or 2 * first >= len(models):
+        if first == 0 or any(model is not models[-1] for model in models[first:]) or 2 * first >= len(models):
             return
         began = next(at for at, event in enumerate(self.events) if event is self._learning[first][0])
         del self.batches[: sum(event[0] == "loss" for event in self.events[:began])]
-        self.events[:began] = [event for event in self.events[:began] if event[0] == "scheduler made"]
+        # A copy has no scheduler: its steps, right before the first batch, are of the training.
+        self.events[:began] = [
+            event for event in self.events[:began] if event[0] in ("scheduler made", "scheduler")
+        ]
 
     def _moved(self) -> bool:
         """Whether any weight of a model is another one than when it was first called."""
