@@ -59,7 +59,7 @@ def test_no_double_softmax(check: Check) -> None:
     }
     wrong = off[PLAIN]
     if wrong is None:
-        _script_hands_on_logits(check)
+        _loop_of_the_script(check)
         return
     if any(off[loop] is None for loop in LOOPS if loop.softmax):
         check.fail(
@@ -86,7 +86,7 @@ def test_no_double_softmax(check: Check) -> None:
     )
 
 
-def _script_hands_on_logits(check: Check) -> None:
+def _loop_of_the_script(check: Check) -> None:
     """End the check where the script never clears gradients, or its cross-entropy takes probabilities for logits."""
     outcome = check.run(
         "into_the_loss",
