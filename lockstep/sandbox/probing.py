@@ -24,6 +24,7 @@ from lockstep.wire import Array, Json
 MAX_ELEMENTS = 16 << 20
 MAX_STRING = 4096
 MAX_NAMES = 100
+MAX_REPORT = 1 << 20
 # How often it is asked whether the time of a command is up.
 AGAIN_SECONDS = 0.1
 # What Python says, to those who hear its audit events, where another process begins: what that does is not seen.
@@ -414,6 +415,14 @@ def plain_tensor(value: object) -> Array | None:
     if tensor.dtype == torch.bfloat16:
         tensor = tensor.float()
     return tensor.resolve_conj().resolve_neg().contiguous().numpy().copy()
+
+
+def text_of_file(path: str) -> str | None:
+    """What is in a file that a student's code may have written; None where there is none, or no report is so long."""
+    if not os.path.isfile(path) or os.path.getsize(path) >= MAX_REPORT:
+        return None
+    with open(path, "rb") as file:
+        return file.read().decode("utf-8", "replace")
 
 
 def as_arrays(arrays: Mapping[str, Array | torch.Tensor]) -> dict[str, Array]:

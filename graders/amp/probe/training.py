@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from lockstep.sandbox.probing import Inputs, Observation, Student, plain
+from lockstep.sandbox.probing import Inputs, Observation, Student, plain, text_of_file
 from lockstep.wire import Array, Json
 
 from .losses import LossRecorder
@@ -28,6 +28,8 @@ MAX_LOG_BYTES = 4 << 20
 # add_scalars writes a file for every curve.
 MAX_LOG_FILES = 24
 MAX_MODELS = 8
+# Where the judge has it written to.
+REPORT = "amp-report.json"
 
 
 class Training(LossRecorder):
@@ -192,19 +194,11 @@ def train(student: Student, inputs: Inputs) -> Observation:
         _end_as_python_does(student)
     runs = _log_files("*.wandb")
     seen = training.observation(
-        status, event_files=list(events), wandb_files=list(runs), report=written_report(), **used
+        status, event_files=list(events), wandb_files=list(runs), report=text_of_file(REPORT), **used
     )
     files = {f"event/{i}": data for i, data in enumerate(events.values())}
     files |= {f"wandb/{i}": data for i, data in enumerate(runs.values())}
     return Observation(seen.values, {**seen.arrays, **files})
-
-
-def written_report() -> str | None:
-    """The report that the script was told to write, None where there is none or it is too long."""
-    if not os.path.isfile("amp-report.json") or os.path.getsize("amp-report.json") >= 1 << 20:
-        return None
-    with open("amp-report.json", encoding="utf-8", errors="replace") as file:
-        return file.read()
 
 
 def _end_as_python_does(student: Student) -> None:

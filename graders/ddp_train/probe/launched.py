@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import torch
 
-from lockstep.sandbox.probing import Inputs, Observation, Student, StudentMistake
+from lockstep.sandbox.probing import Inputs, Observation, Student, StudentMistake, text_of_file
 from lockstep.wire import Json
 
 from .checkpoints import counts_batches, digests, tensors_in, tensors_within
@@ -42,7 +42,7 @@ def launch(student: Student, inputs: Inputs) -> Observation:
         cast(dict[str, str], inputs.values["environment"]),
     )
     new = sorted(set(files()) - before)[:200]
-    report = _text_of("reports/ddp.json")
+    report = text_of_file("reports/ddp.json")
     kept = {name: tensors_in(name) for name in new if may_be_checkpoint(name)}
     # Beside the network there may be the state of a scheduler or of random numbers; of epochs the last counts.
     resuming = max(kept, key=lambda name: (len(dict(kept[name])), os.path.getmtime(name)), default=None)
@@ -86,14 +86,6 @@ def launch(student: Student, inputs: Inputs) -> Observation:
     )
 
 
-def _text_of(name: str) -> str | None:
-    """What is in a file that is no larger than a report may be."""
-    if not os.path.isfile(name) or os.path.getsize(name) >= 1 << 20:
-        return None
-    with open(name, "rb") as file:
-        return file.read().decode("utf-8", "replace")
-
-
 def _resumed(student: Student, inputs: Inputs, checkpoint: str) -> tuple[str | None, Json]:
     """Run `python ddp_train.py --resume` for one epoch more: how it ends where it fails, and what came of it elsewhere.
 
@@ -118,7 +110,7 @@ def _resumed(student: Student, inputs: Inputs, checkpoint: str) -> tuple[str | N
         "wrote": versions() != versions_before,
         # Only where it was seen to write another one.
         "reported": "reports/ddp.json" not in written or any("resumed" in name for name in written),
-        "report": _text_of(RESUMED_REPORT),
+        "report": text_of_file(RESUMED_REPORT),
         "before": before.batches,
         "after": after.batches,
         "epoch_before": before.epoch,
