@@ -53,7 +53,19 @@ _UNITS: tuple[tuple[Kind, re.Pattern[str], float], ...] = tuple(
 _SPEEDUP = re.compile(
     r"speed[\s-]?up|factor|faktor|hastighedsforøgelse|beschleunigung|accélération", re.IGNORECASE
 )
-_EFFICIENCY = re.compile(r"efficien|effektivitet|effizienz|effektivität", re.IGNORECASE)
+_EFFICIENCY = re.compile(
+    r"(?<!co)efficien|effektivitet|effizienz|effektivität|efficac|eficien", re.IGNORECASE
+)
+# What else has a percentage, between the word and the number: an efficiency that suffers while the CPU is at 97 %.
+_OTHER_SHARE = re.compile(
+    r"\b(?:[cg]pus?|cores?)\s(?:is|are|was|were|at)\b|utili[sz]|usage|busy|idle|occupan|accurac|varia|batter|memory|cache",
+    re.IGNORECASE,
+)
+_CLAUSE = re.compile(r"[,;:()]")
+# "from 1.0 to 0.8": what one process has by definition.
+_FROM = re.compile(r"\b(?:from|von|fra|de)\W{0,3}$", re.IGNORECASE)
+# "0.4 below 2": how far off, and not the number itself.
+_APART = re.compile(r"\W{0,3}(?:below|short\sof|away\sfrom|unter|under|en\sdessous)\b", re.IGNORECASE)
 _LARGEST_BATCH = re.compile(
     r"\b(?:largest|biggest|max(?:imum|imal)?|største|größte)\b[^.;\d]{0,25}batch", re.IGNORECASE
 )
@@ -90,6 +102,12 @@ _EVIDENCE = re.compile(
 # What a batch was set to, in a sentence on what came of it.
 _WITH_BATCH = re.compile(
     r"\bbatch(?:[\s-]?size)?s?(?:\s(?:of|=|is|was|von|på))?\W{0,3}(\d{1,7})(?![\d.,]\d)(?!\s?[x×%])",
+    re.IGNORECASE,
+)
+# A ratio in a sentence on memory, and not on time, is one of bytes, which many a tool tells and no report need hold.
+_MEMORY = re.compile(r"memory|vram|speicher|hukommelse|mémoire|memoria|(?<!\w)[GM]i?B(?!\w)", re.IGNORECASE)
+_TIME = re.compile(
+    r"speed|fast|slow|times?\b|throughput|\d\s?m?s\b|/\s?s\b|seconds?\b|epoch|schnell|langsam|hurtig|rapid|lent",
     re.IGNORECASE,
 )
 _FASTER = re.compile(r"speed[\s-]?up|\bfaster\b", re.IGNORECASE)
@@ -168,11 +186,14 @@ def _in_sentence(sentence: str) -> Iterator[Quote]:
     if _LARGEST_BATCH.search(sentence):
         batches = frozenset()
     gain = _says_gain(sentence)
+    of_bytes = _MEMORY.search(sentence) is not None and _TIME.search(sentence) is None
     for match in _NUMBER.finditer(sentence):
         before, after = sentence[before_this : match.start()], sentence[match.end() : match.end() + 60]
         quote = _measured(match["number"], before[-80:], after)
         if quote is not None:
             before_this = match.end()
+            if of_bytes and quote.kind is Kind.RATIO:
+                continue
             if not evidence or quote.kind not in (Kind.SECONDS, Kind.BYTES):
                 above = quote.kind is Kind.RATIO and all(value > 1 for value, _ in quote.readings)
                 yield replace(quote, batches=batches, gain=gain and above)
@@ -198,8 +219,10 @@ def _measured(number: str, before: str, after: str) -> Quote | None:
             continue
         if _IDEAL.match(after[match.end() :]):
             return None
-        if kind is Kind.SHARE and not _EFFICIENCY.search(before + after[match.end() : match.end() + 25]):
+        if kind is Kind.SHARE and not _is_efficiency(before, after[match.end() : match.end() + 25]):
             return None  # percent of what?
+        if kind is Kind.SHARE and readings[0][0] == 100 and _FROM.search(before):
+            return None
         if kind is Kind.RATIO and not decimals:
             return None  # "2x" is a manner of speaking, or two of something
         if kind is Kind.SECONDS and not decimals and (readings[0][0] < 10 or scale == MINUTE):
@@ -218,13 +241,21 @@ def _measured(number: str, before: str, after: str) -> Quote | None:
         if _LARGEST_BATCH.search(before) and readings[0][0] > 1:
             return Quote(f"batch size {number}", Kind.BATCH, readings)
         return None
-    if _IDEAL.match(after):
+    if _IDEAL.match(after) or _APART.match(after) or (readings[0][0] == 1 and _FROM.search(before)):
         return None
     if _SPEEDUP.search(before[-50:]):
         return Quote(f"speedup {number}", Kind.RATIO, readings)
     if _EFFICIENCY.search(before[-50:]):
         return Quote(f"efficiency {number}", Kind.SHARE, readings)
     return None
+
+
+def _is_efficiency(before: str, after: str) -> bool:
+    """Whether a percentage is that of an efficiency, by the word before it, or behind it in the same clause."""
+    *_, last = itertools.chain((None,), _EFFICIENCY.finditer(before))
+    if last is not None and not _OTHER_SHARE.search(before, last.end()):
+        return True
+    return _EFFICIENCY.search(_CLAUSE.split(after, maxsplit=1)[0]) is not None
 
 
 def _readings(number: str) -> tuple[tuple[float, float], ...]:
