@@ -573,6 +573,8 @@ def _sentences(report: Any) -> list[str]:
         if claim["what"] == what
     ]
     for figure in reports.figures[kind]:
+        if figure.topic is not None:
+            continue
         if figure.kind is Kind.RATIO:
             texts += [f"It is {figure.value:.{digits}f}x." for digits in (1, 2, 3)]
             texts.append(f"It is {int(figure.value * 100) / 100:.2f} times as fast.")
@@ -629,6 +631,21 @@ def test_one_number_among_others_or_a_lone_time_contradicts_nothing(
     reports = read_reports(_submission({"ddp_scaling": _measured("ddp_scaling")}))
     compared = judge.compare(questions()[5], Section(told=text), reports)
     assert (compared.contradicts, len(compared.odd)) == (contradicts, odd)
+
+
+@pytest.mark.parametrize(
+    ("text", "odd"),
+    [
+        ("The loss of efficiency is 30 %.", 0),
+        ("The efficiency is 30 %.", 1),
+        ("It is 1.43x short of the ideal.", 0),
+        ("The speed-up is 1.43x.", 0),
+        ("Two processes are 1.22 times as fast as one.", 1),
+    ],
+)
+def test_what_is_lost_is_no_efficiency_and_no_speedup(text: str, odd: int) -> None:
+    reports = read_reports(_submission({"ddp_scaling": _measured("ddp_scaling")}))
+    assert len(judge.compare(questions()[5], Section(told=text), reports).odd) == odd
 
 
 @pytest.mark.parametrize(

@@ -48,17 +48,28 @@ class Kind(StrEnum):
     BYTES = "bytes"
 
 
+class Topic(StrEnum):
+    """What a sentence has to speak of to mean a figure that is not the one that its kind brings to mind."""
+
+    STEP = "steps and calls, of which runs may have different numbers"
+    EACH = "what one of several does"
+    LOST = "what is lost"
+    SHORT = "what is missing to the ideal"
+    SPREAD = "the slowest and the fastest"
+
+
 @dataclass(frozen=True)
 class Figure:
     """One number. `told` says what it is, for a person; "" for what only follows from others.
 
-    `turned_over`: how many times as fast few processes are as more of them.
+    `turned_over`: how many times as fast few processes are as more of them. `topic`: where nothing else can be meant.
     """
 
     kind: Kind
     value: float
     told: str = ""
     turned_over: bool = False
+    topic: Topic | None = None
 
 
 @dataclass(frozen=True)
@@ -144,7 +155,7 @@ def _of_group(group: Group) -> Iterator[Figure]:
     seconds.append(max(group.seconds) - group.minimum)
     if group.minimum > 0:
         slowest = max(group.seconds) / group.minimum
-        yield from (Figure(Kind.RATIO, ratio) for ratio in (slowest, 1 / slowest))
+        yield from (Figure(Kind.RATIO, ratio, topic=Topic.SPREAD) for ratio in (slowest, 1 / slowest))
     for parts in (
         [run.steps for run in runs],
         [run.samples for run in runs],
@@ -158,10 +169,9 @@ def _of_group(group: Group) -> Iterator[Figure]:
     rates = [*others, *(run.throughput for run in runs)]
     rates += [run.steps / run.seconds for run in runs if run.seconds > 0]
     yield from (Figure(Kind.RATE, value) for value in rates)
-    # What each process, device or loader worker does of it.
     sharing = _processes(group) or _count(group.config.get("num_workers"))
     if sharing > 1:
-        yield from (Figure(Kind.RATE, value / sharing) for value in (mean, *rates))
+        yield from (Figure(Kind.RATE, value / sharing, topic=Topic.EACH) for value in (mean, *rates))
     for run in runs:
         peaks = (run.peak_alloc_bytes, run.peak_reserved_bytes)
         yield from (Figure(Kind.BYTES, peak) for peak in peaks if peak)
@@ -186,8 +196,8 @@ def _of_pair(one: Group, other: Group) -> Iterator[Figure]:
         elif 0 < processes[1] < processes[0]:
             yield from _efficiency(processes[1] / processes[0] / ratio)
     for step in _step_ratios(one, other):
-        yield Figure(Kind.RATIO, step, turned_over=fewer)
-        yield Figure(Kind.RATIO, 1 / step, turned_over=more)
+        yield Figure(Kind.RATIO, step, turned_over=fewer, topic=Topic.STEP)
+        yield Figure(Kind.RATIO, 1 / step, turned_over=more, topic=Topic.STEP)
     if _same_batch(one, other):
         for a, b in zip(one.runs, other.runs, strict=False):
             if a.peak_alloc_bytes and b.peak_alloc_bytes:
@@ -199,9 +209,9 @@ def _of_pair(one: Group, other: Group) -> Iterator[Figure]:
 def _efficiency(share: float) -> Iterator[Figure]:
     """An efficiency, what of it is lost, and by how much the ideal would be faster."""
     yield Figure(Kind.SHARE, share)
-    yield Figure(Kind.SHARE, 1 - share)
+    yield Figure(Kind.SHARE, 1 - share, topic=Topic.LOST)
     if share > 0:
-        yield Figure(Kind.RATIO, 1 / share, turned_over=True)
+        yield Figure(Kind.RATIO, 1 / share, topic=Topic.SHORT)
 
 
 def _step_ratios(one: Group, other: Group) -> list[float]:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from graders.answers.measured import Figure, Kind
+from graders.answers.measured import Figure, Kind, Topic
 
 MAX_QUOTES = 60
 CHARACTERS = 40_000
@@ -65,7 +65,9 @@ _CLAUSE = re.compile(r"[,;:()]")
 # "from 1.0 to 0.8": what one process has by definition.
 _FROM = re.compile(r"\b(?:from|von|fra|de)\W{0,3}$", re.IGNORECASE)
 # "0.4 below 2": how far off, and not the number itself.
-_APART = re.compile(r"\W{0,3}(?:below|short\sof|away\sfrom|unter|under|en\sdessous)\b", re.IGNORECASE)
+_APART = re.compile(
+    r"\s(?:below|short\sof|away\sfrom|unter|under)\s(?:the\s)?(?:ideal\s)?(?:of\s)?\d", re.IGNORECASE
+)
 _LARGEST_BATCH = re.compile(
     r"\b(?:largest|biggest|max(?:imum|imal)?|største|größte)\b[^.;\d]{0,25}batch", re.IGNORECASE
 )
@@ -144,13 +146,27 @@ _IDEAL = re.compile(
     re.IGNORECASE,
 )
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[^\s\d])|\n{2,}|[;|•]|\n(?=[^\S\n]*[-*|])")
+_TOPICS = {
+    topic: re.compile(words, re.IGNORECASE)
+    for topic, words in {
+        Topic.STEP: r"\bsteps?\b|\bcalls?\b|\biterations?\b|schritt|skridt|as\slong\b|so\slang",
+        Topic.EACH: r"\beach\b|\bper[\s-](?:process|rank|gpu|worker|device|core|card)|\bjede|\bhver\b|\bchaque\b"
+        r"|\b(?:pro|pr\.?|par)\s(?:proces|prozess|gpu|worker)",
+        Topic.LOST: r"\blos(?:s|ses|t|e|es|ing)\b|inefficien"
+        r"|(?:dropped|drops|fell|falls|lowered|reduced)\sby\b|overhead|wast|verlust|verlier|\btab\b|perte|perdu",
+        Topic.SHORT: r"\bshort\sof\b|remaining|missing|to\sthe\sideal|away\sfrom|\bfehl",
+        Topic.SPREAD: r"slowest|fastest|longest|shortest|\bbest\b|worst|spread|\brange"
+        r"|langsamste|schnellste|langsomste|hurtigste",
+    }.items()
+}
 
 
 @dataclass(frozen=True)
 class Quote:
     """One number as it stands in the text; `readings` are value and last printed place, by each way to read it.
 
-    `batches` are those that its sentence speaks of, if any; `gain`: it says how much faster several are than one.
+    `batches` are those that its sentence speaks of, if any; `gain`: it says how much faster several are than one;
+    `topics`: what else the sentence speaks of.
     """
 
     text: str
@@ -158,10 +174,11 @@ class Quote:
     readings: tuple[tuple[float, float], ...]
     batches: frozenset[int] = frozenset()
     gain: bool = False
+    topics: frozenset[Topic] = frozenset()
 
     def agrees_with(self, figure: Figure, near: float = NEAR) -> bool:
         """Whether this is the figure: at the printed precision, or as near as `near`, relative."""
-        if self.gain and figure.turned_over:
+        if (self.gain and figure.turned_over) or (figure.topic and figure.topic not in self.topics):
             return False
         return self.kind is figure.kind and any(
             abs(value - figure.value) <= max(1.001 * place, near * abs(figure.value))
@@ -186,6 +203,7 @@ def _in_sentence(sentence: str) -> Iterator[Quote]:
     if _LARGEST_BATCH.search(sentence):
         batches = frozenset()
     gain = _says_gain(sentence)
+    topics = frozenset(topic for topic, words in _TOPICS.items() if words.search(sentence))
     of_bytes = _MEMORY.search(sentence) is not None and _TIME.search(sentence) is None
     for match in _NUMBER.finditer(sentence):
         before, after = sentence[before_this : match.start()], sentence[match.end() : match.end() + 60]
@@ -196,7 +214,7 @@ def _in_sentence(sentence: str) -> Iterator[Quote]:
                 continue
             if not evidence or quote.kind not in (Kind.SECONDS, Kind.BYTES):
                 above = quote.kind is Kind.RATIO and all(value > 1 for value, _ in quote.readings)
-                yield replace(quote, batches=batches, gain=gain and above)
+                yield replace(quote, batches=batches, gain=gain and above, topics=topics)
 
 
 def _says_gain(sentence: str) -> bool:
@@ -241,13 +259,17 @@ def _measured(number: str, before: str, after: str) -> Quote | None:
         if _LARGEST_BATCH.search(before) and readings[0][0] > 1:
             return Quote(f"batch size {number}", Kind.BATCH, readings)
         return None
-    if _IDEAL.match(after) or _APART.match(after) or (readings[0][0] == 1 and _FROM.search(before)):
+    if _IDEAL.match(after) or _is_apart(readings, after) or (readings[0][0] == 1 and _FROM.search(before)):
         return None
     if _SPEEDUP.search(before[-50:]):
         return Quote(f"speedup {number}", Kind.RATIO, readings)
     if _EFFICIENCY.search(before[-50:]):
         return Quote(f"efficiency {number}", Kind.SHARE, readings)
     return None
+
+
+def _is_apart(readings: tuple[tuple[float, float], ...], after: str) -> bool:
+    return readings[0][0] < 1 and _APART.match(after) is not None
 
 
 def _is_efficiency(before: str, after: str) -> bool:
