@@ -6,6 +6,7 @@ machine, over how much data. Means and speedups are worked out from the readings
 
 import hashlib
 import json
+import math
 import os
 import platform
 import re
@@ -17,6 +18,7 @@ from statistics import fmean, pstdev
 from typing import Any
 
 import torch
+import torch.distributed as dist
 
 # What a configuration of each kind is compared with, where that was measured: these settings instead of its own ...
 BASELINES: dict[str, dict[str, Any]] = {
@@ -26,7 +28,9 @@ BASELINES: dict[str, dict[str, Any]] = {
     "lightning": {"precision_resolved": "32-true", "devices": 1},
 }
 # ... while these follow from them, and all others are the same.
-FOLLOWING = {"device_ids", "backend", "grad_scaler", "precision_requested", "strategy", "plugin"}
+FOLLOWING = {
+    "device_ids", "backend", "grad_scaler", "precision_requested", "strategy", "plugin", "nnodes", "num_nodes",
+}  # fmt: skip
 # One call of these scripts measures one configuration, so that a report grows from call to call.
 ONE_AT_A_TIME = {"ddp_scaling", "amp", "lightning"}
 BACKENDS = ("nccl", "gloo", "mpi")  # that a report can name
@@ -70,7 +74,7 @@ def write_report(
     """
     code_sha256 = hashlib.sha256(Path(script).read_bytes()).hexdigest()
     own = {
-        "runs": _with_plain_numbers(_with_one_backend(runs)),
+        "runs": _with_machines(kind, _with_plain_numbers(_with_one_backend(runs))),
         "claims": _with_one_backend(claims),
         **sections,
     }
@@ -111,14 +115,40 @@ def write_report(
 
 
 def _with_plain_numbers(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Take away what `repr` writes around a number of NumPy's: np.float64(0.5) is 0.5."""
+    """Take away what `repr` writes around a number of NumPy's, np.float64(0.5) is 0.5, and what is no number.
+
+    The loss of a training that went astray is NaN, which JSON has no word for.
+    """
 
     def plain(reading: Any) -> Any:
         if isinstance(reading, list):
             return [plain(one) for one in reading]
+        if isinstance(reading, dict):
+            return {name: plain(value) for name, value in reading.items() if not lost(value)}
         return re.sub(r"^np\.float\d+\((.*)\)$", r"\1", reading) if isinstance(reading, str) else reading
 
-    return [{name: plain(value) for name, value in run.items()} for run in runs]
+    def lost(value: Any) -> bool:
+        return isinstance(value, float) and not math.isfinite(value)
+
+    return [plain(run) for run in runs]
+
+
+def _with_machines(kind: str, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Name the machines of a training on several, of which a report names the GPUs of one."""
+    if kind not in ("ddp_scaling", "lightning"):
+        return runs
+    joined = dist.is_available() and dist.is_initialized()
+    processes = dist.get_world_size() if joined else int(os.environ.get("WORLD_SIZE") or 1)
+    started = int(os.environ.get("LOCAL_WORLD_SIZE") or processes)
+    found = []
+    for run in runs:
+        config = run["config"]
+        # Lightning counts the devices of each machine, torchrun the processes.
+        here = config.get("devices") if kind == "lightning" else started
+        machines = math.ceil(processes / here) if isinstance(here, int) and here > 0 else 1
+        named = {"nnodes", "num_nodes"} & config.keys() or config.get("world_size", processes) != processes
+        found.append(run if named or machines < 2 else {**run, "config": {**config, "nnodes": machines}})
+    return found
 
 
 def _with_one_backend(entries: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

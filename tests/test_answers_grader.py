@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -186,6 +186,16 @@ def _found(text: str) -> list[int]:
         "Q1:",
         "Q1. What?",
         "- **Q1**",
+        "＃＃ Q1",
+        "\u200b## Q1",
+        "## Q\u200b1",
+        "<h2>Q1</h2>",
+        '<h3 id="q1">Q1: What does it do?</h3>',
+        "<details><summary>Q1 What?</summary>",
+        "<b>Q1</b>",
+        "*Q1*",
+        "`Q1`",
+        "[Q1]",
     ],
 )
 def test_many_a_heading_is_that_of_a_question(heading: str) -> None:
@@ -213,6 +223,8 @@ def test_many_a_heading_is_that_of_a_question(heading: str) -> None:
         "## 1.87x faster",
         "| Q1 | Q2 |\n|---|---|\n| a | b |",
         "\\## Q1",
+        "<!--\n<h2>Q1</h2>\n-->",
+        "<p>Q1</p>",
     ],
 )
 def test_what_is_no_heading_of_a_question(text: str) -> None:
@@ -223,6 +235,52 @@ def test_a_number_alone_is_a_heading_only_where_no_other_is() -> None:
     text = f"## Q1\n{ANSWER}\n### 2. In `backward`\n{ANSWER}\n## Q3\n{ANSWER}\n"
     assert _found(text) == [1, 3]
     assert _found(text.replace("Q", "")) == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "heading",
+    [
+        "问题{}",
+        "问题 {}：",
+        "第{}题",
+        "質問{}",
+        "Вопрос {}",
+        "Вопрос №{}",
+        "Pytanie {}",
+        "Réponse {}",
+        "Question n° {}",
+        "Answer to question {}",
+        "Antwort auf Frage {}: was sie tun",
+        "Task {}",
+        "{} - What",
+        "{}/8",
+        "10.{} What",
+        "Lab 10 Q{}",
+        "Ｑ{}",
+        '<a name="q{}"></a>Q{}',
+    ],
+)
+def test_headings_that_are_alike_but_for_their_numbers_are_those_of_questions(heading: str) -> None:
+    def text(numbers: Iterable[object]) -> str:
+        return "".join(f"## {heading.replace('{}', str(number))}\n\n{ANSWER}\n\n" for number in numbers)
+
+    assert _found(text(ALL)) == ALL
+    assert _found(text([1, 3, 5, 8])) == [1, 3, 5, 8]
+    assert _found(text([1, 2, 3])) == []
+    assert _found(f"## Q2\n\n{ANSWER}\n\n{text(ALL)}") in ([2], ALL)
+
+
+@pytest.mark.parametrize("numerals", ["一二三四五六七八", "①②③④⑤⑥⑦⑧", "１２３４５６７８", "١٢٣٤٥٦٧٨"])
+def test_numerals_of_any_script_count(numerals: str) -> None:
+    assert _found("".join(f"## 问题{numeral}\n\n{ANSWER}\n\n" for numeral in numerals)) == ALL
+
+
+def test_what_stands_behind_a_heading_in_tags_is_its_answer() -> None:
+    answers = parse("<b>Q1</b> one\ntwo\n\n<h2>Q2: Why?</h2>\nthree\n\nfour\n", questions())
+    assert {number: section.said.split() for number, section in answers.sections.items()} == {
+        1: ["one", "two"],
+        2: ["three", "four"],
+    }
 
 
 def test_parts_and_repeated_headings_are_one_answer() -> None:
@@ -418,6 +476,11 @@ def test_answers_to_different_questions_are_different_texts() -> None:
         ("efficiency 0.87", ["efficiency 0.87"]),
         ("peak memory 11.2 GB", ["11.2 GB"]),
         ("The largest batch that fits is 512", ["batch size 512"]),
+        ("CPU utilisation 97 %, efficiency 80 %.", ["80 %"]),
+        ("Efficiency with two GPUs: 95 %", ["95 %"]),
+        ("L'efficacité est de 95 %", ["95 %"]),
+        ("efficiency fell from 99 % to 80 %", ["99 %"]),
+        ("1.78x less memory and 1.95x as fast", ["1.78x", "1.95x"]),
         ("| 2 | 38.9 s | 1.43x |", ["38.9 s", "1.43x"]),
         # Not a measurement, or not certainly one's own.
         ("The profiler's overhead aside, the speed-up is 1.87x.", ["1.87x"]),
@@ -430,6 +493,11 @@ def test_answers_to_different_questions_are_different_texts() -> None:
         ("From a second sitting with gradient accumulation of 4: 1.88x.", []),
         ("Starting them costs 6.31 s that are not in the report, and reading the data set 3.42 s.", []),
         ("below 2x", []),
+        ("efficiency fell from 100 % to 80 %, from 1.0 to 0.8", ["80 %"]),
+        ("The speedup is 0.39 below 2.", []),
+        ("The efficiency suffers since the CPU is at 97 %.", []),
+        ("The coefficient of variation is 4.2 %, so efficiency says little.", []),
+        ("Memory: 11.2 to 6.3, that is 1.78x less", []),
         ("twice, 2x faster, 3 times", []),
         ("below the ideal of 2.0x", []),
         ("1.95x would be ideal", []),
@@ -505,6 +573,8 @@ def _sentences(report: Any) -> list[str]:
         if claim["what"] == what
     ]
     for figure in reports.figures[kind]:
+        if figure.topic is not None:
+            continue
         if figure.kind is Kind.RATIO:
             texts += [f"It is {figure.value:.{digits}f}x." for digits in (1, 2, 3)]
             texts.append(f"It is {int(figure.value * 100) / 100:.2f} times as fast.")
@@ -561,6 +631,53 @@ def test_one_number_among_others_or_a_lone_time_contradicts_nothing(
     reports = read_reports(_submission({"ddp_scaling": _measured("ddp_scaling")}))
     compared = judge.compare(questions()[5], Section(told=text), reports)
     assert (compared.contradicts, len(compared.odd)) == (contradicts, odd)
+
+
+@pytest.mark.parametrize(
+    ("text", "odd"),
+    [
+        ("The loss of efficiency is 30 %.", 0),
+        ("The efficiency is 30 %.", 1),
+        ("It is 1.43x short of the ideal.", 0),
+        ("The speed-up is 1.43x.", 0),
+        ("Two processes are 1.22 times as fast as one.", 1),
+    ],
+)
+def test_what_is_lost_is_no_efficiency_and_no_speedup(text: str, odd: int) -> None:
+    reports = read_reports(_submission({"ddp_scaling": _measured("ddp_scaling")}))
+    assert len(judge.compare(questions()[5], Section(told=text), reports).odd) == odd
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Each process does {each:.1f} images/s, together {both:.1f} images/s.",
+        "The loss of efficiency is {lost:.0f} %.",
+        "It falls short of 2 by a factor of {short:.2f}.",
+        "A step takes {longer:.2f} times as long, so {shorter:.2f}x per step.",
+        "The slowest epoch took {spread:.3f} times as long as the fastest.",
+        "The epochs vary by {range:.2f} s; in all, two processes save {saved:.1f} s.",
+    ],
+)
+def test_what_follows_from_two_configurations_is_known(text: str) -> None:
+    report = _measured("ddp_scaling")
+    one, two = (
+        [float(run["wall_s"]) for run in report["runs"] if run["config"]["world_size"] == world]
+        for world in (1, 2)
+    )
+    first, second = (
+        next(run for run in report["runs"] if run["config"]["world_size"] == world) for world in (1, 2)
+    )
+    rate, speedup = second["samples"] * len(two) / sum(two), sum(one) / sum(two)
+    steps = sum(two) / second["steps"] / (sum(one) / first["steps"])
+    said = text.format(
+        each=rate / 2, both=rate, lost=100 - 50 * speedup, short=2 / speedup, longer=steps, shorter=1 / steps,
+        spread=max(one) / min(one), range=max(two) - min(two), saved=sum(one) - sum(two),
+    )  # fmt: skip
+    reports = read_reports(_submission({"ddp_scaling": report}))
+    compared = judge.compare(questions()[5], Section(told=said), reports)
+    assert compared.quotes
+    assert compared.odd == []
 
 
 def test_steps_that_do_not_add_up_to_their_run_may_be_quoted() -> None:

@@ -114,6 +114,54 @@ def test_the_given_writer_reads_readings_of_numpys(writer: ModuleType, tmp_path:
     assert report["runs"][0]["step_s"] == ["0.015625", "0.25"]
 
 
+def test_the_given_writer_leaves_out_what_is_no_number(writer: ModuleType, tmp_path: Path) -> None:
+    astray = {"loss_last": float("nan"), "loss_first": 2.3, "extra": {"val_loss": float("inf"), "load": 0.5}}
+    path = tmp_path / "report.json"
+    runs = [{**run, **astray} for run in readings(CONFIGS["amp"][0], 0.5)]
+    writer.write_report(str(path), "amp", __file__, runs, WORKLOAD, "an epoch")
+    assert perf_report.problems(path.read_bytes()) == []
+    run = json.loads(path.read_text())["runs"][0]
+    assert ("loss_last" in run, run["loss_first"], run["extra"]["load"]) == (False, 2.3, 0.5)
+    assert "val_loss" not in run["extra"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "started", "machines"),
+    [
+        ("ddp_scaling", {"world_size": 4, "batch_per_rank": 8}, ("4", "2"), 2),
+        ("ddp_scaling", {"world_size": 4, "batch_per_rank": 8, "nnodes": 4}, ("4", "2"), 4),
+        ("ddp_scaling", {"world_size": 3, "batch_per_rank": 8}, ("3", "2"), 2),
+        ("ddp_scaling", {"world_size": 2, "batch_per_rank": 8}, ("2", "2"), None),
+        ("ddp_scaling", {"world_size": 1, "batch_per_rank": 8}, ("4", "2"), None),
+        ("ddp_scaling", {"world_size": 1, "batch_per_rank": 8}, ("", ""), None),
+        ("lightning", {**CONFIGS["lightning"][0], "devices": 2}, ("4", "2"), 2),
+        ("lightning", {**CONFIGS["lightning"][0], "devices": 2, "num_nodes": 2}, ("4", "2"), None),
+        ("lightning", {**CONFIGS["lightning"][0], "devices": 2}, ("", ""), None),
+        ("amp", CONFIGS["amp"][0], ("4", "2"), None),
+    ],
+)
+def test_the_given_writer_names_the_machines_of_a_training_on_several(
+    kind: str,
+    config: dict[str, Any],
+    started: tuple[str, str],
+    machines: int | None,
+    writer: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path, one = tmp_path / "report.json", CONFIGS[kind][0]
+    writer.write_report(str(path), kind, __file__, readings(one, 0.5), WORKLOAD, "an epoch")
+    for name, value in zip(("WORLD_SIZE", "LOCAL_WORLD_SIZE"), started, strict=True):
+        monkeypatch.setenv(name, value)
+    writer.write_report(str(path), kind, __file__, readings(config, 0.25), WORKLOAD, "an epoch")
+    assert perf_report.problems(path.read_bytes()) == []
+    report = json.loads(path.read_text())
+    assert report["runs"][-1]["config"].get("nnodes") == machines
+    if kind == "ddp_scaling" and config["world_size"] > 1:
+        (speedup,) = [claim for claim in report["claims"] if claim["what"] == "speedup"]
+        assert float(speedup["value"]) == pytest.approx((0.5 + 1 / 64) / (0.25 + 1 / 64), rel=1e-4)
+
+
 def test_a_speedup_is_one_of_images_per_second(writer: ModuleType, tmp_path: Path) -> None:
     path, (one, two) = tmp_path / "report.json", CONFIGS["ddp_scaling"]
     runs = readings(one, 0.5) + readings(two, 0.5, samples=128)
@@ -287,7 +335,7 @@ def declared_twice(report: dict[str, Any]) -> None:
         (no_env, ['The report lacks "env".']),
         (numbers_for_text, ["`runs[0].wall_s` is a number, expected text", "5 more places"]),
         (decimal_comma, ['`runs[2].wall_s` is "0,25"']),
-        (another_kinds_config, ['`runs[1].config` lacks "n_devices"', '"world_size", which the format does not know']),
+        (another_kinds_config, ['`runs[1].config` lacks "n_devices"', '"world_size", which this kind of report does not know']),
         (speedup_over_nothing, ['lacks "base"']),
         (no_runs, ["`runs` is empty"]),
         (zero_samples, ["`runs[0].samples` is 0, expected at least 1"]),
@@ -328,6 +376,9 @@ OTHER_CLAIM = {"what": "params", "value": 1e300, "from": [None]}
         ({"runs": {"accuracy": 0.61, "val_loss": 1e300, "steps_s": ["0.1"]}}, [],
          ["`accuracy`, `val_loss` and `steps_s` of its runs are not looked at. Did you mean `step_s`?"]),
         ({"runs": {"epochs": 1, "epoch": 0}}, [], ["`epoch` of its runs is not looked at."]),
+        ({"config": {"device": "mps", "precison": [1, {}]}}, [],
+         ["Of `device` and `precison` in config only whether runs differ in it is looked at. Did you mean `precision`?"]),
+        ({"config": {"compiled": True, "channels_last": True}, "method": {"clock": "other", "sync": "other"}}, [], []),
         ({}, [OTHER_CLAIM, OTHER_CLAIM], ["Its claim about `params` is not verified. What can be: mean_s, std_s, median_s"]),
         ({"x": 0}, [{"what": "throughput"}, OTHER_CLAIM],
          ["`x` is", "Its claims about `throughput` and `params` are not verified. Did you mean `throughput_ips`?"]),
@@ -339,7 +390,11 @@ def test_what_the_format_does_not_know_is_taken_told_and_not_looked_at(
     plain = document(report)
     more = {**report, **parts, "claims": [*claims, *report["claims"]]}
     more["workload"] = {**report["workload"], **parts.get("workload", {})}
-    more["runs"] = [{**run, **parts.get("runs", {})} for run in report["runs"]]
+    settings = parts.get("config", {})
+    more["runs"] = [
+        {**run, **parts.get("runs", {}), "config": {**run["config"], **settings}} for run in report["runs"]
+    ]
+    more.pop("config", None)
     assert perf_report.problems(json.dumps(more)) == []
     read = document(more)
     assert [claim.index for claim in read.claims] == [claim.index + len(claims) for claim in plain.claims]

@@ -164,6 +164,15 @@ def _tf32_on_a_t4(report: dict[str, Any]) -> None:
             run["config"]["precision"] = "tf32"
 
 
+def _many_samples_accumulated(report: dict[str, Any]) -> None:
+    """More images than a data set has, whatever a step is."""
+    for run in report["runs"]:
+        run["config"]["grad_accum"] = 3
+        run["samples"] *= 3
+        run["epochs"] = run.get("epochs", 1)
+        run.pop("rank_samples", None)
+
+
 CAUGHT: dict[str, tuple[str, str, Change, str]] = {
     "written before the runs": ("C06", "dataloader", _late, "local time with a Z"),
     "longer than its span": ("C06", "dataloader", _short_span, "system clock"),
@@ -188,6 +197,12 @@ CAUGHT: dict[str, tuple[str, str, Change, str]] = {
         "dataloader",
         _written_before_the_end(120),
         "old file",
+    ),
+    "three times the samples of an accumulation": (
+        "C08",
+        "ddp_scaling",
+        _many_samples_accumulated,
+        "steps an epoch",
     ),
     "three times the samples": ("C07", "ddp_scaling", _many_samples, "steps x batch x processes"),
     "no sampler": ("C08", "ddp_scaling", _no_sampler, "no DistributedSampler"),
@@ -265,7 +280,27 @@ def _exactly_perfect(report: dict[str, Any]) -> None:
     _accuracy("100.00000", "%", "100")(report)
 
 
+def _steps_of_the_optimizer(report: dict[str, Any]) -> None:
+    """As `trainer.global_step` counts them, where gradients are accumulated over two batches."""
+    for run in report["runs"]:
+        run["steps"] = -(-run["steps"] // 2)
+        run["config"]["grad_accum"] = 2
+        run.pop("step_s", None)
+
+
+def _a_mac_by_lightnings_name(report: dict[str, Any]) -> None:
+    report["env"] |= {"os": "Darwin", "gpus": []}
+    report["method"]["sync"] = "mps.synchronize"
+    for run in report["runs"]:
+        run["config"]["accelerator"] = "gpu"
+
+
 HONEST: dict[str, tuple[str, Change]] = {
+    **{
+        f"steps of the optimizer, {kind}": (kind, _steps_of_the_optimizer)
+        for kind in ("ddp_scaling", "amp", "lightning")
+    },
+    "the GPU of a Mac": ("lightning", _a_mac_by_lightnings_name),
     **{
         f"{kind} as it comes": (kind, _nothing)
         for kind in ("dataloader", "dp_inference", "ddp_scaling", "amp", "lightning")

@@ -198,6 +198,7 @@ WRONG: list[tuple[str, str, Raw, str]] = [
     # C12
     ("C12", "a point moved", drawn(y=[2.01, 1.0, 3.06]), "plot point 0"),
     ("C12", "milliseconds", drawn(y=[2000, 1000, 3060]), "in milliseconds"),
+    ("C12", "whole seconds", drawn(y=[2, 1, 3], yerr=[1, 1, 0]), "plot point 2"),
     ("C12", "standard errors", drawn(yerr=[0.4583, 0.2291, 0.0358]), "standard error"),
     ("C12", "an axis too short", drawn(yerr=[DDOF_0]), "3 x, 3 y and 1 yerr"),
     ("C12", "a point of nothing", drawn(x=[0, 1, 7]), "no run has so many workers"),
@@ -270,6 +271,7 @@ RIGHT: list[tuple[str, Raw]] = [
     ("medians drawn", drawn(y=[1.5, 0.75, 3.0])),
     ("the other deviation drawn", drawn(yerr=[DDOF_1, DDOF_1 / 2, 0.0894427])),
     ("drawn in another order", drawn(x=[1, 0, 2], y=[1.0, 2.0, 3.06], yerr=[DDOF_0 / 2, DDOF_0, 0.08])),
+    ("drawn with two decimals", drawn(y=[2.0, 1.0, 3.06], yerr=[1.05, 0.52, 0.08])),
     ("drawn in float32", drawn(y=[2.0000001, 1.0000001, 3.0599999])),
 ]  # fmt: skip
 

@@ -109,7 +109,15 @@ def test_memory_and_links_have_their_units() -> None:
     assert t4 is not None
     assert t4.memory == 16 << 30
     assert TABLE.links["PCIe3x16"].bandwidth == 16e9
-    assert set(TABLE.links) == {"PCIe3x16", "PCIe4x16", "PCIe5x16", "NVLink2", "NVLink3", "NVLink4"}
+    assert set(TABLE.links) == {
+        "PCIe3x16",
+        "PCIe4x16",
+        "PCIe5x16",
+        "NVLink2",
+        "NVLink3",
+        "NVLink4",
+        "NVLink5",
+    }
 
 
 def test_a_course_replaces_and_adds(tmp_path: Path) -> None:

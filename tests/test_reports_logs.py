@@ -170,6 +170,15 @@ def test_a_log_of_another_run_or_of_a_part(shift: float, part: float, words: str
     assert (rule, words in message) == ("C13", True)
 
 
+def test_a_first_epoch_that_takes_most_of_the_run_is_for_a_person_to_read() -> None:
+    report = reported()
+    start, _ = span(report)
+    report["runs"][0] |= {"t_end": start + 1000, "wall_s": "999.5"}
+    (told,) = found(report, {PATH: event_file(training(start + 700, start + 999))})
+    assert (told.rule, str(told.judgement)) == ("C13", "unusual")
+    assert "begins 700 s after the run" in told.message
+
+
 def written_at_once(start: float) -> bytes:
     """A history that was kept in a list and logged when all was over."""
     return event_file(training(start, start + 0.05))

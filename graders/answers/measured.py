@@ -48,17 +48,28 @@ class Kind(StrEnum):
     BYTES = "bytes"
 
 
+class Topic(StrEnum):
+    """What a sentence has to speak of to mean a figure that is not the one that its kind brings to mind."""
+
+    STEP = "steps and calls, of which runs may have different numbers"
+    EACH = "what one of several does"
+    LOST = "what is lost"
+    SHORT = "what is missing to the ideal"
+    SPREAD = "the slowest and the fastest"
+
+
 @dataclass(frozen=True)
 class Figure:
     """One number. `told` says what it is, for a person; "" for what only follows from others.
 
-    `turned_over`: how many times as fast few processes are as more of them.
+    `turned_over`: how many times as fast few processes are as more of them. `topic`: where nothing else can be meant.
     """
 
     kind: Kind
     value: float
     told: str = ""
     turned_over: bool = False
+    topic: Topic | None = None
 
 
 @dataclass(frozen=True)
@@ -141,6 +152,10 @@ def _of_group(group: Group) -> Iterator[Figure]:
     for each in filter(None, [[step.value for step in run.step_seconds] for run in runs]):
         seconds += [statistics.fmean(each), statistics.median(each), min(each), max(each), sum(each)]
     seconds += [spread for spread in (group.deviation(0), group.deviation(1)) if spread is not None]
+    seconds.append(max(group.seconds) - group.minimum)
+    if group.minimum > 0:
+        slowest = max(group.seconds) / group.minimum
+        yield from (Figure(Kind.RATIO, ratio, topic=Topic.SPREAD) for ratio in (slowest, 1 / slowest))
     for parts in (
         [run.steps for run in runs],
         [run.samples for run in runs],
@@ -154,6 +169,9 @@ def _of_group(group: Group) -> Iterator[Figure]:
     rates = [*others, *(run.throughput for run in runs)]
     rates += [run.steps / run.seconds for run in runs if run.seconds > 0]
     yield from (Figure(Kind.RATE, value) for value in rates)
+    sharing = _processes(group) or _count(group.config.get("num_workers"))
+    if sharing > 1:
+        yield from (Figure(Kind.RATE, value / sharing, topic=Topic.EACH) for value in (mean, *rates))
     for run in runs:
         peaks = (run.peak_alloc_bytes, run.peak_reserved_bytes)
         yield from (Figure(Kind.BYTES, peak) for peak in peaks if peak)
@@ -162,7 +180,7 @@ def _of_group(group: Group) -> Iterator[Figure]:
 def _of_pair(one: Group, other: Group) -> Iterator[Figure]:
     """How two configurations compare, in both directions."""
     times = list(zip(_statistics(one), _statistics(other), strict=True))
-    yield from (Figure(Kind.SECONDS, abs(a - b)) for a, b in times)
+    yield from (Figure(Kind.SECONDS, abs(a - b)) for a, b in (*times, (sum(one.seconds), sum(other.seconds))))
     rates = list(zip(one.throughputs, other.throughputs, strict=True))
     ratios = [b / a for a, b in rates if 0 < a < float("inf") and 0 < b < float("inf")]
     if {run.samples for run in one.runs} == {run.samples for run in other.runs}:
@@ -174,15 +192,35 @@ def _of_pair(one: Group, other: Group) -> Iterator[Figure]:
         yield Figure(Kind.RATIO, ratio, "" if place else _comparison(one, other, ratio), turned_over=fewer)
         yield Figure(Kind.RATIO, 1 / ratio, turned_over=more)
         if 0 < processes[0] < processes[1]:
-            yield Figure(Kind.SHARE, ratio * processes[0] / processes[1])
+            yield from _efficiency(ratio * processes[0] / processes[1])
         elif 0 < processes[1] < processes[0]:
-            yield Figure(Kind.SHARE, processes[1] / processes[0] / ratio)
+            yield from _efficiency(processes[1] / processes[0] / ratio)
+    for step in _step_ratios(one, other):
+        yield Figure(Kind.RATIO, step, turned_over=fewer, topic=Topic.STEP)
+        yield Figure(Kind.RATIO, 1 / step, turned_over=more, topic=Topic.STEP)
     if _same_batch(one, other):
         for a, b in zip(one.runs, other.runs, strict=False):
             if a.peak_alloc_bytes and b.peak_alloc_bytes:
                 yield Figure(Kind.RATIO, a.peak_alloc_bytes / b.peak_alloc_bytes)
                 yield Figure(Kind.RATIO, b.peak_alloc_bytes / a.peak_alloc_bytes)
                 yield Figure(Kind.BYTES, abs(a.peak_alloc_bytes - b.peak_alloc_bytes))
+
+
+def _efficiency(share: float) -> Iterator[Figure]:
+    """An efficiency, what of it is lost, and by how much the ideal would be faster."""
+    yield Figure(Kind.SHARE, share)
+    yield Figure(Kind.SHARE, 1 - share, topic=Topic.LOST)
+    if share > 0:
+        yield Figure(Kind.RATIO, 1 / share, topic=Topic.SHORT)
+
+
+def _step_ratios(one: Group, other: Group) -> list[float]:
+    """How long a step of one takes against a step of the other, where both differ in what a step is."""
+    per_step = [
+        (a / one.runs[0].steps, b / other.runs[0].steps)
+        for a, b in zip(_statistics(one), _statistics(other), strict=True)
+    ]
+    return [a / b for a, b in per_step if a > 0 and b > 0]
 
 
 def _of_search(report: Report, groups: Sequence[Group]) -> Iterator[Figure]:

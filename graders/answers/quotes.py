@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from graders.answers.measured import Figure, Kind
+from graders.answers.measured import Figure, Kind, Topic
 
 MAX_QUOTES = 60
 CHARACTERS = 40_000
@@ -53,7 +53,21 @@ _UNITS: tuple[tuple[Kind, re.Pattern[str], float], ...] = tuple(
 _SPEEDUP = re.compile(
     r"speed[\s-]?up|factor|faktor|hastighedsforøgelse|beschleunigung|accélération", re.IGNORECASE
 )
-_EFFICIENCY = re.compile(r"efficien|effektivitet|effizienz|effektivität", re.IGNORECASE)
+_EFFICIENCY = re.compile(
+    r"(?<!co)efficien|effektivitet|effizienz|effektivität|efficac|eficien", re.IGNORECASE
+)
+# What else has a percentage, between the word and the number: an efficiency that suffers while the CPU is at 97 %.
+_OTHER_SHARE = re.compile(
+    r"\b(?:[cg]pus?|cores?)\s(?:is|are|was|were|at)\b|utili[sz]|usage|busy|idle|occupan|accurac|varia|batter|memory|cache",
+    re.IGNORECASE,
+)
+_CLAUSE = re.compile(r"[,;:()]")
+# "from 1.0 to 0.8": what one process has by definition.
+_FROM = re.compile(r"\b(?:from|von|fra|de)\W{0,3}$", re.IGNORECASE)
+# "0.4 below 2": how far off, and not the number itself.
+_APART = re.compile(
+    r"\s(?:below|short\sof|away\sfrom|unter|under)\s(?:the\s)?(?:ideal\s)?(?:of\s)?\d", re.IGNORECASE
+)
 _LARGEST_BATCH = re.compile(
     r"\b(?:largest|biggest|max(?:imum|imal)?|største|größte)\b[^.;\d]{0,25}batch", re.IGNORECASE
 )
@@ -92,6 +106,12 @@ _WITH_BATCH = re.compile(
     r"\bbatch(?:[\s-]?size)?s?(?:\s(?:of|=|is|was|von|på))?\W{0,3}(\d{1,7})(?![\d.,]\d)(?!\s?[x×%])",
     re.IGNORECASE,
 )
+# A ratio in a sentence on memory, and not on time, is one of bytes, which many a tool tells and no report need hold.
+_MEMORY = re.compile(r"memory|vram|speicher|hukommelse|mémoire|memoria|(?<!\w)[GM]i?B(?!\w)", re.IGNORECASE)
+_TIME = re.compile(
+    r"speed|fast|slow|times?\b|throughput|\d\s?m?s\b|/\s?s\b|seconds?\b|epoch|schnell|langsam|hurtig|rapid|lent",
+    re.IGNORECASE,
+)
 _FASTER = re.compile(r"speed[\s-]?up|\bfaster\b", re.IGNORECASE)
 _SEVERAL = re.compile(
     r"\b(?:two|three|four|eight|2|3|4|8|several|both|all)\s(?:processes|ranks|gpus|workers|devices|replicas|cards)\b",
@@ -126,13 +146,27 @@ _IDEAL = re.compile(
     re.IGNORECASE,
 )
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[^\s\d])|\n{2,}|[;|•]|\n(?=[^\S\n]*[-*|])")
+_TOPICS = {
+    topic: re.compile(words, re.IGNORECASE)
+    for topic, words in {
+        Topic.STEP: r"\bsteps?\b|\bcalls?\b|\biterations?\b|schritt|skridt|as\slong\b|so\slang",
+        Topic.EACH: r"\beach\b|\bper[\s-](?:process|rank|gpu|worker|device|core|card)|\bjede|\bhver\b|\bchaque\b"
+        r"|\b(?:pro|pr\.?|par)\s(?:proces|prozess|gpu|worker)",
+        Topic.LOST: r"\blos(?:s|ses|t|e|es|ing)\b|inefficien"
+        r"|(?:dropped|drops|fell|falls|lowered|reduced)\sby\b|overhead|wast|verlust|verlier|\btab\b|perte|perdu",
+        Topic.SHORT: r"\bshort\sof\b|remaining|missing|to\sthe\sideal|away\sfrom|\bfehl",
+        Topic.SPREAD: r"slowest|fastest|longest|shortest|\bbest\b|worst|spread|\brange"
+        r"|langsamste|schnellste|langsomste|hurtigste",
+    }.items()
+}
 
 
 @dataclass(frozen=True)
 class Quote:
     """One number as it stands in the text; `readings` are value and last printed place, by each way to read it.
 
-    `batches` are those that its sentence speaks of, if any; `gain`: it says how much faster several are than one.
+    `batches` are those that its sentence speaks of, if any; `gain`: it says how much faster several are than one;
+    `topics`: what else the sentence speaks of.
     """
 
     text: str
@@ -140,10 +174,11 @@ class Quote:
     readings: tuple[tuple[float, float], ...]
     batches: frozenset[int] = frozenset()
     gain: bool = False
+    topics: frozenset[Topic] = frozenset()
 
     def agrees_with(self, figure: Figure, near: float = NEAR) -> bool:
         """Whether this is the figure: at the printed precision, or as near as `near`, relative."""
-        if self.gain and figure.turned_over:
+        if (self.gain and figure.turned_over) or (figure.topic and figure.topic not in self.topics):
             return False
         return self.kind is figure.kind and any(
             abs(value - figure.value) <= max(1.001 * place, near * abs(figure.value))
@@ -168,14 +203,18 @@ def _in_sentence(sentence: str) -> Iterator[Quote]:
     if _LARGEST_BATCH.search(sentence):
         batches = frozenset()
     gain = _says_gain(sentence)
+    topics = frozenset(topic for topic, words in _TOPICS.items() if words.search(sentence))
+    of_bytes = _MEMORY.search(sentence) is not None and _TIME.search(sentence) is None
     for match in _NUMBER.finditer(sentence):
         before, after = sentence[before_this : match.start()], sentence[match.end() : match.end() + 60]
         quote = _measured(match["number"], before[-80:], after)
         if quote is not None:
             before_this = match.end()
+            if of_bytes and quote.kind is Kind.RATIO:
+                continue
             if not evidence or quote.kind not in (Kind.SECONDS, Kind.BYTES):
                 above = quote.kind is Kind.RATIO and all(value > 1 for value, _ in quote.readings)
-                yield replace(quote, batches=batches, gain=gain and above)
+                yield replace(quote, batches=batches, gain=gain and above, topics=topics)
 
 
 def _says_gain(sentence: str) -> bool:
@@ -198,8 +237,10 @@ def _measured(number: str, before: str, after: str) -> Quote | None:
             continue
         if _IDEAL.match(after[match.end() :]):
             return None
-        if kind is Kind.SHARE and not _EFFICIENCY.search(before + after[match.end() : match.end() + 25]):
+        if kind is Kind.SHARE and not _is_efficiency(before, after[match.end() : match.end() + 25]):
             return None  # percent of what?
+        if kind is Kind.SHARE and readings[0][0] == 100 and _FROM.search(before):
+            return None
         if kind is Kind.RATIO and not decimals:
             return None  # "2x" is a manner of speaking, or two of something
         if kind is Kind.SECONDS and not decimals and (readings[0][0] < 10 or scale == MINUTE):
@@ -218,13 +259,25 @@ def _measured(number: str, before: str, after: str) -> Quote | None:
         if _LARGEST_BATCH.search(before) and readings[0][0] > 1:
             return Quote(f"batch size {number}", Kind.BATCH, readings)
         return None
-    if _IDEAL.match(after):
+    if _IDEAL.match(after) or _is_apart(readings, after) or (readings[0][0] == 1 and _FROM.search(before)):
         return None
     if _SPEEDUP.search(before[-50:]):
         return Quote(f"speedup {number}", Kind.RATIO, readings)
     if _EFFICIENCY.search(before[-50:]):
         return Quote(f"efficiency {number}", Kind.SHARE, readings)
     return None
+
+
+def _is_apart(readings: tuple[tuple[float, float], ...], after: str) -> bool:
+    return readings[0][0] < 1 and _APART.match(after) is not None
+
+
+def _is_efficiency(before: str, after: str) -> bool:
+    """Whether a percentage is that of an efficiency, by the word before it, or behind it in the same clause."""
+    *_, last = itertools.chain((None,), _EFFICIENCY.finditer(before))
+    if last is not None and not _OTHER_SHARE.search(before, last.end()):
+        return True
+    return _EFFICIENCY.search(_CLAUSE.split(after, maxsplit=1)[0]) is not None
 
 
 def _readings(number: str) -> tuple[tuple[float, float], ...]:

@@ -10,6 +10,7 @@ import bisect
 import codecs
 import itertools
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -30,6 +31,9 @@ MAX_MARKS = 200
 TITLE = 0.7
 """Share of a title's words that a heading without a number must have, and the other way round."""
 
+FEWEST_ALIKE = 4
+"""Headings that have to be alike but for their numbers, where these are in words that are not known here."""
+
 _NAMES = "question|quest|q|answer|ans|a|spørgsmål|spm|opgave|svar|frage|aufgabe|antwort|fråga|pregunta|vraag"
 _NUMBERED = re.compile(
     rf"\W{{0,8}}(?:(?:exercise|opgave)\s*10\W{{1,3}})?(?:{_NAMES})[\s.:#°-]{{0,3}}0?(?P<number>\d{{1,2}})"
@@ -37,8 +41,17 @@ _NUMBERED = re.compile(
     re.IGNORECASE,
 )
 _BARE = re.compile(r"\W{0,8}0?(?P<number>\d{1,2})(?:[.):\]]|\s*$)(?!\d)")
-# What looks like a heading to its author: `##Q1`, `**Q1 ...**`.
-_MEANT = re.compile(r" {0,3}(?:#{1,6}\s*|(?P<bold>\*\*|__))(?=\S)")
+# A numeral of whatever script, by which its place begins: 1, １, 一, ①; not the beginning of 1.87.
+_NUMERAL = re.compile(r"(?<!\d)(?:\d{1,2}|[^\W\d_]|[\u2460-\u2467])(?!\d|[.,]\d)")
+# What looks like a heading to its author: `##Q1`, `**Q1 ...**`, `<h2>Q1</h2>`, `*Q1*`.
+_MEANT = re.compile(
+    r" {0,3}(?:[#＃]{1,6}\s*|(?P<bold>\*\*|__)"
+    r"|(?P<tag>(?:<details>\s*)?<(?:h[1-6]|summary|strong|b)(?:\s[^<>]{0,200})?>))(?=\S)",
+    re.IGNORECASE,
+)
+_MARKED = "*`[("
+# They come with what is copied from a web page, and nobody sees them.
+_UNSEEN = dict.fromkeys(map(ord, "\u200b\u200c\u200d\u200e\u200f\u2060\ufeff"))
 _COMMENT = re.compile(r"<!--(?P<text>.*?)(?:-->|\Z)", re.DOTALL)
 _TAG = re.compile(r"</?[a-zA-Z][^<>]{0,1000}>")
 _IMAGE = re.compile(r"!\[[^\[\]\n]{0,1000}\]\([^)\n]{0,1000}\)")
@@ -124,7 +137,7 @@ def decode(data: bytes) -> tuple[str, str]:
 def parse(text: str, questions: Iterable[Question]) -> Answers:
     """Find the questions' headings in a Markdown text, and what stands below them."""
     asked = {question.number: question for question in questions}
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    lines = text.translate(_UNSEEN).replace("\r\n", "\n").replace("\r", "\n").split("\n")
     blocks = _blocks("\n".join(lines))
     remarks: list[str] = []
     marks = _headings(blocks, asked)
@@ -171,7 +184,7 @@ def _blocks(text: str) -> list[_Block]:
 
 
 def _headings(blocks: list[_Block], asked: Mapping[int, Question]) -> list[_Mark]:
-    """Headings that name a question: by `Q1` or the like; if there are none, by `1.`; or by its very title."""
+    """Headings that name a question: by `Q1` or the like; if none does, by `1.` or other words; or by its title."""
     found = [block for block in blocks if block.kind == "heading"]
     numbers: dict[int, int] = {}
     for pattern in (_NUMBERED, _BARE):
@@ -179,6 +192,8 @@ def _headings(blocks: list[_Block], asked: Mapping[int, Question]) -> list[_Mark
         numbers = {begin: int(match["number"]) for begin, match in matches.items() if match}
         if asked.keys() & set(numbers.values()):
             break
+    else:
+        numbers = _alike(found, asked)
     missing = {number: set(words(asked[number].title)) for number in asked.keys() - set(numbers.values())}
     for block in found:
         if missing and block.begin not in numbers:
@@ -190,6 +205,19 @@ def _headings(blocks: list[_Block], asked: Mapping[int, Question]) -> list[_Mark
     return [_Mark(numbers[block.begin], block.begin, block.end) for block in found if block.begin in numbers]
 
 
+def _alike(headings: Iterable[_Block], asked: Mapping[int, Question]) -> dict[int, int]:
+    """The numbers of headings by the lines they begin in, where several have the same words before their numbers."""
+    series: dict[str, dict[int, int]] = {}
+    for block in headings:
+        text = unicodedata.normalize("NFKC", block.text[:80]).casefold()
+        for match in _NUMERAL.finditer(text):
+            number = int(unicodedata.numeric(match[0], 0)) if len(match[0]) == 1 else int(match[0])
+            if number in asked:
+                series.setdefault(text[: match.start()].strip(), {})[block.begin] = number
+    most = max(series.values(), key=lambda numbers: len({*numbers.values()}), default={})
+    return most if len({*most.values()}) >= FEWEST_ALIKE else {}
+
+
 def _is_title(said: set[str], title: set[str]) -> bool:
     return len(said & title) >= TITLE * max(len(said), len(title))
 
@@ -197,18 +225,20 @@ def _is_title(said: set[str], title: set[str]) -> bool:
 def _meant(blocks: list[_Block], *, plain: bool) -> Iterator[_Mark]:
     """Lines of paragraphs that were meant as headings; `plain` ones, `Q1: ...`, where there is no real heading."""
     for block in blocks:
-        if block.kind != "paragraph":
+        if block.kind not in ("paragraph", "html") or block.text.lstrip().startswith("<!--"):
             continue
         for at, line in enumerate(block.text.split("\n"), start=block.begin):
             start = _MEANT.match(line)
             match = _NUMBERED.match(line, start.end() if start else 0)
-            if match and (start or (plain and line[0].isalnum())):
+            if match and (start or (plain and line.lstrip(_MARKED)[:1].isalnum())):
                 rest = line[match.end() :]
                 if start and start["bold"]:  # what is bold is the question, what follows the answer
                     rest = rest.partition(start["bold"])[2]
+                elif start and start["tag"]:
+                    rest = rest.partition("</")[2].partition(">")[2]
                 elif start:
                     rest = ""
-                yield _Mark(int(match["number"]), at, at + 1, rest.lstrip(" .:)-"))
+                yield _Mark(int(match["number"]), at, at + 1, rest.lstrip(" .:)-*`]"))
 
 
 def _section(mark: _Mark, until: int, lines: list[str], blocks: list[_Block]) -> Section:
@@ -220,7 +250,7 @@ def _section(mark: _Mark, until: int, lines: list[str], blocks: list[_Block]) ->
         first -= 1
     for block in itertools.takewhile(lambda block: block.begin < until, blocks[first:]):
         inside = block.text
-        if block.kind == "paragraph":
+        if block.kind in ("paragraph", "html"):
             # It can hold what was meant as the headings of several questions.
             own = slice(max(mark.end - block.begin, 0), until - block.begin)
             inside = "\n".join(inside.split("\n")[own])

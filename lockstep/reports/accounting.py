@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from lockstep.reports.counts import images_per_step, of_run, process_count
+from lockstep.reports.counts import images_per_step, of_run, process_count, ways_to_count_steps
 from lockstep.reports.document import Config, Report, Run
 from lockstep.reports.finding import Finding, few, inconsistent
 from lockstep.reports.rule import Facts, Rule
@@ -22,11 +22,10 @@ def _samples(report: Report, facts: Facts) -> Iterator[Finding]:
 
 def _samples_of_runs(report: Report) -> Iterator[Finding]:
     for run in report.runs:
-        per_step = images_per_step(report, run)
-        if per_step is None:
-            continue
-        least, most = _ragged(report, run, per_step), run.steps * per_step + per_step
-        if not least <= run.samples <= most:
+        ways = ways_to_count_steps(report, run)
+        if ways and not any(_holds(report, run, per_step) for per_step in ways):
+            per_step = ways[0]
+            least, most = _least_and_most(report, run, per_step)
             yield inconsistent(
                 f"{of_run(report, run)}: {run.steps} steps of {per_step} images make {max(least, 1)} to {most} images "
                 f"(steps x batch x processes; the last batch of an epoch may be short), but samples is {run.samples}. "
@@ -36,6 +35,16 @@ def _samples_of_runs(report: Report) -> Iterator[Finding]:
                 steps=run.steps,
                 images_per_step=per_step,
             )
+
+
+def _holds(report: Report, run: Run, per_step: int) -> bool:
+    """Whether the steps of a run make its samples, at so many images a step."""
+    least, most = _least_and_most(report, run, per_step)
+    return least <= run.samples <= most
+
+
+def _least_and_most(report: Report, run: Run, per_step: int) -> tuple[int, int]:
+    return _ragged(report, run, per_step), run.steps * per_step + per_step
 
 
 def _ragged(report: Report, run: Run, per_step: int) -> int:
@@ -65,15 +74,16 @@ def _steps_per_epoch(report: Report) -> Iterator[Finding]:
     if not isinstance(items, int | float):
         return
     for run in report.runs:
-        per_step = images_per_step(report, run)
-        if run.epochs is None or per_step is None:
+        ways = ways_to_count_steps(report, run)
+        if run.epochs is None or not ways:
             continue
-        least, most = _batches_of_an_epoch(items / per_step, run.config)
         per_epoch = run.steps / run.epochs
-        # dataset_n may count the images that were gone through: a message below says so.
-        whole, short = math.floor(items / per_step), math.ceil(items / per_step) + 1
-        if least <= per_epoch <= most or whole <= per_epoch <= short:
+        # What is a step is the same for the samples and for the epochs.
+        meant = [per_step for per_step in ways if _holds(report, run, per_step)] or ways[:1]
+        if any(_fills(per_epoch, items / per_step, run.config) for per_step in meant):
             continue
+        per_step = meant[0]
+        least, most = _batches_of_an_epoch(items / per_step, run.config)
         processes = process_count(report, run)
         alone = math.ceil(items * processes / per_step)
         message = (
@@ -92,6 +102,13 @@ def _steps_per_epoch(report: Report) -> Iterator[Finding]:
                 "images it went through."
             )
         yield inconsistent(message, steps=run.steps, epochs=run.epochs, least=least, most=most)
+
+
+def _fills(per_epoch: float, batches: float, config: Config) -> bool:
+    """Whether an epoch of so many batches may have had so many steps."""
+    least, most = _batches_of_an_epoch(batches, config)
+    # dataset_n may count the images that were gone through: the rule's message says so.
+    return least <= per_epoch <= most or math.floor(batches) <= per_epoch <= math.ceil(batches) + 1
 
 
 def _batches_of_an_epoch(batches: float, config: Config) -> tuple[int, int]:
@@ -173,7 +190,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="C07",
         demands="The images of a run fit its steps and its batch size.",
-        threshold="(steps - epochs) x B <= samples <= steps x B + B, where B is the batch size times the processes",
+        threshold="(steps - epochs) x B <= samples <= steps x B + B, where B is the batch size times the processes, "
+        "and times grad_accum where that is in config and steps are the optimizer's",
         why="The last batch of an epoch may be short, and a sampler may pad it.",
         honest="None known; drop_last on or off both fit.",
         examine=_samples,

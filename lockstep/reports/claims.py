@@ -44,6 +44,8 @@ from lockstep.reports.rule import Facts, Rule
 
 PLOT_SLACK = 0.001
 """Of the seconds that are drawn."""
+PLOT_PLACE = 0.1
+"""Of the seconds: the coarsest last place that figures may be rounded to for a plot, which leaves two digits."""
 MIB = 1 << 20
 
 
@@ -368,6 +370,8 @@ def _wrong_points(report: Report) -> Iterator[Finding]:
             yerr=len(plot.yerr),
         )
         return
+    # Of 1.50 a JSON number keeps 1.5, so that the finest place is that of all.
+    place = min((Number(repr(value)).ulp for value in (*plot.y, *plot.yerr)), default=0.0)
     by_workers: dict[float, list[Group]] = {}
     for group in report.groups:
         workers = report.setting(group.config, "num_workers")
@@ -380,7 +384,7 @@ def _wrong_points(report: Report) -> Iterator[Finding]:
                 f"plot.x[{index}] is {x:g}, and no run has so many workers. Is the plot from an earlier sitting?",
                 x=x,
             )
-        elif not any(_drawn(group, y, yerr) for group in groups):
+        elif not any(_drawn(group, y, yerr, place) for group in groups):
             yield _wrong_point(index, y, yerr, groups[0])
     missing = sorted(by_workers.keys() - set(plot.x))
     if missing and len(report.groups) == len(by_workers):
@@ -391,12 +395,18 @@ def _wrong_points(report: Report) -> Iterator[Finding]:
         )
 
 
-def _drawn(group: Group, y: float, yerr: float) -> bool:
-    """Whether a point is a configuration's seconds, in any way of averaging, with a standard deviation as its bar."""
+def _drawn(group: Group, y: float, yerr: float, place: float) -> bool:
+    """Whether a point is a configuration's seconds, in any way of averaging, with a standard deviation as its bar.
+
+    `place` is one unit in the last place to which both may have been rounded.
+    """
+    slack = PLOT_SLACK * group.mean
+    if place <= PLOT_PLACE * group.minimum:
+        slack = max(slack, ROUNDED * place)
     deviations = [value for value in (group.deviation(0), group.deviation(1)) if value is not None]
-    return any(abs(y - value) <= PLOT_SLACK * value for value in (group.mean, group.median, group.minimum)) and any(
-        abs(yerr - value) <= PLOT_SLACK * group.mean for value in deviations
-    )  # fmt: skip
+    return any(abs(y - value) <= slack for value in (group.mean, group.median, group.minimum)) and any(
+        abs(yerr - value) <= slack for value in deviations
+    )
 
 
 def _wrong_point(index: int, y: float, yerr: float, group: Group) -> Finding:
@@ -455,8 +465,9 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="C12",
         demands="What is drawn is what was measured.",
-        threshold=f"{PLOT_SLACK:.1%} of the seconds; mean, median or minimum, with either standard deviation",
-        why="A plot is worked out from the same readings, and need not be rounded.",
+        threshold=f"{PLOT_SLACK:.1%} of the seconds, or half a unit in the last place that was drawn, where that is at most "
+        f"{PLOT_PLACE:.0%} of them; mean, median or minimum, with either standard deviation",
+        why="A plot is worked out from the same readings; rounded to two digits it still shows them.",
         honest="None known.",
         examine=_plot,
         kinds=frozenset({"dataloader"}),

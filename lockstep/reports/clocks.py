@@ -251,7 +251,8 @@ def _overlaps(report: Report) -> Iterator[Finding]:
                         else "the same machine: one of them had to wait for the other. Were two scripts started at once? "
                         "Measure one after the other."
                     )
-                    + " Were there two machines? Then extra.hostname of each run says which.",
+                    + " Were there two machines? Then extra.hostname of each run says which. Or was the system clock set back between "
+                    "the two? Then measure again.",
                     overlap_s=together,
                     runs=[latest.index, run.index],
                 )

@@ -27,6 +27,15 @@ def images_per_step(report: Report, run: Run) -> int | None:
     return number(batch) * process_count(report, run) if isinstance(batch, int | float) else None
 
 
+def ways_to_count_steps(report: Report, run: Run) -> tuple[int, ...]:
+    """Images of one step, by what may be counted as one: a forward pass, or the step of an optimizer after several."""
+    per_step = images_per_step(report, run)
+    if per_step is None:
+        return ()
+    accumulated = number(report.setting(run.config, "grad_accum") or 1)
+    return (per_step, per_step * accumulated) if accumulated > 1 else (per_step,)
+
+
 def gpus_needed(report: Report, config: Config) -> int | None:
     """GPUs that a configuration needs; None where it runs on the CPU, or need not have a GPU for itself."""
     if report.kind == "dp_inference":
@@ -35,8 +44,10 @@ def gpus_needed(report: Report, config: Config) -> int | None:
     if report.kind == "ddp_scaling":
         return number(config.get("world_size")) if config.get("backend") == "nccl" else None
     if report.kind == "lightning":
-        on_gpu = config.get("accelerator") in ("cuda", "gpu")
-        return devices_of_all(config) if on_gpu else None
+        # "gpu" is whatever there is: on a Mac that is Metal, and torch.cuda knows of none.
+        on_mac = str(report.env.get("os", "")).lower().startswith(("darwin", "mac"))
+        on_cuda = config.get("accelerator") in (("cuda",) if on_mac else ("cuda", "gpu"))
+        return devices_of_all(config) if on_cuda else None
     return None
 
 

@@ -21,12 +21,15 @@ from lockstep.text import safe_line
 
 Config = Mapping[str, Json]
 
-_TRAINING: Mapping[str, Json] = {"grad_accum": 1, "activation_checkpointing": False, "compiled": False}
+_NETWORK: Mapping[str, Json] = {"compiled": False, "channels_last": False}
+_TRAINING: Mapping[str, Json] = {
+    **_NETWORK, "grad_accum": 1, "activation_checkpointing": False, "cudnn_benchmark": False,
+}  # fmt: skip
 DEFAULTS: Mapping[str, Mapping[str, Json]] = {
     "dataloader": {"pin_memory": False, "persistent_workers": False},
-    "dp_inference": {"precision": "fp32"},
+    "dp_inference": {**_NETWORK, "precision": "fp32"},
     "ddp_scaling": {**_TRAINING, "nnodes": 1, "precision": "fp32", "comm_hook": "none"},
-    "amp": {**_TRAINING, "channels_last": False, "cudnn_benchmark": False},
+    "amp": _TRAINING,
     "lightning": {**_TRAINING, "devices": 1, "num_nodes": 1, "nnodes": 1},
 }
 """What a setting is where a configuration leaves it out, by kind of report: the format's defaults, and PyTorch's."""

@@ -53,7 +53,10 @@ def _devices_used(report: Report) -> Iterator[Finding]:
                     if of_later
                     else " devices are those of each machine, num_nodes the machines. Was the environment noted on another one?"
                     if report.kind == "lightning"
-                    else " Was the environment noted on another machine, or do you mean processes on the CPU?"
+                    else " Was the environment noted on another machine, or do you mean processes on the CPU? Of several machines, "
+                    "nnodes in config says how many."
+                    if report.kind == "ddp_scaling"
+                    else " Was the environment noted on another machine?"
                 ),
                 used=used,
                 gpus=there,

@@ -237,6 +237,9 @@ def _sentences(error: Any, where: str) -> Iterator[tuple[str, str]]:
     elif error.validator == "additionalProperties" and isinstance(wanted, bool):
         for name in sorted(seen.keys() - error.schema.get("properties", {}).keys())[:3]:
             yield f'{where} has "{safe_line(name, 40)}", which the format does not know.', name
+    elif error.validator == "not":
+        # The names of settings are all that is refused so.
+        yield f'{where} has "{safe_line(str(seen), 40)}", which this kind of report does not know.', str(seen)
     elif error.validator == "type":
         kinds = [wanted] if isinstance(wanted, str) else wanted
         expected = " or ".join(_TYPES[kind] for kind in kinds)

@@ -227,9 +227,17 @@ def _time(report: Report, log: Log, run: Run, curves: Curves) -> Iterator[Findin
             t_end=run.t_end,
         )
     elif too_short:
-        yield inconsistent(
+        # A first epoch that compiles, or reads from a slow disk, is over when its point is written.
+        begins_late = last - run.t_start >= SPAN * run.seconds and first >= run.t_start
+        yield (unusual if begins_late else inconsistent)(
             f"{_of(log)} spans {last - first:.6g} s, runs[{run.index}] took {run.seconds:.6g} s; a log of the whole run spans "
-            f"at least {SPAN:.0%} of it. Was the log cut, or does wall_s hold more than the training?",
+            f"at least {SPAN:.0%} of it. "
+            + (
+                f"It begins {first - run.t_start:.6g} s after the run: what took so long, compiling, or a first epoch that read "
+                "from a slow disk? Or is its beginning missing?"
+                if begins_late
+                else "Was the log cut, or does wall_s hold more than the training?"
+            ),
             span_s=last - first,
             wall_s=run.seconds,
         )
@@ -350,7 +358,7 @@ RULES: tuple[Rule, ...] = (
         demands="A log that the report names is whole, goes forward, spans the run it is of and holds the accuracy that is "
         "claimed for it.",
         threshold=f"checksums exact; steps and times do not go back ({TIME_SLACK_S:g} s for the clock); a curve of {FEW_POINTS} "
-        f"points spans {SPAN:.0%} of wall_s; the claim within its printed decimals or {FLOAT32_ULPS} float32 "
+        f"points spans {SPAN:.0%} of wall_s, unusual where only its beginning is missing; the claim within its printed decimals or {FLOAT32_ULPS} float32 "
         "eps, advice where it has correct and total or logs[].tags names no acc1; the same "
         f"losses, {FEW} or more of {DIGITS} digits, in the logs of two configurations that train differently: unusual",
         why="TensorBoard stores float32 and stops reading at a damaged record without a word, so that records are read one "

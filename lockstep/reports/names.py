@@ -45,6 +45,12 @@ def of_run() -> Collection[str]:
     return names
 
 
+def of_config(kind: str) -> Collection[str]:
+    """The settings that a configuration of this kind of report may have."""
+    names: Collection[str] = schema()["$defs"][f"config_{kind}"]["properties"].keys()
+    return names
+
+
 def whats() -> Sequence[str]:
     """What claims can be about."""
     names: Sequence[str] = schema()["$defs"]["what"]["enum"]
@@ -69,6 +75,9 @@ def not_looked_at(report: Mapping[str, Any]) -> tuple[str, ...]:
     others = [name for name in report if name not in parts()]
     workload = [f"workload.{name}" for name in report["workload"] if name not in of_workload()]
     of_runs = dict.fromkeys(name for run in report["runs"] for name in run if name not in of_run())
+    known = of_config(report["report"])
+    configs = [run["config"] for run in report["runs"]]
+    settings = dict.fromkeys(name for config in configs for name in config if name not in known)
     claimed = dict.fromkeys(claim["what"] for claim in report["claims"])
     unknown = [what for what in claimed if what not in whats()]
     told = []
@@ -83,6 +92,9 @@ def not_looked_at(report: Mapping[str, Any]) -> tuple[str, ...]:
             [*of_runs], [name for name in of_run() if not all(name in run for run in report["runs"])]
         )
         told.append(f"{_shown([*of_runs])} of its runs {_are(of_runs)} not looked at.{hint}")
+    if settings:
+        hint = _hint([*settings], [name for name in known if not all(name in config for config in configs)])
+        told.append(f"Of {_shown([*settings])} in config only whether runs differ in it is looked at.{hint}")
     if unknown:
         hint = _hint(unknown, whats()) or f" What can be: {listed(whats())}."
         claims = "claim" if len(unknown) == 1 else "claims"

@@ -377,7 +377,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="S01",
         demands="The file is a perf-report/1: JSON that fits the schema, with dates and numbers that can be reckoned with.",
-        threshold="exact; parts of other names, what else runs and the workload say, and claims about something else are not looked at, which is told",
+        threshold="exact; parts and settings of other names, what else runs and the workload say, and claims about something else are not looked at, which is told",
         why="What is not where the format puts it cannot be compared with anything.",
         honest="None for a file that the given writer wrote.",
         examine=_form,
