@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import textwrap
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -125,6 +126,40 @@ def test_manifests_that_give_the_script_no_arguments(tmp_path: Path, box: Box) -
     assert [(each.id, each.message) for each in checks.values() if each.verdict is not Verdict.PASSED] == []
 
 
+OVER_AN_SDK = {
+    "v2": """
+        from azure.ai.ml import MLClient, PyTorchDistribution, command
+        client = MLClient.from_config(None)
+        found = client.environments.get("ddp", label="latest")
+        job = command(command="python ddp_train.py", code="..", compute="gpu")
+        job.environment = f"{found.name}:{found.version}"
+        job.distribution = PyTorchDistribution(process_count_per_instance=2)
+        job.set_resources(instance_count=2)
+        client.jobs.create_or_update(job)
+    """,
+    "v1": """
+        from azureml.core import Environment, Experiment, ScriptRunConfig, Workspace
+        from azureml.core.runconfig import PyTorchConfiguration
+        space = Workspace.from_config()
+        config = ScriptRunConfig("..", "ddp_train.py", distributed_job_config=PyTorchConfiguration(process_count=4, node_count=2))
+        config.run_config.target = space.compute_targets["gpu"]
+        config.run_config.environment = Environment.get(space, "ddp")
+        Experiment(space, "ddp").submit(config)
+    """,
+}
+
+
+@pytest.mark.parametrize("version", OVER_AN_SDK)
+def test_what_a_job_of_azure_is_told_behind_its_call(version: str, tmp_path: Path, box: Box) -> None:
+    reference = build.ROOT / "reference"
+    (tmp_path / "launch").mkdir()
+    for name in ("torchrun_multi.sh", "pytorchjob.yaml"):
+        shutil.copy(reference / "launch" / name, tmp_path / "launch")
+    (tmp_path / "launch" / "azure_job.py").write_text(textwrap.dedent(OVER_AN_SDK[version]))
+    checks = by_id(tmp_path, box, "azure", "consistent")
+    assert [each for each in checks.values() if each.verdict is not Verdict.PASSED] == []
+
+
 SLURM_TOP = "#!/bin/bash\n#SBATCH --nodes=2 --ntasks-per-node=1 --gres=gpu:2 --time=60\n"
 LOOP = """hosts=($(scontrol show hostnames "$SLURM_JOB_NODELIST"))
 for i in 0 1; do
@@ -207,6 +242,24 @@ JOBS = {
     + "'",
     "asks for its first node": SLURM_TOP + """first=$(scontrol show job "$SLURM_JOB_ID" | sed -n 's/.*BatchHost=\\([^ ]*\\).*/\\1/p')\n""" + f"srun {MEETS}",
     "asks ClusterShell": SLURM_TOP + f'first=$(nodeset -e "$SLURM_JOB_NODELIST" | cut -d" " -f1)\nsrun {MEETS}',
+    "asks the queue": SLURM_TOP + 'first=$(squeue -h -j "$SLURM_JOB_ID" -o %B)\n' + f"srun {MEETS}",
+    "asks for the address of a node": SLURM_TOP + HEAD + "first=$(scontrol show node $host | grep -oP 'NodeAddr=\\K\\S+')\n" + f"srun {MEETS}",
+    "asks a name server": SLURM_TOP + HEAD + f"first=$(dig +short $host)\n[ $first = $(host $host | awk '/has address/ {{print $4}}') ] && srun {MEETS}",
+    "asks Python for the address": SLURM_TOP + HEAD + f"first=$(python -c \"import socket; print(socket.gethostbyname('$host'))\")\nsrun {MEETS}",
+    "asks for its interface": SLURM_TOP + "first=$(ip -4 addr show ib0 | grep -oP '(?<=inet\\s)\\d+(\\.\\d+){3}')\n" + f"[ $first = $(ip -o route get 8.8.8.8 | sed -n 's/.*src \\([0-9.]*\\).*/\\1/p') ] && srun {MEETS}",
+    "reads all that Slurm says": SLURM_TOP + "#SBATCH --mem=16G --array=1\nset -u\n: $SLURM_JOB_ACCOUNT $SLURM_CLUSTER_NAME $SLURM_JOB_QOS $SLURM_MEM_PER_NODE $SLURM_ARRAY_TASK_ID\n" + f"srun bash -uc 'first=$(scontrol show hostnames $SLURM_STEP_NODELIST | head -n 1); : $SLURM_STEP_ID $SLURM_SRUN_COMM_HOST; {MEETS}'",
+    "GPUs as a resource of tasks": SLURM_TOP.replace("--gres=gpu:2", "--tres-per-task=cpu=8,gres/gpu:a100=2") + HEAD + "srun " + MEETS.replace("$first", "$host"),
+    "whole nodes of a partition": SLURM_TOP.replace("--gres=gpu:2", "--exclusive -p gpu-a100") + HEAD + "srun " + MEETS.replace("$first", "$host"),
+    "counts the GPUs that it asked for": SLURM_TOP.replace("gpu:2", "gpu:4") + HEAD + "each=$(nvidia-smi --query-gpu=index --format=csv,noheader | wc -l)\n[ $(nvidia-smi --query-gpu=count --format=csv,noheader | head -n 1) = $each ] && srun " + MEETS.replace("$first", "$host").replace("per-node 2", "per-node $each"),
+    "an environment beside the script": SLURM_TOP + HEAD + "srun .venv/bin/" + MEETS.replace("$first", "$host"),
+    "what Torque says": PBS_TASKS.replace("select=2:ncpus=64:mpiprocs=2:ngpus=2", "nodes=2:ppn=2:gpus=2") + f"each=$(grep -c \"^$(hostname)-gpu\" $PBS_GPUFILE)\n[ $PBS_NUM_PPN = $each ] && mpirun -pernode {MEETS.replace('per-node 2', 'per-node $each')}",
+    "hosts of which each stands there once": PBS_TASKS.replace("select=2:ncpus=64:mpiprocs=2:ngpus=2", "nodes=2:ppn=2:gpus=2") + f"sort -u $PBS_NODEFILE > hosts.txt\nmpirun --hostfile hosts.txt {MEETS}",
+    "hosts with a slot each": PBS_TASKS.replace("select=2:ncpus=64:mpiprocs=2:ngpus=2", "nodes=2:ppn=2:gpus=2") + f"mpirun -H $(sort -u $PBS_NODEFILE | sed 's/$/:1/' | paste -sd,) {MEETS}",
+    "one host after the other": PBS_TASKS + f"mpirun -np 2 -bynode {MEETS}",
+    "a here-document over ssh": PBS_TASKS + f"for host in $(sort -u $PBS_NODEFILE); do\nssh -T $host <<END &\ncd $PWD\n{MEETS}\nEND\ndone\nwait",
+    "a file of hosts for pdsh": PBS_TASKS + f"pdsh -w ^$PBS_NODEFILE \"cd $PWD && {MEETS}\"",
+    "asks qstat": PBS_TASKS + f"first=$(qstat -f $PBS_JOBID | sed -n 's/.*exec_host = \\([^/]*\\).*/\\1/p')\npbsdsh -- bash -c \"cd $PWD && {MEETS}\"",
+    "LSF's file of ranks, and how long it takes": LSF_TOP.replace("-nnodes 2", '-n 2 -R "span[ptile=1]" -gpu "num=2" -We 20 -notify exit').replace("HOSTFILE", "RANKFILE") + f"blaunch {MEETS}",
     "the last one in front": SLURM_TOP + LOOP.replace("&\n    BETWEEN", "$([ $i = 1 ] || echo '&')").replace("srun", "eval srun"),
 }  # fmt: skip
 
@@ -215,7 +268,8 @@ JOBS = {
 SELDOM = {
     "in a container of podman-hpc", "in a container of pyxis", "in an environment of pixi", "by a path of the cluster",
     "PALS by short options", "Hydra with variables", "resource sets by words", "resource sets that fill a host",
-    "an ibrun task for each GPU", "an srun task that sees one GPU", "asks ClusterShell",
+    "an ibrun task for each GPU", "an srun task that sees one GPU", "asks ClusterShell", "asks a name server",
+    "hosts with a slot each", "one host after the other", "asks qstat", "a file of hosts for pdsh", "asks the queue",
 }  # fmt: skip
 
 
@@ -282,6 +336,9 @@ BY_PATHS = {
     "time": "time /opt/conda/bin/torchrun " + ALONE,
     "time by its path": "/usr/bin/time -p /opt/conda/bin/torchrun " + ALONE,
     "a container": "apptainer exec --nv image.sif /opt/conda/bin/torchrun " + ALONE,
+    "an environment beside the script": ".venv/bin/torchrun " + ALONE,
+    "an environment below the folder": 'ROOT="$(cd "$(dirname "$0")" && pwd)"\n"$ROOT/venv/bin/python" -m torch.distributed.run ' + ALONE,
+    "exec of one beside it": 'PYTHON="$PWD/.venv/bin/python"\n$PYTHON -V; exec ./.venv/bin/torchrun ' + ALONE,
 }  # fmt: skip
 
 
@@ -298,6 +355,41 @@ def test_a_program_is_found_by_a_path_of_another_machine(spelling: str, tmp_path
         (tmp_path / "launch" / name).write_text(text)
     check = by_id(tmp_path, box, "single_node")["single_node"]
     assert check.verdict is Verdict.PASSED, check
+
+
+PLAIN = '--nproc-per-node "${NPROC:-2}" ddp_train.py "$@"'
+# Other ways to say as much on one node.
+SINGLE = {
+    "at its own name": "torchrun --master-addr $(uname -n) " + PLAIN,
+    "at the name that Python knows": "torchrun --master-addr $(python3 -c 'import socket; print(socket.gethostname())') " + PLAIN,
+    "at the address of that": "torchrun --master-addr $(python3 -c 'import socket; print(socket.gethostbyname(socket.gethostname()))') " + PLAIN,
+    "a process for each core": 'torchrun --standalone --nproc-per-node "${NPROC:-cpu}" ddp_train.py "$@"',
+    "a process for each of Intel's GPUs": "torchrun --standalone --nproc-per-node=xpu ddp_train.py",
+    "as many as torch counts": "torchrun --standalone --nproc-per-node $(python -c 'import torch; print(torch.cuda.device_count())') ddp_train.py",
+    "below a profiler": "torchrun --no-python --standalone --nproc-per-node 2 nsys profile -o rank%q{RANK} python ddp_train.py",
+    "a shell for each process": "torchrun --no-python --standalone --nproc-per-node 2 bash -c 'exec numactl -N $LOCAL_RANK python ddp_train.py \"$@\"' -- --epochs 3",
+    "a module by uv": "uv run -m torch.distributed.run --standalone " + PLAIN,
+    "a tool by uv": "uvx --from torch torchrun --standalone " + PLAIN,
+    "with more rights": "sudo -E prlimit --nofile=65536 torchrun --standalone " + PLAIN,
+    "under a name that nobody else has": "torchrun --rdzv-backend c10d --rdzv-endpoint localhost:0 --rdzv-id $(uuidgen) " + PLAIN,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_an_odd_script_for_one_node_passes(name: str, tmp_path: Path, box: Box) -> None:
+    (tmp_path / "launch").mkdir()
+    shutil.copy(build.ROOT / "reference" / "ddp_train.py", tmp_path)
+    (tmp_path / "launch" / "torchrun_single.sh").write_text(f"#!/bin/bash\nset -eu\n{SINGLE[name]}\n")
+    (check,) = by_id(tmp_path, box, "single_node").values()
+    assert check.verdict is Verdict.PASSED, check
+
+
+@pytest.mark.parametrize("own", ["$(uname -n)", "$(python -c 'import socket; print(socket.gethostname())')"])
+def test_nodes_that_each_name_themselves_never_meet(own: str, tmp_path: Path, box: Box) -> None:
+    (tmp_path / "launch").mkdir()
+    (tmp_path / "launch" / "torchrun_multi.sh").write_text(MEETS.replace("$first", own))
+    (check,) = by_id(tmp_path, box, "multi_node").values()
+    assert "Nodes that go to different places never meet" in check.message
 
 
 @pytest.mark.parametrize(
@@ -328,6 +420,18 @@ def test_a_link_out_of_the_folder_is_not_written_through(tmp_path: Path) -> None
     (tmp_path / "work" / "go.sh").symlink_to(tmp_path / "mine.sh")
     call_through_env(str(tmp_path / "work"), frozenset({"torchrun"}))
     assert (tmp_path / "mine.sh").read_text() == "exec /opt/conda/bin/torchrun x.py\n"
+
+
+def test_a_program_of_the_submission_stays_one(tmp_path: Path) -> None:
+    for folder in ("bin", ".venv/bin", "launch/bin"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "torchrun").write_text("#!/home/me/.venv/bin/python\n")
+    (tmp_path / ".venv" / "pyvenv.cfg").touch()
+    (tmp_path / "go.sh").write_text(
+        "bin/torchrun; launch/bin/torchrun; .venv/bin/torchrun; venv/bin/torchrun\n"
+    )
+    found = re.findall(r"function (\S+)", functions(str(tmp_path), frozenset({"torchrun"})))
+    assert found == [".venv/bin/torchrun", "venv/bin/torchrun"]
 
 
 def test_nothing_but_a_plain_path_becomes_a_function(tmp_path: Path) -> None:
@@ -464,10 +568,14 @@ def test_what_lsf_and_pbs_do_not_read(scheduler: Scheduler, line: str, is_told: 
         (SLURM, "--nodes=2 --gres=gpu:2 --ntasks-per-gpu=1", (2, 2, 2, None)),
         (SLURM, "--nodes=2 --gres=gpu:2 --gpus-per-task=1", (2, 2, 2, None)),
         (SLURM, "--nodes=2 --ntasks=2 --ntasks-per-node=4", (2, 1, None, None)),
+        (SLURM, "--nodes=2 --ntasks-per-node=2 --tres-per-task=cpu:4,gres/gpu:1", (2, 2, 2, None)),
+        (SLURM, "-N2 --sockets-per-node=2 --gpus-per-socket=1", (2, None, 2, None)),
+        (SLURM, "-N2 --tres-per-task=cpu=4,license/x=1 --gres=gpu:2", (2, None, 2, None)),
         (SLURM, "-HN2 -vv --nodes=+2\\", (2, None, None, None)),
         (PBS, "-l select=2:ncpus=16:mem=32gb:ngpus=2:gpu_model=v100,walltime=1:00:00", (2, None, 2, "1:00:00")),
         (PBS, "-lselect=1:ngpus=2+1:ngpus=2 -l walltime=600", (2, None, 2, "600")),
         (PBS, "-l nodes=2:ppn=8:gpus=2 -l walltime=00:30:00", (2, None, 2, "00:30:00")),
+        (PBS, "-l nodes=2:ppn=2:gpus=2 -l walltime=1:02:00:00", (2, None, 2, "26:00:00")),
         (PBS, "-l select=4:ncpus=4:mpiprocs=2:ngpus=1 -j oe -V", (4, 2, 1, None)),
         (PBS, "-l ngpus=1,ncpus=4", (1, None, 1, None)),
         (PBS, "-l select=2:system=polaris -l walltime=0:30:00 -q debug", (2, None, None, "0:30:00")),
@@ -475,6 +583,7 @@ def test_what_lsf_and_pbs_do_not_read(scheduler: Scheduler, line: str, is_told: 
         (LSF, "-n4 -R 'span[ptile=2] rusage[mem=4GB]'\n-gpu num=2\n-W30", (2, 2, 2, "30")),
         (LSF, "-q gpu -n 2,4 -R 'span[ptile=1]' -gpu -", (4, 1, 1, None)),
         (LSF, "-n 1 -R 'rusage[ngpus_excl_p=2]' -B -N -u a@b.c", (1, None, 2, None)),
+        (LSF, "-R '2*{span[ptile=1]}' -We 10 -network mode=dual -W 30", (2, 1, None, "30")),
         (LSF, "-P CSC123 -nnodes 2 -W 0:30 -alloc_flags smt1", (2, None, None, "0:30")),
     ],
 )  # fmt: skip
@@ -968,6 +1077,8 @@ def test_a_gpu_that_is_listed_twice(source: str, devices: str, words: str) -> No
         (SLURM, "--nodes=2 --ntasks-per-node=1 --ntasks=4", "do not fit"),
         (SLURM, "--nodes=2 --gpus=2 --gpus-per-node=2", "of all nodes"),
         (SLURM, "--ntasks=2 --gpus=4 --gpus-per-task=1", "of 2 tasks"),
+        (SLURM, "--ntasks=2 --gpus=4 --tres-per-task=gres/gpu:1", "of 2 tasks"),
+        (SLURM, "--tres-per-task=gres/gpu:1", "`--tres-per-task` needs --ntasks"),
         (SLURM, "--gres=gpu:a100:2(S:0-1)", "gpu:TYPE:2"),
         (SLURM, "--gres=gpu:2:a100", "gpu:TYPE:2"),
         (SLURM, "--gpus=gpu:2", "2 or TYPE:2"),
@@ -981,6 +1092,8 @@ def test_a_gpu_that_is_listed_twice(source: str, devices: str, words: str) -> No
         (SLURM, "--time = 10", "stands alone"),
         (PBS, "-l walltime=1h", "walltime=1h"),
         (PBS, "-l walltime=0", "walltime=0"),
+        (PBS, "-l select=2 -l walltime=1:00:00:00", "walltime=1:00:00:00"),
+        (SLURM, "--tres-per-task=gres/gpu:two:2:1", "gres/gpu:2"),
         (PBS, "-l select=1:ngpus=1+1:ngpus=2", "different numbers"),
         (LSF, "-W 1h", "-W 1h"),
         (LSF, "-n two", "-n two"),
@@ -1032,6 +1145,11 @@ def test_whose_job_a_file_is() -> None:
         ("x.py", {"PET_NNODES": "2", "PET_STANDALONE": "1"}, {"nodes": (2, 2), "standalone": True}),
         ("--no-python python -u x.py", {}, {"script": "x.py"}),
         ("--nproc-per-node=-2 x.py", {}, {"nproc": None}),
+        ("--nproc-per-node cpu x.py", {}, {"nproc": starts.BY_CORES}),
+        ("--nproc-per-node cuda x.py", {}, {"nproc": None}),
+        ("--master-addr 127.1.0.2 x.py", {}, {"host": "adkt101"}),
+        ("--no-python py-spy record -- python x.py", {}, {"script": "x.py"}),
+        ("--no-python sh -c true", {}, {"script": "sh"}),
         ("--nnodes=two x.py", {}, {"problem": "--nnodes two is neither a number nor MIN:MAX"}),
         ("--nnodes=2", {}, {"problem": "the following arguments are required: training_script, training_script_args"}),
         ("--help", {}, {"problem": "it only prints its help"}),

@@ -897,6 +897,9 @@ AZURE_JOBS: list[tuple[dict[str, Json], int | None, str]] = [
     ({"command": f"{HALF} $WHERE x.py", "resources": TWO}, 4, ""),
     ({"command": f"export PET_MASTER_ADDR=$MASTER_ADDR PET_NODE_RANK=$NODE_RANK; {HALF} x.py", "resources": TWO}, 4, ""),
     ({"command": f"{HALF} --node-rank $NODE_RANK x.py", "environment_variables": {"PET_MASTER_ADDR": "first"}, "resources": TWO}, 4, ""),
+    ({"command": "torchrun --nnode 2 --nproc-per 2 --node $NODE_RANK --master-a $MASTER_ADDR x.py", "resources": TWO}, 4, ""),
+    ({"command": "torchrun --nnodes 2 --node-rank $NODE_RANK --master-addr $MASTER_ADDR x.py", "environment_variables": {"PET_NPROC_PER_NODE": "2"}, "resources": TWO}, 4, ""),
+    ({"command": "PET_NPROC_PER_NODE=$N torchrun --nnodes 2 --node-rank $NODE_RANK --master-addr $MASTER_ADDR x.py", "resources": TWO}, None, ""),
     ({"command": "torchrun --standalone --nproc-per-node 4 x.py"}, 4, ""),
     ({"command": "torchrun --standalone --nproc-per-node gpu x.py"}, None, ""),
     ({"resources": TWO}, 2, "no `distribution`"),
@@ -1078,6 +1081,7 @@ V1 = call("ScriptRunConfig", "..", "x.py", **WHERE)
             for job, world, words in (
                 (call("PyTorchConfiguration", process_count=4, node_count=2), 4, ""),
                 (call("PyTorchConfiguration", node_count=2), 2, ""),
+                (call("PyTorchConfiguration", node_count=-2), None, "node_count=-2"),
                 (call("PyTorchConfiguration", process_count=3, node_count=2), None, "process_count=3"),
                 (call("PyTorchConfiguration", process_count={"of": "x"}), None, "process_count=a mapping"),
                 (call("MpiConfiguration", process_count_per_node=2, node_count=2), 4, ""),
@@ -1092,6 +1096,36 @@ V1 = call("ScriptRunConfig", "..", "x.py", **WHERE)
                     compute="gpu",
                     instance_count=2,
                     distribution={"type": "PyTorch", "process_count_per_instance": 2},
+                ),
+                call("create_or_update"),
+            ],
+            4,
+            "",
+        ),
+        *[
+            (
+                [
+                    call(
+                        "ScriptRunConfig",
+                        command=f"torchrun --nnodes 2 {each} x.py".split(),
+                        **WHERE,
+                        distributed_job_config=call("PyTorchConfiguration", node_count=2),
+                    ),
+                    call("submit"),
+                ],
+                world,
+                "",
+            )
+            for each, world in (("--nproc-per-node 2", 4), ("", 2), ("--nproc-per-node $N", None))
+        ],
+        (
+            [
+                call(
+                    "CommandJob",
+                    command="python x.py",
+                    environment="torch:1",
+                    resources=call("JobResourceConfiguration", instance_count=2),
+                    distribution=call("PyTorchDistribution", process_count_per_instance=2),
                 ),
                 call("create_or_update"),
             ],
@@ -1171,6 +1205,8 @@ def test_sdk_v1_is_told_that_its_support_ended() -> None:
         ("env -u A B=1 bash -c 'torchrun x.py'", "torchrun", "x.py"),
         ("conda run --no-capture-output -n pt python x.py", "python", "x.py"),
         ("uv run python -m torch.distributed.run x.py", "torchrun", "x.py"),
+        ("uv run -m torch.distributed.run x.py", "torchrun", "x.py"),
+        ("uvx --from torch torchrun x.py", "torchrun", "x.py"),
         ("if ! torchrun x.py; then exit 1; fi", "torchrun", "x.py"),
         ("{ torchrun x.py; }", "torchrun", "x.py"),
         ("torchrun --no-python nice -n 5 python x.py", "torchrun", "x.py"),

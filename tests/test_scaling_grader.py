@@ -125,14 +125,29 @@ def test_a_wrong_number_is_shown_with_the_right_one_and_the_call() -> None:
     assert int(shown[1]) * int(shown[2]) == int(shown[4]) == float(shown[3]) - 0.25
 
 
-@pytest.mark.parametrize("kind", [float, np.float64, np.int64, Fraction, torch.tensor])
+class Count(int):
+    """A whole number with a name."""
+
+
+class Seconds(Fraction):
+    """A number with a unit."""
+
+
+@pytest.mark.parametrize(
+    "kind", [float, np.float64, np.int64, np.array, Fraction, Seconds, Count, torch.tensor]
+)
 def test_whole_numbers_of_any_type_are_taken(kind: Callable[[int], object]) -> None:
     def steps(*arguments: int, **keywords: bool) -> object:
         return kind(scaling.steps_per_epoch(*arguments, **keywords))
 
     ended, check = judged("steps_per_epoch", steps, 3)
     assert ended is None
-    assert len(check.notes) == (kind in (float, np.float64, Fraction))
+    assert len(check.notes) == (kind in (float, np.float64, Fraction, Seconds))
+
+
+@pytest.mark.parametrize("value", [True, np.array([6]), 6j, "6"])
+def test_what_is_no_number_is_taken_for_none(value: object) -> None:
+    assert probe.as_number(value) is value
 
 
 def test_another_error_for_another_type_costs_nothing() -> None:

@@ -14,6 +14,7 @@ from graders.launch.azure_keys import look_at_compute, look_at_environment, look
 from graders.launch.azure_meeting import look_at_distribution
 from graders.launch.commands import Start, modernise
 from graders.launch.manifests import Claim, Manifest, Problem, Reading, dotted, named, opened, shown, whole
+from lockstep.wire import Json
 from lockstep.yamlfile import Place
 
 NAME = "launch/azure_job.yml"
@@ -112,7 +113,7 @@ def _other_kind(manifest: Manifest, reading: Reading) -> bool:
 def _count(manifest: Manifest, reading: Reading, place: Place) -> int | None:
     """A number of machines or processes; a text of digits will do, as Azure takes it."""
     value = manifest.get(*place)
-    number = int(value) if isinstance(value, str) and re.fullmatch(r"[0-9]{1,4}", value) else whole(value)
+    number = _number(value)
     if value is not None and (number is None or number < 1):
         reading.problems.append(
             manifest.problem(
@@ -122,6 +123,10 @@ def _count(manifest: Manifest, reading: Reading, place: Place) -> int | None:
         )  # fmt: skip
         return None
     return number
+
+
+def _number(value: Json) -> int | None:
+    return int(value) if isinstance(value, str) and re.fullmatch(r"[0-9]{1,4}", value) else whole(value)
 
 
 def _claim(
@@ -134,7 +139,10 @@ def _claim(
     if start.by == "torchrun":
         each = start.number("nproc_per_node")
         if each is None and "nproc_per_node" not in start.flags:
-            each = 1
+            # Torchrun reads each option from a variable as well; one that the command sets is not looked for.
+            told = manifest.get("environment_variables", "PET_NPROC_PER_NODE")
+            is_open = "PET_NPROC_PER_NODE" in str(manifest.get("command"))
+            each = None if is_open else 1 if told is None else _number(told)
         nodes = start.number("nnodes")
         if nodes is not None and nodes != instances:
             odds.append(

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from graders.launch import azure
+from graders.launch.commands import start_in
 from graders.launch.manifests import Claim, Manifest, Problem, Reading, shown, whole
 from lockstep.compare import elements
 from lockstep.wire import Json
@@ -42,7 +43,7 @@ def read_script(path: str, seen: Mapping[str, Json], files: Mapping[str, bytes])
     reading = Reading(path)
     calls = [call for call in elements(seen.get("calls")) if isinstance(call, dict)]
     configs = [call for call in calls if call.get("of") == "ScriptRunConfig"]
-    jobs = [call for call in calls if call.get("of") == "command"]
+    jobs = [call for call in calls if call.get("of") in ("command", "CommandJob")]
     if configs:
         _version_one(configs[-1], reading)
     elif jobs:
@@ -84,7 +85,7 @@ def _version_one(call: Mapping[str, Json], reading: Reading) -> None:
     job = config.get("distributed_job_config")
     kind, arguments = (job.get("of"), _mapping(job.get("kwargs"))) if isinstance(job, dict) else (None, {})
     if kind == "PyTorchConfiguration":
-        _processes(arguments, reading)
+        _processes(arguments, reading, _command(config.get("command")))
     elif kind == "MpiConfiguration":
         nodes = whole(arguments.get("node_count")) or 1
         each = whole(arguments.get("process_count_per_node")) or 1
@@ -97,10 +98,27 @@ def _version_one(call: Mapping[str, Json], reading: Reading) -> None:
         reading.claim = _claim(reading.file, 1, 1)
 
 
-def _processes(arguments: Mapping[str, Json], reading: Reading) -> None:
+def _command(value: Json) -> str | None:
+    """A command line, which may be a list of words."""
+    return value if isinstance(value, str) else " ".join(map(str, elements(value))) or None
+
+
+def _processes(arguments: Mapping[str, Json], reading: Reading, command: str | None) -> None:
     nodes, count = arguments.get("node_count", 1), arguments.get("process_count")
-    total = nodes if count is None else count
-    number, machines = whole(total), whole(nodes)
+    machines = whole(nodes)
+    start = None if command is None else start_in(command)
+    if (
+        count is None
+        and start is not None
+        and start.by == "torchrun"
+        and machines is not None
+        and machines > 0
+    ):
+        # One command on each node, as the guide has it, which starts the processes by itself.
+        each = start.number("nproc_per_node") if "nproc_per_node" in start.flags else 1
+        reading.claim = None if each is None else _claim(reading.file, machines, machines * each)
+        return
+    number = whole(nodes if count is None else count)
     if number is None or machines is None or number < 1 or machines < 1 or number % machines:
         reading.problems.append(
             Problem(
@@ -149,6 +167,8 @@ def _as_job(call: Mapping[str, Json]) -> Json:
         of = spread.get("of")
         kind = {"type": str(of).removesuffix("Distribution").lower()} if of else {}
         job["distribution"] = {**kind, **(_mapping(spread.get("kwargs")) if of else spread)}
+    parts = given.get("resources")
+    given |= _mapping(parts.get("kwargs")) if isinstance(parts, dict) else {}
     resources: dict[str, Json] = {
         name: given[name] for name in ("instance_count", "instance_type", "shm_size") if name in given
     }

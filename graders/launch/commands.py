@@ -17,6 +17,13 @@ from typing import Literal
 
 from graders.launch.starts import Endpoint
 
+# Torch 2.8, `distributed/run.py`; like argparse it takes the beginning of a name for the name.
+OPTIONS = (
+    "duplicate-stderr-filters duplicate-stdout-filters event-log-handler help local-addr local-rank local-ranks-filter "
+    "log-dir log-line-prefix-template logs-specs master-addr master-port max-restarts module monitor-interval nnodes "
+    "no-python node-rank nproc-per-node numa-binding print-completion rdzv-backend rdzv-conf rdzv-endpoint rdzv-id "
+    "redirects role run-path shutdown-timeout signals-to-handle standalone start-method tee use-env virtual-local-rank"
+).split()
 SHELLS = {"sh", "bash", "dash", "zsh", "ash"}
 _WITHOUT_VALUE = {"standalone", "module", "no_python", "run_path", "use_env", "virtual_local_rank"}
 _SHORT = {"-m": "module", "-r": "redirects", "-t": "tee"}
@@ -24,7 +31,7 @@ _SHORT = {"-m": "module", "-r": "redirects", "-t": "tee"}
 WRAPPERS = frozenset(
     "catchsegv chrt conda coverage dumb-init env exec gosu hatch ionice kernprof mamba memray micromamba ncu nice "
     "nohup nsys numactl pdm perf pipenv pixi poetry py-spy rye scalene setsid stdbuf strace sudo taskset time timeout "
-    "tini uv valgrind viztracer xvfb-run".split()
+    "tini uv uvx valgrind viztracer xvfb-run".split()
 )
 _WORDS_OF_A_SHELL = {"if", "then", "elif", "else", "while", "until", "do", "!", "{", "command", "eval"}
 _OTHERS = {
@@ -64,6 +71,7 @@ _STARTING_WORDS = re.compile(
 )
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=.*", re.DOTALL)
 _PYTHON = re.compile(r"python[0-9.]*")
+_BY_MODULE = (["-m", "torch.distributed.run"], ["-m", "torch.distributed.launch"])
 # Options of Python behind one dash, of which the last may have its value in the same word: -um pkg, -mpkg.
 _PYTHON_OPTION = re.compile(r"-[bBdEiIOPqsSuvx]*([cm])(.*)", re.DOTALL)
 # How a shell's text reads what stands behind it.
@@ -123,9 +131,12 @@ def start_of(words: Sequence[str]) -> Start | None:
     first = at = _program(words, _WORDS_OF_A_SHELL)
     if at < len(words) and _name(words[at]) in WRAPPERS:
         # Which of its options take a value does not matter: what it runs has a name that is known.
-        while at < len(words) and not _is_known(words[at]):
+        while at < len(words) and not _is_known(words[at]) and words[at : at + 2] not in _BY_MODULE:
             at += 1
-    start = _start(list(words[at:])) if at < len(words) and _is_known(words[at]) else None
+    if at < len(words) and words[at] == "-m":  # uv run -m MODULE
+        start = _python(list(words[at:]), list(words[at:]))
+    else:
+        start = _start(list(words[at:])) if at < len(words) and _is_known(words[at]) else None
     return replace(start, before=(*words[first:at], *start.before)) if start else None
 
 
@@ -326,7 +337,7 @@ def _launched(rest: list[str], words: list[str], *, old: bool) -> Start:
     flags: dict[str, str] = {}
     while rest and rest[0].startswith("-"):
         option, is_one, value = rest[0].partition("=")
-        name = _SHORT.get(option) or option.lstrip("-").replace("-", "_")
+        name = _SHORT.get(option) or _in_full(option.lstrip("-").replace("_", "-"))
         rest = rest[1:]
         if name not in _WITHOUT_VALUE and not is_one and rest:
             value, rest = rest[0], rest[1:]
@@ -334,3 +345,9 @@ def _launched(rest: list[str], words: list[str], *, old: bool) -> Start:
     of_python = (word for word in rest if "no_python" in flags and word.endswith(".py"))
     script = next(of_python, rest[0] if rest else None)
     return Start("torchrun", script, flags, old, tuple(words))
+
+
+def _in_full(option: str) -> str:
+    """The name of an option, with `_`, of which this may be the beginning."""
+    begun = [known for known in OPTIONS if known.startswith(option)] if option not in OPTIONS else []
+    return (begun[0] if len(begun) == 1 else option).replace("-", "_")

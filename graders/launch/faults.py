@@ -9,7 +9,7 @@ from graders.launch.early_faults import early_fault, text_of
 from graders.launch.fault import Fault, Stage, plural
 from graders.launch.meeting_faults import meeting_fault
 from graders.launch.script_faults import devices_fault, script_fault
-from graders.launch.starts import NodeRun, Start, by_node
+from graders.launch.starts import BY_CORES, NodeRun, Start, by_node
 
 
 def single_fault(path: str, way: Sequence[NodeRun], host: str, files: Mapping[str, bytes]) -> Fault | None:
@@ -106,6 +106,8 @@ def _processes_fault(call: str, start: Start) -> Fault | None:
 def _count(start: Start) -> str:
     if start.nproc == 1 and "nproc" not in start.command:
         return "one, because there is no --nproc-per-node"
+    if start.nproc == BY_CORES:
+        return "a process for each core, however many a node has"
     if start.nproc is None:
         given = re.search(r"--nproc[-_]per[-_]node[= ](\S*)", start.command)
         return (

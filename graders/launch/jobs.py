@@ -135,7 +135,11 @@ def run_job(check: Check, path: str, header: Header) -> Chosen:
     # Torque lists a host for each of the cores that were asked for on it.
     cores = re.search(r":ppn=(\d{1,3})\b", " ".join(line.text for line in header.directives))
     slots = int(cores[1]) if cores else header.tasks_per_node
-    lab = replace(Lab.draw(check.rng, header.nodes), slots=min(slots or 1, MOST_TASKS))
+    lab = replace(
+        Lab.draw(check.rng, header.nodes),
+        slots=min(slots or 1, MOST_TASKS),
+        gpus=min(header.gpus_per_node or GPUS, MOST_TASKS),
+    )
     environment = batch(lab, header)
     own = path.rpartition("/")[0]
     exported = header.options.get(EXPORTS[header.scheduler.name], "")

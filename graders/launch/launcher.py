@@ -1,24 +1,16 @@
 """What torchrun would refuse of a command line in a manifest, which nobody runs, and what would not train together.
 
-Its options: torch 2.8, `distributed/run.py`; like argparse it takes the beginning of a name for the name. An option
-that is unlike all of them may be one of another version.
+An option that is unlike all that are known may be one of another version.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from graders.launch.commands import Start
+from graders.launch.commands import OPTIONS, Start
 from graders.launch.fault import Fault, Stage
 from graders.launch.manifests import Claim, like
 from graders.launch.script_faults import alone_fault, backend_fault
-
-OPTIONS = (
-    "duplicate-stderr-filters duplicate-stdout-filters event-log-handler help local-addr local-rank local-ranks-filter "
-    "log-dir log-line-prefix-template logs-specs master-addr master-port max-restarts module monitor-interval nnodes "
-    "no-python node-rank nproc-per-node numa-binding print-completion rdzv-backend rdzv-conf rdzv-endpoint rdzv-id "
-    "redirects role run-path shutdown-timeout signals-to-handle standalone start-method tee use-env virtual-local-rank"
-).split()
 
 
 def launcher_fault(where: str, start: Start, claim: Claim | None, files: Mapping[str, bytes]) -> Fault | None:

@@ -12,6 +12,8 @@ from dataclasses import replace
 from graders.launch.schedulers import Header, integer
 
 LSF_WITH_WORD = set("abBcCDeEfFgGHIiJjkKLMmnNoOpPqQRrSsTtuUvwWZ")
+# They begin as others do that are written together with their value.
+LSF_LONG = ("-We", "-network", "-notify")
 LSF_TIME = re.compile(r"(\d+:)?\d+(/\S+)?")
 
 
@@ -41,6 +43,8 @@ def read_lsf(header: Header, words: Sequence[str]) -> Header:
             are_of_tasks = bool(match and match[2])
         elif option == "-W":
             walltime = value
+        elif option in LSF_LONG:
+            continue
         elif option == "-env":
             options["env"] = value
         elif option == "-R":
@@ -48,9 +52,11 @@ def read_lsf(header: Header, words: Sequence[str]) -> Header:
                 problems.append(f"`-R {value[:60]}`: what belongs to span stands in square brackets")
             if match := re.search(r"\bhosts\s*=\s*1\b", value):
                 nodes = 1
+            if (counted := re.findall(r"(\d{1,4})\*\{", value)) and slots is None:
+                slots = sum(map(int, counted))  # of parts that each ask for something else
             if match := re.search(r"\bptile\s*=\s*(\d{1,4})", value):
                 per_host = int(match[1])
-            if match := re.search(r"\bngpus_(?:excl_p|shared|physical)\s*=\s*(\d{1,3})", value):
+            if match := re.search(r"\bngpus_(?:excl_[pt]|shared|physical)\s*=\s*(\d{1,3})", value):
                 gpus = int(match[1])
         elif (
             re.fullmatch(r"-[a-zA-Z]\S+", option)

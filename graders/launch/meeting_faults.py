@@ -9,8 +9,9 @@ from graders.launch.fault import Fault, Stage
 from graders.launch.starts import Endpoint, Start
 from lockstep.text import listed
 
-# Where a node is told to meet.
-_PLACE = re.compile(r"--(?:rdzv[-_]endpoint|master[-_]addr)\b")
+# Where a node is told to meet; the second is looked at by the static backend alone.
+_PLACE = re.compile(r"--rdzv[-_]endpoint\b")
+_STATIC_PLACE = re.compile(r"--(?:rdzv[-_]endpoint|master[-_]addr)\b")
 
 
 def meeting_fault(
@@ -91,7 +92,8 @@ def meeting_fault(
 def place_fault(where: str, start: Start) -> Fault | None:
     """What is wrong with the place that one node was told to meet at."""
     endpoint = start.endpoint
-    if not endpoint.host and (told := _PLACE.search(start.command)):
+    place = _STATIC_PLACE if start.backend == "static" else _PLACE
+    if not endpoint.host and (told := place.search(start.command)):
         return Fault(
             Stage.MEETING,
             f"{where} names no place to meet: {told[0]} has no host, so torchrun takes localhost, which every node "

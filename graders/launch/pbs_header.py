@@ -48,6 +48,8 @@ def read_pbs(header: Header, words: Sequence[str]) -> Header:
         nodes, tasks, gpus = _pbs_chunks(resources["nodes"], problems)
         remarks.append("`-l nodes=N:ppn=M` is Torque's and older PBS's; PBS Professional now has -l select.")
     walltime = resources.get("walltime")
+    if walltime is not None and "nodes" in resources:
+        walltime = _torque_days(walltime)
     if walltime is not None and not (PBS_TIME.fullmatch(walltime) and re.search(r"[1-9]", walltime)):
         problems.append(
             f"`walltime={walltime}` is no time that qsub reads; it takes seconds or hours:minutes:seconds"
@@ -69,6 +71,12 @@ def read_pbs(header: Header, words: Sequence[str]) -> Header:
         remarks=tuple(remarks),
         options=dict(options),
     )
+
+
+def _torque_days(text: str) -> str:
+    """Torque's days:hours:minutes:seconds as hours:minutes:seconds; anything else as it is."""
+    found = re.fullmatch(r"(\d{1,3}):(\d{1,3})(:\d{1,2}:\d{1,2})", text)
+    return f"{24 * int(found[1]) + int(found[2])}{found[3]}" if found else text
 
 
 def _pbs_seconds(text: str) -> int | None:

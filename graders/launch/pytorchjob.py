@@ -32,6 +32,7 @@ from graders.launch.pods import REPLICAS, Pod, claim_of
 from graders.launch.pytorchjob_schema import OUTDATED, PYTORCHJOB
 from graders.launch.read_only import read_only_slips
 from graders.launch.run_policy import deadline_slips, gang_slips
+from graders.launch.starts import DEVICES
 from lockstep.wire import Json
 from lockstep.yamlfile import Document, Place
 
@@ -39,8 +40,6 @@ NAME = "launch/pytorchjob.yaml"
 KIND = "PyTorchJob"
 VERSION = "kubeflow.org/v1"
 SIDECAR = "sidecar.istio.io/inject"
-# What torchrun takes for a number of processes, torch.distributed.run's own words and backends from elsewhere.
-DEVICES = frozenset("auto cpu gpu xpu hpu npu mlu musa".split())
 _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 

@@ -38,12 +38,13 @@ Judge = Callable[[Sequence[NodeRun]], Fault | None]
 
 @dataclass(frozen=True)
 class Lab:
-    """The machines that exist for one check: their names, a port, the number of a job and its tasks on each machine."""
+    """The machines that exist for one check: their names, a port, the number of a job, its tasks and GPUs on each."""
 
     hosts: tuple[str, ...]
     port: int
     job: int
     slots: int = 1
+    gpus: int = GPUS
 
     @staticmethod
     def draw(rng: Generator, nodes: int = 2) -> Lab:
@@ -54,7 +55,7 @@ class Lab:
 
     def values(self, ways: Sequence[Way]) -> dict[str, Json]:
         """What the probe is told."""
-        cluster: Json = {"hosts": list(self.hosts), "gpus": GPUS, "slots": self.slots}
+        cluster: Json = {"hosts": list(self.hosts), "gpus": self.gpus, "slots": self.slots}
         return {"ways": cast(Json, list(ways)), "cluster": cluster, "seconds": SCRIPT_SECONDS}
 
     def node(self, node: int) -> dict[str, str]:
@@ -62,9 +63,10 @@ class Lab:
         return {"NODE_RANK": str(node), "MASTER_ADDR": self.hosts[0], "MASTER_PORT": str(self.port)}
 
     def data(self) -> dict[str, dict[str, bytes]]:
-        """The file of hosts that PBS and LSF write, with a line for each task."""
-        lines = (f"{host}\n" * self.slots for host in self.hosts)
-        return {"job": {"hosts": "".join(lines).encode()}}
+        """The file of hosts that PBS and LSF write, with a line for each task, and Torque's of GPUs."""
+        hosts = "".join(f"{host}\n" * self.slots for host in self.hosts)
+        gpus = "".join(f"{host}-gpu{number}\n" for host in self.hosts for number in range(self.gpus))
+        return {"job": {"hosts": hosts.encode(), "gpus": gpus.encode()}}
 
 
 @dataclass(frozen=True)
@@ -286,6 +288,14 @@ def batch(lab: Lab, header: Header) -> dict[str, str]:
     return _pbs(lab, header, 0) if header.scheduler is PBS else _lsf(lab, header)
 
 
+# As the option has it.
+_SLURM_AS_ASKED = {
+    "mem": "SLURM_MEM_PER_NODE", "mem-per-cpu": "SLURM_MEM_PER_CPU", "mem-per-gpu": "SLURM_MEM_PER_GPU",
+    "cpus-per-gpu": "SLURM_CPUS_PER_GPU", "ntasks-per-gpu": "SLURM_NTASKS_PER_GPU",
+    "reservation": "SLURM_JOB_RESERVATION",
+}  # fmt: skip
+
+
 def _slurm(lab: Lab, header: Header, node: int) -> dict[str, str]:
     """What sbatch(1) promises under OUTPUT ENVIRONMENT VARIABLES; some only where their option is given."""
     nodes, per_node, gpus = str(len(lab.hosts)), header.tasks_per_node, header.gpus_per_node
@@ -300,7 +310,10 @@ def _slurm(lab: Lab, header: Header, node: int) -> dict[str, str]:
         "SLURM_NODEID": str(node), "SLURM_PROCID": str(node), "SLURM_LOCALID": "0", "SLURM_CPUS_ON_NODE": "8",
         "SLURM_SUBMIT_DIR": "@WORK", "SLURM_SUBMIT_HOST": LOGIN, "SLURM_JOB_PARTITION": "gpu",
         "SLURM_LAUNCH_NODE_IPADDR": "10.0.0.1", "SLURMD_NODENAME": lab.hosts[node],
-        "SLURM_RESTART_COUNT": "0", "SLURM_TMPDIR": "/tmp",
+        "SLURM_RESTART_COUNT": "0", "SLURM_TMPDIR": "/tmp", "SLURM_CLUSTER_NAME": "cluster", "SLURM_JOB_QOS": "normal",
+        "SLURM_JOB_ACCOUNT": "course", "SLURM_JOB_USER": "student", "SLURM_JOB_UID": "1000", "SLURM_JOB_GID": "1000",
+        "SLURM_JOB_START_TIME": "1760000000", "SLURM_JOB_END_TIME": "1760003600", "SLURM_TASK_PID": "1000",
+        "SLURM_GTIDS": str(node), "SLURM_TOPOLOGY_ADDR": lab.hosts[node], "SLURM_TOPOLOGY_ADDR_PATTERN": "node",
         "SLURM_TASKS_PER_NODE": _on_each(per_node or 1, lab), "SLURM_JOB_CPUS_PER_NODE": _on_each(8, lab),
     }  # fmt: skip
     if per_node:
@@ -308,6 +321,11 @@ def _slurm(lab: Lab, header: Header, node: int) -> dict[str, str]:
         told |= {"SLURM_NTASKS_PER_NODE": str(per_node)} if "ntasks-per-node" in asked else {}
     if asked & {"cpus-per-task", "tres-per-task"}:
         told["SLURM_CPUS_PER_TASK"] = "8"
+    for option, name in _SLURM_AS_ASKED.items():
+        told |= {name: header.options[option]} if option in asked else {}
+    if "array" in asked:
+        told |= dict.fromkeys(("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN"), "1")
+        told |= {"SLURM_ARRAY_TASK_MAX": "1", "SLURM_ARRAY_JOB_ID": str(lab.job)}
     if gpus:
         told |= {"SLURM_GPUS_ON_NODE": str(gpus), "SLURM_JOB_GPUS": ",".join(map(str, range(gpus)))}
         told |= {"SLURM_GPUS_PER_NODE": str(gpus)} if "gpus-per-node" in asked else {}
@@ -322,12 +340,22 @@ def _on_each(count: int, lab: Lab) -> str:
 
 
 def _pbs(lab: Lab, header: Header, node: int) -> dict[str, str]:
-    return {
+    told = {
         "PBS_JOBID": f"{lab.job}.server", "PBS_JOBNAME": "job", "PBS_O_WORKDIR": "@WORK", "PBS_O_HOST": LOGIN,
         "PBS_NODEFILE": "/data/job/hosts", "PBS_NODENUM": str(node), "PBS_TASKNUM": str(node + 1),
         "PBS_NUM_NODES": str(len(lab.hosts)), "PBS_ENVIRONMENT": "PBS_BATCH", "NCPUS": "8", "PBS_QUEUE": "gpu",
-        "PBS_JOBDIR": "@WORK", "PBS_NGPUS": str(header.gpus_per_node or 0),
+        "PBS_JOBDIR": "@WORK", "PBS_NGPUS": str(header.gpus_per_node or 0), "PBS_O_HOME": "/home/student",
+        "PBS_O_LOGNAME": "student", "PBS_O_QUEUE": "gpu", "PBS_O_SHELL": "/bin/bash", "PBS_O_PATH": "/usr/bin:/bin",
+        "PBS_O_SYSTEM": "Linux", "PBS_O_LANG": "C.UTF-8", "PBS_O_MAIL": "/var/mail/student",
     }  # fmt: skip
+    if re.search(r"\bnodes=", " ".join(line.text for line in header.directives)):
+        # Torque's own.
+        told |= {
+            "PBS_GPUFILE": "/data/job/gpus", "PBS_NUM_PPN": str(lab.slots), "PBS_NP": str(lab.slots * len(lab.hosts)),
+            "PBS_WALLTIME": str(header.seconds or 0), "PBS_SERVER": "server", "PBS_O_SERVER": "server",
+            "PBS_VNODENUM": "0", "PBS_VERSION": "TORQUE-6.1.2", "PBS_MOMPORT": "15003",
+        }  # fmt: skip
+    return told
 
 
 def _lsf(lab: Lab, header: Header) -> dict[str, str]:
@@ -337,7 +365,9 @@ def _lsf(lab: Lab, header: Header) -> dict[str, str]:
         "LS_SUBCWD": "@WORK", "LSB_SUBCWD": "@WORK",
         "LSB_HOSTS": " ".join(host for host in lab.hosts for _ in range(slots)),
         "LSB_MCPU_HOSTS": " ".join(f"{host} {slots}" for host in lab.hosts),
-        "LSB_DJOB_HOSTFILE": "/data/job/hosts", "LSB_DJOB_NUMPROC": str(slots * len(lab.hosts)),
+        "LSB_DJOB_HOSTFILE": "/data/job/hosts", "LSB_DJOB_RANKFILE": "/data/job/hosts", "LSB_JOBINDEX": "0",
+        "LSB_BATCH_JID": str(lab.job), "LSB_PROJECT_NAME": "default", "LSFUSER": "student", "LS_EXECCWD": "@WORK",
+        "LS_JOBPID": "1000", "LSB_DJOB_NUMPROC": str(slots * len(lab.hosts)),
         "LSB_MAX_NUM_PROCESSORS": str(slots * len(lab.hosts)), "LSB_QUEUE": "gpu",
     }  # fmt: skip
 
@@ -354,6 +384,5 @@ def multi_size(check: Check) -> tuple[int, int] | None:
     starts = [
         start for run in chosen.runs for start in run.starts if start.kind == "torchrun" and not start.problem
     ]
-    if not starts or starts[0].nproc is None:
-        return None
-    return starts[0].nodes[1], starts[0].processes(GPUS) or GPUS
+    each = starts[0].processes(GPUS) if starts else None
+    return None if each is None else (starts[0].nodes[1], each)

@@ -84,7 +84,10 @@ def read_slurm(header: Header, words: Sequence[str]) -> Header:
     per_gpu = _slurm_count(options, "ntasks-per-gpu", problems)
     gpus = {name: _slurm_gpus(options, name, problems) for name in SLURM_GPU_OPTIONS}
     each, total = gpus["gres"] if gpus["gres"] is not None else gpus["gpus-per-node"], gpus["gpus"]
-    each_task = gpus["gpus-per-task"]
+    if each is None and (each_socket := gpus["gpus-per-socket"]):
+        each = each_socket * (_slurm_count(options, "sockets-per-node", problems) or 1)
+    of_task = "gpus-per-task" if gpus["gpus-per-task"] is not None else "tres-per-task"
+    each_task = gpus[of_task]
     needed = total or (tasks or 0) * (each_task or 0) or (-(-tasks // per_gpu) if tasks and per_gpu else 0)
     if asked:
         nodes = asked
@@ -105,11 +108,11 @@ def read_slurm(header: Header, words: Sequence[str]) -> Header:
             f"`--gpus={options['gpus']}` counts the GPUs of all nodes, and {each} on each of {nodes} are {each * nodes}"
         )
     if per_gpu and (per_node or each_task):
-        other = "--ntasks-per-node" if per_node else "--gpus-per-task"
+        other = "--ntasks-per-node" if per_node else f"--{of_task}"
         problems.append(f"sbatch takes --ntasks-per-gpu or {other}, not both")
     fits = bool(per_node and each_task) and each in (None, (per_node or 0) * (each_task or 0))
     if each_task and not (tasks or asked or total or fits):
-        problems.append("`--gpus-per-task` needs --ntasks beside it")
+        problems.append(f"`--{of_task}` needs --ntasks beside it")
     if each and each_task and each % each_task:
         problems.append(f"{each} GPUs on a node do not share out over tasks with {each_task} each")
     if total is None and each is not None:
@@ -121,7 +124,7 @@ def read_slurm(header: Header, words: Sequence[str]) -> Header:
         total = started * each_task if each_task else started // per_gpu if per_gpu else None
     elif gpus["gpus"] and each_task and total != each_task * started:
         problems.append(
-            f"`--gpus={options['gpus']}` does not fit `--gpus-per-task={options['gpus-per-task']}` "
+            f"`--gpus={options['gpus']}` does not fit `--{of_task}={options[of_task]}` "
             f"of {started} task{'s' * (started != 1)}"
         )
     if total and total % nodes:
@@ -130,11 +133,14 @@ def read_slurm(header: Header, words: Sequence[str]) -> Header:
         # With both, --ntasks-per-node is only the most that one node may have.
         per_node = min(per_node or tasks, -(-tasks // nodes))
     walltime = _slurm_time(options, problems)
+    # Whoever has nodes for himself has their GPUs as well, where they are of a kind that has some.
+    whole = options.get("exclusive") == "" and bool({"partition", "constraint", "nodelist"} & options.keys())
     return replace(
         header,
         nodes=nodes,
         tasks_per_node=per_node,
         gpus_per_node=total // nodes if total else None,
+        whole_nodes=whole and total is None,
         walltime=walltime,
         seconds=None if walltime is None else _slurm_seconds(walltime),
         held="hold" in options,
@@ -274,8 +280,8 @@ def _slurm_seconds(text: str) -> int | None:
     return ((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds
 
 
-# What they count: the GPUs of each node, of the whole job, of each task.
-SLURM_GPU_OPTIONS = ("gres", "gpus-per-node", "gpus", "gpus-per-task")
+# What they count: the GPUs of each node, of the whole job, of each task, of each socket.
+SLURM_GPU_OPTIONS = ("gres", "gpus-per-node", "gpus", "gpus-per-task", "tres-per-task", "gpus-per-socket")
 SLURM_GPUS = re.compile(r"(?:[A-Za-z0-9][\w.-]*:)?(?P<count>\d+)|[A-Za-z0-9][\w.-]*")
 
 
@@ -291,7 +297,10 @@ def _slurm_gpus(options: Mapping[str, str], name: str, problems: list[str]) -> i
     items = [
         item.removeprefix("gres/").removeprefix("gres:").replace("=", ":") for item in text.split(",") if item
     ]
-    if name == "gres":
+    forms = {"gres": "gpu:2 or gpu:TYPE:2", "tres-per-task": "gres/gpu:2 or gres/gpu:TYPE:2"}
+    if name == "tres-per-task" and not any(item.startswith("gpu") for item in items):
+        return None  # of processors or licenses alone
+    if name in forms:
         pairs = [item.partition(":") for item in items]
         items = [rest if colon else "1" for kind, colon, rest in pairs if kind == "gpu"]
         wrong = not pairs or (not items and re.search("gpu", text, re.IGNORECASE))
@@ -300,9 +309,9 @@ def _slurm_gpus(options: Mapping[str, str], name: str, problems: list[str]) -> i
     counts = [SLURM_GPUS.fullmatch(item) for item in items]
     kinds = {":" in item or not item.isdigit() for item in items}
     if wrong or None in counts or len(kinds) > 1:
-        written = "gpu:2 or gpu:TYPE:2" if name == "gres" else "2 or TYPE:2"
+        written = forms.get(name, "2 or TYPE:2")
         problems.append(f"`--{name}={text}` is written {written}")
         return None
     numbers = [integer(match["count"] or "1") or 0 for match in counts if match]
     # A resource that is named twice counts once.
-    return (numbers[0] if name == "gres" else sum(numbers)) if numbers else None
+    return (numbers[0] if name in forms else sum(numbers)) if numbers else None

@@ -7,10 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lockstep.compare import elements, integer
+from lockstep.sandbox.machines import addresses
 from lockstep.wire import Json
 
 LOCAL = {"localhost", "localhost.localdomain", "ip6-localhost", "::1", "0.0.0.0", "0", "::", ""}
+# What torchrun takes for a number of processes, its own words and backends from elsewhere: as many as there are of it.
+BY_GPUS, BY_CORES = 0, -1
+DEVICES = {**dict.fromkeys("auto gpu xpu hpu npu mlu musa".split(), BY_GPUS), "cpu": BY_CORES}
 STATIC_PORT, C10D_PORT = "29500", "29400"
+# A script that looks a machine's name up is given one of these, which are addresses of this machine.
+MACHINES = addresses()
 
 
 @dataclass(frozen=True)
@@ -34,8 +40,8 @@ class Endpoint:
 class Start:
     """One program that a node was to start. `kind` is torchrun, python, submits or other.
 
-    For torchrun, `problem` says why it refuses its command line; all else is then at its default. `nproc` is 0
-    for "as many as there are GPUs". `there` says whether the script lies where torchrun would look for it.
+    For torchrun, `problem` says why it refuses its command line; all else is then at its default. `nproc` may
+    be BY_GPUS or BY_CORES. `there` says whether the script lies where torchrun would look for it.
     `places` are the variables by which a process learns its place in the group without torchrun, its GPUs and its
     network. `timeout` is what the `timeout` that it runs below was told. Of a job: `late` says that it
     started only after another node's had ended, `left` that the job's file ended before it.
@@ -75,7 +81,9 @@ class Start:
 
     def processes(self, gpus: int) -> int | None:
         """How many processes torchrun starts on a node with so many GPUs; None when it cannot be told."""
-        return gpus if self.nproc == 0 else self.nproc
+        if self.nproc == BY_CORES:
+            return None
+        return gpus if self.nproc == BY_GPUS else self.nproc
 
 
 @dataclass(frozen=True)
@@ -135,7 +143,7 @@ def _starts(value: Json) -> Iterator[Start]:
         program = _text(record.get("program"))
         words = tuple(_text(word) for word in elements(record.get("words")))
         places = _object(record.get("places"))
-        common = {name: _text(value) for name, value in places.items() if isinstance(name, str)}
+        common = {name: _machine(_text(value)) for name, value in places.items() if isinstance(name, str)}
         start = Start(kind, node, program, words, common, timeout=_text(record.get("timeout")))
         if kind == "torchrun":
             yield _torchrun(_object(record.get("facts")), record, start)
@@ -191,8 +199,8 @@ def _nodes(text: str) -> tuple[int, int] | None:
 
 
 def _nproc(text: str) -> int | None:
-    if text in ("gpu", "auto", "cuda"):
-        return 0
+    if text in DEVICES:
+        return DEVICES[text]
     # Not even a sign: torchrun takes -2, starts nothing and waits.
     return int(text) if re.fullmatch(r"[1-9]\d{0,5}", text) else None
 
@@ -201,14 +209,19 @@ def _endpoint(facts: Mapping[str, Json], backend: str) -> Endpoint:
     text = _text(facts.get("endpoint")).strip()
     if not text and backend == "static":
         return Endpoint(
-            _text(facts.get("master_addr")).lower(), _text(facts.get("master_port")) or STATIC_PORT
+            _machine(_text(facts.get("master_addr")).lower()), _text(facts.get("master_port")) or STATIC_PORT
         )
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
         host, port = text, ""
     if not port and backend != "static":
         port = C10D_PORT
-    return Endpoint(host.strip("[]").lower(), port)
+    return Endpoint(_machine(host.strip("[]").lower()), port)
+
+
+def _machine(host: str) -> str:
+    """The name of the machine at an address; any other text as it is."""
+    return MACHINES.get(host, host)
 
 
 def _text(value: Json) -> str:

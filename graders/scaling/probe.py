@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
-from fractions import Fraction
+from numbers import Integral, Real
 from typing import Any, cast
+
+import numpy as np
 
 from lockstep.sandbox.probing import Inputs, Observation, Student, plain
 from lockstep.wire import Json
@@ -53,7 +55,8 @@ def call(
     except caught as error:
         kinds: list[Json] = [kind.__name__ for kind in KINDS if isinstance(error, kind)]
         return {"raised": type(error).__name__[:60], "kinds": kinds}
-    return {"returned": plain(as_float(returned))}
+    with student.calling(given["shown"]):
+        return {"returned": plain(as_number(returned))}
 
 
 def unpacked(value: object) -> object:
@@ -61,6 +64,12 @@ def unpacked(value: object) -> object:
     return float(value["float"]) if isinstance(value, dict) else value
 
 
-def as_float(value: object) -> object:
-    """Exact numbers of the standard library as a float; anything else as it is."""
-    return float(cast(Fraction | Decimal, value)) if type(value) in (Fraction, Decimal) else value
+def as_number(value: object) -> object:
+    """A number of whatever kind, Fraction, Decimal or a library's own, as an int or a float; anything else as it is."""
+    if isinstance(value, np.ndarray) and value.ndim == 0:  # as np.where and np.vectorize return one
+        value = value.item()
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    return float(value) if isinstance(value, Real | Decimal) else value

@@ -12,7 +12,12 @@ STEMS = ("adkt", "bnrv", "cfmz", "dphw", "gsek", "hvar", "kmuz", "nbec", "pfyd",
 NUMBERS = range(100, 200)
 
 
-def hosts_file() -> str:
-    """The lines of /etc/hosts for all of them, on addresses that no other name has."""
+def addresses() -> dict[str, str]:
+    """The name of each machine by its address, which no other name has."""
     names = (f"{stem}{number}" for stem, number in product(STEMS, NUMBERS))
-    return "".join(f"127.1.{place // 250}.{place % 250 + 1} {name}\n" for place, name in enumerate(names))
+    return {f"127.1.{place // 250}.{place % 250 + 1}": name for place, name in enumerate(names)}
+
+
+def hosts_file() -> str:
+    """The lines of /etc/hosts for all of them."""
+    return "".join(f"{address} {name}\n" for address, name in addresses().items())

@@ -19,29 +19,43 @@ ENDED = {"get_status", "status", "provisioning_state"}
 class AzureThing:
     """Whatever a script takes from the SDK, or gets out of it: everything can be asked of it, nothing happens.
 
-    `of` is the last name it was taken by; a call of it is written down and gives another such thing.
+    `of` is the last name it was taken by; a call of it is written down and gives another such thing. What is set of
+    that, or of its parts, counts as if the call had been given it: `job.distribution = ...`.
     """
 
-    def __init__(self, of: str, calls: list[Json], call: dict[str, Json] | None = None) -> None:
-        vars(self).update(_of=of, _calls=calls, _call=call, _parts={})
+    def __init__(
+        self,
+        of: str,
+        calls: list[Json],
+        call: dict[str, Json] | None = None,
+        around: dict[str, Json] | None = None,
+    ) -> None:
+        vars(self).update(_of=of, _calls=calls, _call=call, _around=around or call, _parts={})
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
         if self._call is not None and name in ENDED and name != "get_status":
             return "Completed"
-        return self._parts.setdefault(name, AzureThing(name, self._calls))
+        return self._parts.setdefault(name, AzureThing(name, self._calls, around=self._around))
 
     def __setattr__(self, name: str, value: object) -> None:
         self._parts[name] = value
-        if self._call is not None:
-            cast(list[Json], self._call["set"]).append(name[:MAX_TEXT])
+        if self._around is not None:
+            cast(list[Json], self._around["set"]).append(name[:MAX_TEXT])
+            cast(dict[str, Json], self._around["kwargs"])[name[:MAX_TEXT]] = _told(value)
+
+    def __str__(self) -> str:
+        """A name, as in f"{environment.name}:{environment.version}"."""
+        return str(self._of)
 
     def __call__(self, *args: object, **kwargs: object) -> Any:
         """Write the call down; what comes of it is another such thing."""
         if self._of in ENDED:
             return "Completed"
         call: dict[str, Json] = {"of": self._of, "set": [], **_said(args, kwargs)}
+        if self._of == "set_resources" and self._around is not None:
+            cast(dict[str, Json], self._around["kwargs"]).update(cast(dict[str, Json], call["kwargs"]))
         if len(self._calls) < MAX_RECORDS:
             self._calls.append(call)
         return AzureThing(self._of, self._calls, call)

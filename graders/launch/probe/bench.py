@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from lockstep.sandbox.machines import addresses
 from lockstep.sandbox.processes import members, stat
 from lockstep.sandbox.starvation import Limit
 from lockstep.wire import Json
@@ -24,6 +25,8 @@ AFTERWARDS = 1.5
 MOMENT, WHILE, UNCLEAR = 3, 25, 3.0
 # Which of the emulated nodes a process runs on.
 NODE = "EMULATED_NODE"
+# How many GPUs each of them has, for the Python of a script that asks.
+GPUS = "EMULATED_GPUS"
 # What the `timeout` was told that a process runs below, if any.
 TIMEOUT = "EMULATED_TIMEOUT"
 # Variables of a record that a judge may want to see: how a process learns its place without torchrun, its GPUs, its
@@ -128,6 +131,7 @@ class Bench:
     def host_number(self, name: str, asking: int) -> int:
         """The node of this name; a name of the script's own stands for the other node."""
         name = name.rpartition("@")[2]
+        name = addresses().get(name, name)
         if name in ("localhost", "127.0.0.1", "0.0.0.0", "0"):
             return asking
         if name in self.cluster.hosts:

@@ -6,45 +6,8 @@ import os
 import shutil
 from collections.abc import Callable
 
-from . import starters, torchrun
+from . import answers, starters, torchrun
 from .bench import MAX_RECORDS, TIMEOUT, Bench, Order, Request
-
-
-def _scontrol(bench: Bench, request: Request) -> Order:
-    hosts = bench.cluster.hosts
-    if request.words[1:3] == ["show", "job"]:
-        nodes = f"NodeList={','.join(hosts)} BatchHost={hosts[0]} NumNodes={len(hosts)}"
-        return {"say": f"JobId={request.environment.get('SLURM_JOB_ID', '1')} JobState=RUNNING\n   {nodes}\n"}
-    if len(request.words) <= 2 or not request.words[2].startswith("hostname"):
-        return {}
-    listed = request.words[3] if len(request.words) > 3 else ""
-    # The job's own list is written with brackets; names that a script gives otherwise come back as they are.
-    named = hosts if not listed or "[" in listed else listed.split(",")
-    return {"say": "".join(f"{host}\n" for host in named)}
-
-
-def _nodeset(bench: Bench, request: Request) -> Order:
-    """ClusterShell's, and python-hostlist's hostlist, which has a line for each host."""
-    hosts = bench.cluster.hosts
-    if {"-c", "--count"} & {*request.words}:
-        return {"say": f"{len(hosts)}\n"}
-    between = "\n" if os.path.basename(request.words[0]) == "hostlist" else " "
-    return {"say": (between if {"-e", "--expand"} & {*request.words} else ",").join(hosts) + "\n"}
-
-
-def _hostname(bench: Bench, request: Request) -> Order:
-    if any(word in ("-i", "-I", "--ip-address", "--all-ip-addresses") for word in request.words[1:]):
-        return {"say": f"10.0.0.{request.node + 1}\n"}
-    return {"say": f"{bench.cluster.hosts[request.node]}\n"}
-
-
-def _getent(bench: Bench, request: Request) -> Order:
-    name = request.words[-1]
-    return {"say": f"10.0.0.{bench.host_number(name, request.node) + 1}      {name}\n"}
-
-
-def _nvidia_smi(bench: Bench, request: Request) -> Order:
-    return {"say": "".join(f"GPU {number}: emulated\n" for number in range(bench.cluster.gpus))}
 
 
 def _nothing(bench: Bench, request: Request) -> Order:
@@ -78,6 +41,8 @@ def _wrapper(bench: Bench, request: Request) -> Order:
     for at, word in enumerate(request.words[1:], start=1):
         if os.path.basename(word) in STARTERS:
             return {"become": [_here(bench, request, word), *request.words[at + 1 :]]}
+        if word == "-m" and request.words[at + 1 : at + 2] in torchrun.MODULES:  # uv run -m MODULE
+            return {"become": ["python", *request.words[at:]]}
     return {}
 
 
@@ -104,11 +69,6 @@ def _here(bench: Bench, request: Request, word: str) -> str:
     return os.path.join(bench.tools, "bin", name) if missing else word
 
 
-# What starts a program in a container, an environment or under a profiler.
-ENVIRONMENTS = (
-    "conda mamba micromamba pixi uv poetry pdm hatch pipenv apptainer singularity docker podman podman-hpc shifter "
-    "sarus enroot ch-run charliecloud udocker numactl nsys ncu"
-).split()
 # With the endings of Intel's MPI, and of those that Debian keeps side by side.
 MPI_LAUNCHERS = [
     f"mpi{name}{kind}" for name in ("run", "exec") for kind in ("", ".hydra", ".mpich", ".openmpi")
@@ -127,20 +87,14 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("pdsh", "clush"), starters.pdsh),
     **dict.fromkeys(("sbatch", "salloc", "qsub", "bsub"), _submits),
     **dict.fromkeys(torchrun.OTHER_LAUNCHERS, _other),
-    "scontrol": _scontrol,
-    **dict.fromkeys(("nodeset", "hostlist"), _nodeset),
-    "hostname": _hostname,
-    "getent": _getent,
-    "nvidia-smi": _nvidia_smi,
+    **answers.ANSWERS,
     **dict.fromkeys(torchrun.PREFIXES, _prefix),
-    **dict.fromkeys(ENVIRONMENTS, _wrapper),
+    **dict.fromkeys(torchrun.ENVIRONMENTS, _wrapper),
     # A node that waits until another can be reached need not wait here.
     "sleep": _sleep,
     **dict.fromkeys(("module", "ml", "nc", "ncat", "ping"), _nothing),
     # What a log is to hold, or all nodes are to have: nothing of that starts a training.
-    **dict.fromkeys(
-        ("squeue", "sinfo", "sacct", "sstat", "sbcast", "qstat", "bjobs", "bhosts", "nvcc"), _nothing
-    ),
+    **dict.fromkeys(("sinfo", "sstat", "sbcast", "bjobs", "bhosts", "nvcc", "ss", "netstat"), _nothing),
     **dict.fromkeys(("pip", "pip3", "git", "wandb", "rsync", "scp", "curl", "wget"), _nothing),
     "lockstep-elsewhere": _elsewhere,
 }

@@ -30,15 +30,18 @@ def functions(folder: str, known: frozenset[str]) -> str:
     whether or not the path leads to something here.
     """
     texts = [_unquoted(text) for text in _scripts(folder).values()]
-    variables = _assigned(texts)
+    variables = _assigned(texts, folder)
     called = {
         match[0] for text in texts for match in _PATH.finditer(text) if os.path.basename(match[0]) in known
     }
     paths = {path for each in sorted(called)[:_MAX_CALLED] for path in _paths(each, variables, known)}
+    # From the folder of the submission, or from the script's own; what was handed in there is a program by itself.
+    bases = (folder, os.path.join(folder, "launch"))
+    own = {path for path in paths if any(_is_own(os.path.join(base, path), folder) for base in bases)}
     # The script may have a function of the program's own name, which calls it by its path.
     return "".join(
         f'function {path} {{ command {os.path.basename(path)} "$@"; }}\n'
-        for path in sorted(paths)[:_MAX_PATHS]
+        for path in sorted(paths - own)[:_MAX_PATHS]
     )
 
 
@@ -53,7 +56,7 @@ def call_through_env(folder: str, known: frozenset[str]) -> None:
     program = f"(?:{'|'.join(map(re.escape, sorted(known)))})"
     names = [
         name
-        for name, values in _assigned(map(_unquoted, scripts.values())).items()
+        for name, values in _assigned(map(_unquoted, scripts.values()), folder).items()
         if any(re.search(rf"/{program}\}}?$", value) for value in values)
     ]
     variable = rf"\$\{{?(?:{'|'.join(names) or '(?!)'})(?:\[[@*0]\])?\}}?"
@@ -61,7 +64,7 @@ def call_through_env(folder: str, known: frozenset[str]) -> None:
         # Where a command begins, and not one that goes on from the line above.
         r"""((?:(?<!\\\n)^|[;&|({'"!]|\b(?:then|do|else)\b)[ \t]*"""
         r"""(?:\w+=[^\s;&|()`]*[ \t]+){0,20}(?:exec|command)[ \t]+)"""
-        rf"""(?=["']?(?:{variable}|[~/$][^\s;&|]{{0,500}}/{program}\}}?)["']?(?:\s|$))""",
+        rf"""(?=["']?(?:{variable}|[~/$.\w][^\s;&|]{{0,500}}/{program}\}}?)["']?(?:\s|$))""",
         re.MULTILINE,
     )
     for path, text in scripts.items():
@@ -96,20 +99,32 @@ def _unquoted(text: str) -> str:
     return text.replace('"', "").replace("'", "")
 
 
-def _assigned(texts: Iterable[str]) -> Mapping[str, Sequence[str]]:
-    """The values that each variable gets, in whichever script: one may source another."""
-    variables = {"HOME": [os.environ.get("HOME", "/")]}
+def _is_own(path: str, folder: str) -> bool:
+    """Whether a path leads to a program of the submission; one of an environment there is of another machine."""
+    around = os.path.dirname(os.path.dirname(path))
+    is_there = os.path.exists(path) and os.path.normpath(path).startswith(folder + os.sep)
+    return is_there and not os.path.exists(os.path.join(around, "pyvenv.cfg"))
+
+
+def _assigned(texts: Iterable[str], folder: str) -> Mapping[str, Sequence[str]]:
+    """The values that each variable gets, in whichever script: one may source another.
+
+    What a command says may be the folder of the script, or the one above it.
+    """
+    places = [folder, os.path.join(folder, "launch")]
+    variables = {"HOME": [os.environ.get("HOME", "/")], "PWD": [*places]}
     for text in texts:
         for match in _ASSIGNED.finditer(text):
             values = variables.setdefault(match[1], [])
-            if match[2] not in values and len(values) < _MAX_VALUES:
-                values.append(match[2])
+            for value in places if match[2] == "$" else [match[2]]:
+                if value not in values and len(values) < _MAX_VALUES:
+                    values.append(value)
     return variables
 
 
 def _paths(called: str, variables: Mapping[str, Sequence[str]], known: frozenset[str]) -> Iterator[str]:
     for path in _expanded(called, variables):
-        if re.fullmatch(r"/[\w./+-]+", path, re.ASCII) and os.path.basename(path) in known:
+        if re.fullmatch(r"(?![+-])[\w./+-]*/[\w.+-]+", path, re.ASCII) and os.path.basename(path) in known:
             yield path
 
 

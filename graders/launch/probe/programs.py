@@ -97,10 +97,20 @@ dist.barrier()
 dist.destroy_process_group()
 """
 
-# Python that may call torchrun's main by itself: then it becomes the stand-in.
-LAUNCHERS = """
-import importlib, os, sys
+# Python that may call torchrun's main by itself, and then becomes the stand-in, or that asks for its machine and GPUs.
+ON_A_NODE = """
+import importlib, os, platform, socket, sys
+import torch
 from lockstep.sandbox import warm
+
+node, gpus = os.environ.get("HOSTNAME", ""), int(os.environ["EMULATED_GPUS"])
+machine = os.uname()
+os.uname = lambda: os.uname_result((machine.sysname, node, *machine[2:]))
+socket.gethostname = platform.node = lambda: node
+# A file, and what goes on to compute, finds the GPUs that are there.
+if sys.argv[1:2] == ["-c"] and "device_count" in sys.argv[2]:
+    for of in (torch.cuda, torch.accelerator):
+        of.device_count, of.is_available = lambda: gpus, lambda: gpus > 0
 
 def stands_in(module):
     def main(args=None):

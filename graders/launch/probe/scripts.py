@@ -22,7 +22,7 @@ from lockstep.wire import Json
 from .bench import MAX_OUTPUT, MAX_RECORDS, NODE, Bench, Held, Request, Script
 from .handlers import HANDLERS, order
 from .paths import call_through_env, functions
-from .programs import LAUNCHERS, SHELL, STAND_IN, TRAINER
+from .programs import ON_A_NODE, SHELL, STAND_IN, TRAINER
 from .starters import exported
 
 REPORTED = (NODE, "RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK")
@@ -47,7 +47,7 @@ def _listening(bench: Bench, seconds: float) -> Iterator[socket.socket]:
     for name, content in (
         ("bin/activate", ""),
         ("shell", SHELL.format(work=bench.work) + functions(bench.work, frozenset(HANDLERS))),
-        ("launchers.py", LAUNCHERS),
+        ("on_a_node.py", ON_A_NODE),
         ("trainer.py", TRAINER.format(socket=path, names=REPORTED, seconds=seconds)),
     ):
         with open(os.path.join(bench.tools, name), "w") as file:

@@ -80,6 +80,15 @@ def srun(bench: Bench, request: Request) -> Order:
                     "SLURM_STEP_NUM_TASKS": str(count),
                     "SLURM_TASKS_PER_NODE": f"{share}(x{len(among)})" if len(among) > 1 else str(share),
                     "SLURMD_NODENAME": bench.cluster.hosts[among[index]],
+                    "SLURM_STEP_NODELIST": ",".join(bench.cluster.hosts[node] for node in among),
+                    "SLURM_STEP_TASKS_PER_NODE": f"{share}(x{len(among)})" if len(among) > 1 else str(share),
+                    "SLURM_STEP_ID": "0",
+                    "SLURM_STEPID": "0",
+                    "SLURM_GTIDS": str(task),
+                    "SLURM_TASK_PID": str(1000 + task),
+                    "SLURM_SRUN_COMM_HOST": "10.0.0.1",
+                    "SLURM_SRUN_COMM_PORT": "40000",
+                    "SLURM_STEP_LAUNCHER_PORT": "40000",
                 },
             )
         )
@@ -204,7 +213,8 @@ MPI_WITH_TWO = ("mca", "gmca")
 def mpirun(bench: Bench, request: Request) -> Order:
     """What mpirun is to do."""
     words, at = request.words[1:], 0
-    count = per_node = None
+    count = per_node = listed = None
+    by_node = False
     changes: dict[str, str] = {}
     while at < len(words) and words[at].startswith("-"):
         name, _, value = words[at].lstrip("-").partition("=")
@@ -227,12 +237,21 @@ def mpirun(bench: Bench, request: Request) -> Order:
             per_node = _number(value)
         elif name == "map-by" and (match := re.search(r"ppr:(\d+):(?:node|socket)", value)):
             per_node = int(match[1])
-        elif name == "map-by" and value.split(":")[0] == "node" and count is not None:
-            per_node = -(-count // len(bench.cluster.hosts))
+        elif name == "pernode":
+            per_node = 1
+        elif name == "bynode" or (name == "map-by" and value.split(":")[0] == "node"):
+            by_node = True
+        elif name in ("host", "H", "hosts"):
+            listed = _slots_of(value.split(","))
+        elif name in ("hostfile", "machinefile", "f"):
+            listed = _slots_of(_lines(request, value)) or listed
     total = len(bench.cluster.hosts)
+    slots = listed or bench.cluster.slots
     if count is None:
-        count = total * (per_node or bench.cluster.slots)
-    share = per_node or max(bench.cluster.slots, -(-count // total))
+        count = total * (per_node or slots)
+    if by_node and per_node is None:
+        per_node = -(-count // total)
+    share = per_node or max(slots, -(-count // total))
     places = []
     for task in range(min(count, MAX_TASKS)):
         node, local = min(task // share, total - 1), task % share
@@ -246,6 +265,23 @@ def mpirun(bench: Bench, request: Request) -> Order:
         }  # fmt: skip
         places.append((node, {**changes, **{name: str(value) for name, value in names.items()}}))
     return _tasks(bench, request, words[at:], places)
+
+
+def _slots_of(hosts: Sequence[str]) -> int | None:
+    """How many tasks the first of the hosts of a list has room for: each host, `host:2` or `host slots=2`, or once for
+    each.
+    """
+    lines = [line.split("#")[0].strip() for line in hosts]
+    names = [re.split(r"[:\s]", line)[0] for line in lines if line]
+    said = next((re.search(r"(?::|slots=)(\d{1,3})\b", line) for line in lines if line), None)
+    return int(said[1]) if said else names.count(names[0]) if names else None
+
+
+def _lines(request: Request, path: str) -> list[str]:
+    """The lines of a file of hosts; none where it cannot be read."""
+    with contextlib.suppress(OSError), open(os.path.join(request.folder, path), errors="replace") as file:
+        return file.read(MAX_FILE).splitlines()
+    return []
 
 
 def is_program(request: Request, word: str) -> bool:
@@ -325,16 +361,21 @@ def blaunch(bench: Bench, request: Request) -> Order:
 def ssh(bench: Bench, request: Request) -> Order:
     """What ssh is to do."""
     _, rest = _options(request.words[1:], set("bceEFIiJlLmoOpQRSwWD"), ())
-    if len(rest) < 2:
+    if not rest:
         return {}
     node = bench.host_number(rest[0], request.node)
-    return _tasks(bench, request, ["bash", "-c", " ".join(rest[1:])], [(node, {})])
+    # Without a command a shell reads what it is to do, of a here-document for one.
+    command = ["bash", "-c", " ".join(rest[1:])] if rest[1:] else ["bash"]
+    return _tasks(bench, request, command, [(node, {})])
 
 
 def pdsh(bench: Bench, request: Request) -> Order:
     """What pdsh is to do."""
     options, rest = _options(request.words[1:], set("wxfltuR"), ())
-    names = re.split(r"[,\s]+", options.get("w", "").strip()) if options.get("w") else []
+    told = options.get("w", "").strip()
+    # ^FILE has them in lines.
+    told = " ".join(_lines(request, told[1:])) if told.startswith("^") else told
+    names = [name for name in re.split(r"[,\s]+", told) if name]
     nodes = [bench.host_number(name, request.node) for name in names] or range(len(bench.cluster.hosts))
     return _tasks(
         bench, request, ["bash", "-c", " ".join(rest)], [(node, {}) for node in dict.fromkeys(nodes)]

@@ -7,6 +7,7 @@ import io
 import itertools
 import os
 import re
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import cast
@@ -15,12 +16,19 @@ from torch.distributed import run
 
 from lockstep.wire import Json
 
-from .bench import Bench, Order, Request, text
+from .bench import GPUS, Bench, Order, Request, text
 
 # What runs the command behind it, and stands in front of `python` behind --no-python.
 PREFIXES = (
     "env", "nice", "nohup", "numactl", "stdbuf", "taskset", "time", "timeout", "setsid", "ionice", "chrt",
 )  # fmt: skip
+# What starts a program in a container, an environment or under a profiler, or with other limits or rights.
+ENVIRONMENTS = (
+    "conda mamba micromamba pixi uv uvx rye poetry pdm hatch pipenv nix guix apptainer singularity docker podman "
+    "podman-hpc shifter sarus enroot ch-run charliecloud udocker numactl nsys ncu rocprof rocprofv3 py-spy scalene "
+    "unbuffer sudo prlimit systemd-run"
+).split()
+MODULES = (["torch.distributed.run"], ["torch.distributed.launch"])
 OTHER_LAUNCHERS = ("accelerate", "deepspeed", "horovodrun", "lightning", "fabric")
 
 
@@ -69,7 +77,15 @@ def _behind_python(command: list[str]) -> list[str]:
     """A command from the file of Python on; all of it where `python` is not what it starts."""
     words = list(command)
     is_python = re.compile(r"(.*/)?python[0-9.]*").fullmatch
-    if words and os.path.basename(words[0]) in PREFIXES:
+    first = os.path.basename(words[0]) if words else ""
+    if first in ("sh", "bash") and (at := words.index("-c") + 1 if "-c" in words else 0):
+        # A shell for each process, which binds it to its part of the machine: with what it hands on.
+        with contextlib.suppress(ValueError):
+            said = shlex.split("".join(words[at : at + 1]), comments=True)
+            own = list(itertools.takewhile(lambda word: word not in ("$@", "${@}"), said))
+            words = [*own, *(words[at + 2 :] if own != said else [])]
+            first = "env"
+    if first in (*PREFIXES, *ENVIRONMENTS):
         # Which of its options take a value does not matter.
         words = list(itertools.dropwhile(lambda word: not is_python(word), words))
     if not words or not is_python(words[0]):
@@ -183,7 +199,7 @@ def python(bench: Bench, request: Request) -> Order:
     while at < len(words) and words[at].startswith("-") and words[at] not in ("-c", "-m", "-"):
         at += 2 if words[at] in ("-X", "-W") else 1
     name, rest = (words[at], words[at + 1 :]) if at < len(words) else ("", [])
-    if name == "-m" and rest and rest[0] in ("torch.distributed.run", "torch.distributed.launch"):
+    if name == "-m" and rest[:1] in MODULES:
         legacy = rest[0].endswith("launch")
         return _start(bench, request, f"python -m {rest[0]}", rest[1:], legacy=legacy)
     if name == "-m" and rest and rest[0].split(".")[0] in OTHER_LAUNCHERS:
@@ -197,17 +213,22 @@ def python(bench: Bench, request: Request) -> Order:
     if stem and (name.endswith(".py") or name == "-m") and re.search(r"train|ddp|main", stem):
         bench.note(request, "python", "python", words, script=text(f"{stem}.py"))
         return {}
-    if _may_launch(request, name, rest):
-        words = [os.path.join(bench.tools, "launchers.py"), *words[at:]]
-    return {"become": [_real("python"), *words], "changes": {"BASH_ENV": None}}
+    if _asks(request, name, rest):
+        words = [os.path.join(bench.tools, "on_a_node.py"), *words[at:]]
+    return {
+        "become": [_real("python"), *words],
+        "changes": {"BASH_ENV": None, GPUS: str(bench.cluster.gpus)},
+    }
 
 
-def _may_launch(request: Request, name: str, rest: Sequence[str]) -> bool:
-    """Whether this Python may call a launcher's main; what comes from stdin may, for all that can be seen here."""
+def _asks(request: Request, name: str, rest: Sequence[str]) -> bool:
+    """Whether this Python may call a launcher's main, or ask where it is; what comes from stdin may, for all that can
+    be seen here.
+    """
     if name in ("", "-"):
         return True
     source = rest[0] if name == "-c" and rest else ""
     if not name.startswith("-"):
         with contextlib.suppress(OSError), open(os.path.join(request.folder, name), errors="replace") as file:
             source = file.read(1 << 18)
-    return "torch.distributed" in source
+    return re.search(r"torch\.distributed|hostname|getfqdn|uname|platform|device_count", source) is not None
