@@ -144,6 +144,12 @@ def _cuda_events(report: dict[str, Any]) -> None:
     report["method"]["clock"] = "cuda_event"
 
 
+def _nccl_on_one_gpu(report: dict[str, Any]) -> None:
+    report["env"]["gpus"] = _gpus(1)
+    for run in report["runs"]:
+        run["config"]["backend"] = "nccl"
+
+
 def _two_devices_of_one(report: dict[str, Any]) -> None:
     report["env"]["gpus"] = _gpus(1)
     for run in report["runs"]:
@@ -179,7 +185,7 @@ CAUGHT: dict[str, tuple[str, str, Change, str]] = {
     "milliseconds": ("C06", "dataloader", _milliseconds, "Is it in milliseconds?"),
     "steps of two runs": ("C06", "amp", single_steps(rounds=9), "step_s has"),
     "steps longer than their run": ("C06", "lightning", single_steps(length=9), "such as loading the data"),
-    "two at once": ("C06", "dataloader", _all_at_once, "at the same time"),
+    "two at once": ("C06", "dataloader", _all_at_once, "system clock set back between"),
     "two at once on one machine": (
         "C06",
         "dataloader",
@@ -220,6 +226,7 @@ CAUGHT: dict[str, tuple[str, str, Change, str]] = {
         settings({"world_size": 2}, nnodes=3),
         "3 machines",
     ),
+    "two processes on one GPU": ("C14", "ddp_scaling", _nccl_on_one_gpu, "nnodes in config says how many"),
     "two devices of one": ("C14", "dp_inference", _two_devices_of_one, "used 2 GPUs; env.gpus names 1"),
     "device ids beyond": ("C14", "dp_inference", _ids_beyond, "count from 0"),
     "tf32 on a T4": ("C14", "amp", _tf32_on_a_t4, "8.0 (Ampere)"),
