@@ -125,11 +125,14 @@ def first_lr(student: Student, inputs: Inputs) -> Observation:
 
 
 def places(student: Student, inputs: Inputs) -> Observation:
-    """Run the script on a machine with GPUs as far as its first step: on which devices the parameters are by then."""
+    """Run the script on a machine with GPUs as far as its first step: on which devices the trained parameters are.
+
+    An optimizer may hold those of another network, which get no gradient: that is a mistake of another kind.
+    """
 
     def before_step(optimizer: torch.optim.Optimizer, *_: object) -> None:
         held = (value for group in optimizer.param_groups for value in group["params"])
-        found = sorted({str(value.device) for value in held})
+        found = sorted({str(value.device) for value in held if value.grad is not None})
         student.answer(Observation({"places": cast(Json, found)}))
 
     with emulated_machine(inputs):
