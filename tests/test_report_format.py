@@ -27,7 +27,7 @@ from hypothesis import strategies as st
 from fixtures.build import ROOT
 from lockstep.reports import format as perf_report
 from lockstep.reports.document import Group, Number, Report, document
-from lockstep.reports.names import SCHEMA
+from lockstep.reports.names import SCHEMA, schema
 from tests.effort import costs_at_most
 
 CONFIGS: dict[str, list[dict[str, Any]]] = {
@@ -739,3 +739,10 @@ def test_null_says_no_more_than_nothing(writer: ModuleType, tmp_path: Path) -> N
     }
     assert perf_report.schema_problems(report) == []
     assert len(document(report).groups) == 2
+
+
+def test_the_settings_that_a_kind_refuses_are_those_of_all_others() -> None:
+    kinds = [schema()["$defs"][f"config_{kind}"] for kind in CONFIGS]
+    every = {name for kind in kinds for name in kind["properties"]}
+    for kind in kinds:
+        assert set(kind["propertyNames"]["not"]["enum"]) == every - kind["properties"].keys()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lockstep.compare import elements, integer
-from lockstep.sandbox.machines import addresses
+from lockstep.sandbox.machines import machine_at
 from lockstep.wire import Json
 
 LOCAL = {"localhost", "localhost.localdomain", "ip6-localhost", "::1", "0.0.0.0", "0", "::", ""}
@@ -15,8 +15,6 @@ LOCAL = {"localhost", "localhost.localdomain", "ip6-localhost", "::1", "0.0.0.0"
 BY_GPUS, BY_CORES = 0, -1
 DEVICES = {**dict.fromkeys("auto gpu xpu hpu npu mlu musa".split(), BY_GPUS), "cpu": BY_CORES}
 STATIC_PORT, C10D_PORT = "29500", "29400"
-# A script that looks a machine's name up is given one of these, which are addresses of this machine.
-MACHINES = addresses()
 
 
 @dataclass(frozen=True)
@@ -143,7 +141,7 @@ def _starts(value: Json) -> Iterator[Start]:
         program = _text(record.get("program"))
         words = tuple(_text(word) for word in elements(record.get("words")))
         places = _object(record.get("places"))
-        common = {name: _machine(_text(value)) for name, value in places.items() if isinstance(name, str)}
+        common = {name: machine_at(_text(value)) for name, value in places.items() if isinstance(name, str)}
         start = Start(kind, node, program, words, common, timeout=_text(record.get("timeout")))
         if kind == "torchrun":
             yield _torchrun(_object(record.get("facts")), record, start)
@@ -209,19 +207,15 @@ def _endpoint(facts: Mapping[str, Json], backend: str) -> Endpoint:
     text = _text(facts.get("endpoint")).strip()
     if not text and backend == "static":
         return Endpoint(
-            _machine(_text(facts.get("master_addr")).lower()), _text(facts.get("master_port")) or STATIC_PORT
+            machine_at(_text(facts.get("master_addr")).lower()),
+            _text(facts.get("master_port")) or STATIC_PORT,
         )
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
         host, port = text, ""
     if not port and backend != "static":
         port = C10D_PORT
-    return Endpoint(_machine(host.strip("[]").lower()), port)
-
-
-def _machine(host: str) -> str:
-    """The name of the machine at an address; any other text as it is."""
-    return MACHINES.get(host, host)
+    return Endpoint(machine_at(host.strip("[]").lower()), port)
 
 
 def _text(value: Json) -> str:

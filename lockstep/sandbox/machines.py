@@ -10,14 +10,18 @@ from itertools import product
 
 STEMS = ("adkt", "bnrv", "cfmz", "dphw", "gsek", "hvar", "kmuz", "nbec", "pfyd", "rgat", "tkwe", "vzws")
 NUMBERS = range(100, 200)
+# By the address; a script that looks a machine's name up is given one of these, all of which are this machine's.
+_NAMES = {
+    f"127.1.{place // 250}.{place % 250 + 1}": f"{stem}{number}"
+    for place, (stem, number) in enumerate(product(STEMS, NUMBERS))
+}
 
 
-def addresses() -> dict[str, str]:
-    """The name of each machine by its address, which no other name has."""
-    names = (f"{stem}{number}" for stem, number in product(STEMS, NUMBERS))
-    return {f"127.1.{place // 250}.{place % 250 + 1}": name for place, name in enumerate(names)}
+def machine_at(host: str) -> str:
+    """The name of the machine at an address, which no other name has; any other text as it is."""
+    return _NAMES.get(host, host)
 
 
 def hosts_file() -> str:
     """The lines of /etc/hosts for all of them."""
-    return "".join(f"{address} {name}\n" for address, name in addresses().items())
+    return "".join(f"{address} {name}\n" for address, name in _NAMES.items())

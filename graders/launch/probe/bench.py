@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lockstep.sandbox.machines import addresses
+from lockstep.sandbox.machines import machine_at
 from lockstep.sandbox.processes import members, stat
 from lockstep.sandbox.starvation import Limit
 from lockstep.wire import Json
@@ -130,8 +130,7 @@ class Bench:
 
     def host_number(self, name: str, asking: int) -> int:
         """The node of this name; a name of the script's own stands for the other node."""
-        name = name.rpartition("@")[2]
-        name = addresses().get(name, name)
+        name = machine_at(name.rpartition("@")[2])
         if name in ("localhost", "127.0.0.1", "0.0.0.0", "0"):
             return asking
         if name in self.cluster.hosts:

@@ -62,6 +62,7 @@ def srun(bench: Bench, request: Request) -> Order:
     # srun hands a signal on to its tasks.
     changes |= {name: environment[name] for name in (TIMEOUT,) if name in environment}
     share = per_node if per_node and per_node * len(among) >= count else -(-count // len(among))
+    on_each = f"{share}(x{len(among)})" if len(among) > 1 else str(share)
     places = []
     for task in range(count):
         index = task // share
@@ -78,10 +79,10 @@ def srun(bench: Bench, request: Request) -> Order:
                     "SLURM_NPROCS": str(count),
                     "SLURM_STEP_NUM_NODES": str(len(among)),
                     "SLURM_STEP_NUM_TASKS": str(count),
-                    "SLURM_TASKS_PER_NODE": f"{share}(x{len(among)})" if len(among) > 1 else str(share),
+                    "SLURM_TASKS_PER_NODE": on_each,
                     "SLURMD_NODENAME": bench.cluster.hosts[among[index]],
                     "SLURM_STEP_NODELIST": ",".join(bench.cluster.hosts[node] for node in among),
-                    "SLURM_STEP_TASKS_PER_NODE": f"{share}(x{len(among)})" if len(among) > 1 else str(share),
+                    "SLURM_STEP_TASKS_PER_NODE": on_each,
                     "SLURM_STEP_ID": "0",
                     "SLURM_STEPID": "0",
                     "SLURM_GTIDS": str(task),
