@@ -37,7 +37,8 @@ INSIDE_FILES = (
     "sandbox/device/others.py sandbox/gpus.py sandbox/nbconvert.py sandbox/starvation.py sandbox/stopwatch.py "
     "sandbox/dataloaders.py sandbox/helptexts.py sandbox/whereabouts.py sandbox/reading.py sandbox/scripts.py "
     "sandbox/exported.py sandbox/running.py sandbox/elsewhere.py sandbox/databricks.py sandbox/wandb_spellings.py "
-    "sandbox/after_import.py sandbox/library_spellings.py sandbox/unscripted.py sandbox/machines.py magics.py"
+    "sandbox/after_import.py sandbox/library_spellings.py sandbox/unscripted.py sandbox/machines.py "
+    "sandbox/lowprecision.py magics.py"
 ).split()
 INSIDE = "/opt/lockstep"
 PROBES = "/opt/probes"

@@ -88,8 +88,11 @@ def import_early() -> None:
     import torch
     from PIL import Image
 
+    from lockstep.sandbox import lowprecision
+
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
+    lowprecision.install()
     Image.init()
 
 
