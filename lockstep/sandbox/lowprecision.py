@@ -1,8 +1,8 @@
 """Convolutions in 16 bits on processors that cannot compute them: what torch does there takes too long to grade.
 
-Where a CPU lacks AVX-512, oneDNN refuses them and torch goes through loops of its own. A training step of a small
-ResNet with bfloat16 took 3 to 80 times as long as with float32 there (AMD EPYC of 2021, torch 2.15), and right work
-ran into the limits of its checks. So these two kernels compute in float32 and round once, as such instructions do.
+Where a CPU lacks AVX-512, oneDNN refuses them and torch goes through loops of its own. Layers as a small ResNet
+has them took 3 to 80 times as long in bfloat16 as in float32 there (AMD EPYC of 2021, torch 2.15), and right work ran
+into the limits of its checks. So these two kernels compute in float32 and round once, as such instructions do.
 """
 
 from __future__ import annotations
