@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import cast
 
 import pytest
+import torch
 
+from lockstep.sandbox import lowprecision
 from lockstep.sandbox.box import Box
 from tests.sandboxed import seen
 
@@ -89,3 +91,30 @@ def test_autocast_goes_through_them_and_back(box: Box) -> None:
     """
 
     assert seen(box, source) == ["torch.bfloat16", "torch.float32", True]
+
+
+@LOW
+def test_types_that_are_mixed_are_refused_as_torch_does(box: Box, low: str) -> None:
+    source = (
+        LAYER
+        + """
+def refuses(low, other):
+    try:
+        torch.ops.aten._slow_conv2d_forward(images.to(low), weight.to(other), [3, 3], None, [1, 1], [1, 1])
+    except RuntimeError as error:
+        return "expected scalar type" in str(error)
+    return False
+
+def main():
+    other, = {torch.bfloat16, torch.float16} - {torch.LOW}
+    return [refuses(torch.LOW, torch.float32), refuses(torch.LOW, other), refuses(torch.float32, torch.LOW)]
+"""
+    )
+
+    assert seen(box, source.replace("LOW", low)) == [True] * 3
+
+
+def test_an_older_torch_keeps_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(torch.library, "get_kernel")
+
+    lowprecision.install()

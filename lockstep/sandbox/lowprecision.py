@@ -13,15 +13,16 @@ from typing import Any
 import torch
 
 KERNELS = ("_slow_conv2d_forward", "_slow_conv2d_backward.output_mask")
-"""Of convolutions in one dimension as well; who has oneDNN calls neither."""
+"""Of convolutions in one dimension as well; what oneDNN takes, nearly all there is in float32, goes to neither."""
 LOW = (torch.float16, torch.bfloat16)
 
-_registered: list[torch.library.Library] = []  # as long as this lives, torch calls them
+_registered: list[torch.library.Library] = []  # as long as these live, torch calls them
 
 
 def install() -> None:
-    """Replace both for this process and its forks; once."""
-    if _registered:
+    """Replace both for this process and its forks."""
+    # A machine with GPUs may have its own, older, build of torch, which does not hand out its kernels.
+    if not hasattr(torch.library, "get_kernel"):
         return
     library = torch.library.Library("aten", "IMPL")
     for name in KERNELS:
@@ -31,21 +32,21 @@ def install() -> None:
 
 
 def _in_float32(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """A kernel for tensors of any type from one that is slow for those of 16 bits, which come first."""
+    """A kernel for tensors of any type from one that is slow for those of 16 bits; types that are mixed it refuses."""
 
     def run(keys: object, *arguments: Any) -> Any:
-        kind = arguments[0].dtype
-        if kind not in LOW:
+        first, *others = {argument.dtype for argument in arguments if isinstance(argument, torch.Tensor)}
+        if others or first not in LOW:
             return kernel(keys, *arguments)
-        answer = kernel(keys, *(_cast(value, torch.float32) for value in arguments))
-        return (
-            tuple(_cast(value, kind) for value in answer)
-            if isinstance(answer, tuple)
-            else _cast(answer, kind)
-        )
+        return cast(kernel(keys, *cast(arguments, first, torch.float32)), torch.float32, first)
 
     return run
 
 
-def _cast(value: Any, kind: torch.dtype) -> Any:
-    return value.to(kind) if isinstance(value, torch.Tensor) else value
+def cast(value: Any, old: torch.dtype, new: torch.dtype) -> Any:
+    """A value with the tensors of one type in it, lists and tuples included, in another."""
+    if isinstance(value, torch.Tensor):
+        return torch.ops.aten._to_copy(value, dtype=new) if value.dtype == old else value
+    if isinstance(value, list | tuple):
+        return type(value)([cast(item, old, new) for item in value])
+    return value

@@ -16,6 +16,7 @@ from torch.overrides import TorchFunctionMode
 
 from lockstep.sandbox.device.machine import Machine
 from lockstep.sandbox.device.marks import index_of, tensors_in
+from lockstep.sandbox.lowprecision import LOW
 
 _KEY = "AutocastCUDA"
 # The last ones run in half precision as a whole with cuDNN; here they are made of many steps.
@@ -185,7 +186,7 @@ def _spare_gpus(enabled: bool) -> None:
 def _low(value: Any) -> bool:
     """Whether a tensor of an emulated GPU in half precision is among the arguments."""
     if isinstance(value, torch.Tensor):
-        return value.dtype in (torch.float16, torch.bfloat16) and index_of(value) >= 0
+        return value.dtype in LOW and index_of(value) >= 0
     return isinstance(value, list | tuple) and any(_low(item) for item in value)
 
 

@@ -20,6 +20,7 @@ from lockstep.sandbox.device.mixing import (
     refuse_lengths,
     refuse_whole_numbers,
 )
+from lockstep.sandbox.lowprecision import LOW, cast
 
 DEFAULT_MEMORY = 16 << 30
 MAX_RECORDS = 100_000
@@ -309,17 +310,9 @@ def _run(func: Any, args: Any, kwargs: Any) -> Any:
     except (NotImplementedError, RuntimeError) as error:
         if not re.search(r"not implemented for '(Half|BFloat16)'", str(error)) or func._schema.is_mutable:
             raise
-        half = next(t.dtype for t in tensors_in(args) if t.dtype in (torch.float16, torch.bfloat16))
-        widened = [_cast(value, half, torch.float32) for value in args]
-        return _cast(func(*widened, **kwargs), torch.float32, half)
-
-
-def _cast(value: Any, old: torch.dtype, new: torch.dtype) -> Any:
-    if isinstance(value, torch.Tensor):
-        return torch.ops.aten._to_copy(value, dtype=new) if value.dtype == old else value
-    if isinstance(value, list | tuple):
-        return type(value)([_cast(item, old, new) for item in value])
-    return value
+        half = next(t.dtype for t in tensors_in(args) if t.dtype in LOW)
+        widened = cast(args, half, torch.float32)
+        return cast(func(*widened, **kwargs), torch.float32, half)
 
 
 _aten = torch.ops.aten
