@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import types
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,6 +22,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from lockstep.exercise import Server
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.device import Machine, emulated_gpus, home
 from tests.sandboxed import message, run, seen
@@ -1456,3 +1458,31 @@ def test_a_fault_in_the_sandbox_names_the_line_and_both_devices(box: Box) -> Non
     text = message(run(box, STUDENT.format(move="")))
     assert "got target is on cpu, different from other tensors on cuda:1" in text
     assert "student.py, line 6, in train" in text
+
+
+# Libraries that hold torch's own functions
+
+
+def test_whatever_a_library_took_from_torch_knows_the_gpus_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    with emulated_gpus():
+        pass  # looks at what has been imported by now
+    late = types.ModuleType("torchmetrics.made_up")
+    late.zeros = torch.zeros  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, late.__name__, late)
+    for _ in range(2):
+        with emulated_gpus():
+            assert late.zeros(2, device="cuda").device == torch.device("cuda", 0)
+        assert late.zeros is torch.zeros
+
+
+@pytest.mark.parametrize("server", [Server.FULL, Server.LATE], ids=lambda server: server.name.lower())
+def test_a_rank_need_not_look_for_them_where_its_server_has(server: Server, box: Box) -> None:
+    source = """
+        from lockstep.sandbox.device import tensors
+        from lockstep.sandbox.lately import imported_since
+
+        def main():
+            since = imported_since(tensors._looked_at)
+            return [name for name in since if name.startswith("torch")], len(tensors._captured) > 0
+    """
+    assert seen(box, source, server=server) == [[], True]

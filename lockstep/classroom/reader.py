@@ -5,10 +5,8 @@ Older gradings stay in the database; how many there are must not be felt here.
 
 from __future__ import annotations
 
-import gc
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from operator import itemgetter
 from typing import Any
 
@@ -20,6 +18,7 @@ from lockstep.classroom.latepolicy import LatePolicy
 from lockstep.classroom.latest import latest_gradings, newest_handins, on_latest
 from lockstep.classroom.record import Flag, Mark, Override, Record
 from lockstep.result import CheckResult, ExerciseResult
+from lockstep.uncollected import nothing_collected
 from lockstep.verdict import Verdict
 
 _VERDICTS = {str(verdict): verdict for verdict in Verdict}
@@ -43,7 +42,7 @@ class Reader:
 
     def records(self) -> tuple[Record, ...]:
         """Every student's, by name and id."""
-        with _nothing_collected():
+        with nothing_collected():
             return tuple(self._records())
 
     def _records(self) -> Iterator[Record]:
@@ -188,15 +187,3 @@ class Reader:
         if self._student is not None:
             query = query.where(student == self._student)
         return self._connection.execute(query).all()
-
-
-@contextmanager
-def _nothing_collected() -> Iterator[None]:
-    """Of a million new objects none is garbage; to look for some over and over takes as long as to make them."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

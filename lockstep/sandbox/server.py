@@ -60,7 +60,7 @@ def main(*fds: int) -> None:
     imports: list[Callable[[], None]] = [
         import_early,
         functools.partial(import_the_rest, gpus=configuration.fields["gpus"] is True),
-        functools.partial(import_modules, modules),
+        functools.partial(import_warm, modules),
     ]
     for import_more, control in zip(imports, controls, strict=False):
         import_more()
@@ -97,32 +97,26 @@ def import_early() -> None:
 
 
 def import_modules(names: Iterable[str]) -> None:
-    """Import what some exercises list as theirs."""
+    """Import them in their order."""
     for name in names:
         importlib.import_module(name)
 
 
 def import_the_rest(*, gpus: bool) -> None:
-    """Import what distributed runs need as well, and take the first, slow, step of everything they do.
-
-    Not of autograd where runs may use real `gpus`: it starts CUDA to count them, and no fork can start it again.
-    """
+    """Import what distributed runs need as well, and take the first, slow, step of everything they do."""
     import_modules(FULL_MODULES)
-    import torch
+    from lockstep.sandbox import firststeps
 
-    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.BatchNorm1d(2))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-    loss = torch.nn.functional.cross_entropy(model(torch.ones(2, 2)), torch.tensor([0, 1]))
-    if not gpus:
-        torch.autograd.backward(loss)
-    optimizer.step()
-    torch.optim.Adam(model.parameters())
-    # torch looks for a backend that it has not met among all installed packages, for every group anew: 10 ms of CPU.
-    # Before 2.15 it did not look.
-    if remember := getattr(torch.distributed.Backend, "_ensure_backend_registered", None):
-        for name in ("gloo", "nccl"):
-            remember(name)
+    firststeps.take(gpus=gpus)
     _keep_groups_alive()
+
+
+def import_warm(modules: Iterable[str]) -> None:
+    """Import what some exercises list as theirs."""
+    from lockstep.sandbox.device.tensors import find_captured
+
+    import_modules(modules)
+    find_captured()
 
 
 def _make_ready_to_be_forked() -> None:

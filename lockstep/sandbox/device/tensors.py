@@ -16,6 +16,7 @@ from torch.utils import _device
 from lockstep.sandbox.device.machine import Machine
 from lockstep.sandbox.device.marks import CPU, LOOSE, index_of, mark_storage, storage_index, tensors_in
 from lockstep.sandbox.device.mixing import type_name
+from lockstep.sandbox.lately import imported_since
 
 _LIKE = "empty_like zeros_like ones_like full_like rand_like randn_like randint_like".split()
 _NEW = "new_tensor new_zeros new_ones new_full new_empty new_empty_strided new".split()
@@ -26,6 +27,8 @@ _CAPTURING = ("torchmetrics", "torchvision", "lightning", "pytorch_lightning", "
 _CAPTURED = frozenset(
     "tensor as_tensor zeros ones full empty arange linspace eye rand randn randint randperm".split()
 )
+_captured: list[tuple[types.ModuleType, str]] = []
+_looked_at = ""
 _PINNED = "_lockstep_pinned"
 
 
@@ -276,11 +279,25 @@ def _patch_factories(machine: Machine) -> None:
 
 
 def _patch_captured(machine: Machine) -> None:
-    """Libraries that did `from torch import tensor` before now hold torch's own function."""
-    for module in [module for name, module in sys.modules.items() if name.startswith(_CAPTURING)]:
-        for name in _CAPTURED.intersection(vars(module)):
-            if isinstance(getattr(module, name), types.BuiltinFunctionType):
-                machine.patches.set(module, name, getattr(torch, name))
+    find_captured()
+    for module, name in _captured:
+        machine.patches.set(module, name, getattr(torch, name))
+
+
+def find_captured() -> None:
+    """Find libraries that did `from torch import tensor` before now: they hold torch's own function.
+
+    What was looked at once is not looked at again, so that forks have little to do where the server has looked.
+    """
+    global _looked_at
+    names = imported_since(_looked_at)
+    for module in [sys.modules.get(name) for name in names if name.startswith(_CAPTURING)]:
+        if isinstance(module, types.ModuleType):
+            held = {name: vars(module).get(name) for name in _CAPTURED}
+            _captured.extend(
+                (module, name) for name in held if isinstance(held[name], types.BuiltinFunctionType)
+            )
+    _looked_at = names[0] if names else _looked_at
 
 
 def make(machine: Machine, func: Callable[..., Any], device: Any, args: Any, kwargs: Any) -> Any:
