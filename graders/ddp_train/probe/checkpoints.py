@@ -103,7 +103,7 @@ def tensors_within(value: object, depth: int = 0) -> list[tuple[str, torch.Tenso
 def digests(tensors: Iterable[torch.Tensor]) -> frozenset[str]:
     """What tells the matrices and filters among them, which only steps change, from others."""
     arrays = [plain_tensor(value) for value in tensors if value.ndim >= 2 and value.is_floating_point()]
-    return frozenset(hashlib.sha256(array.tobytes()).hexdigest() for array in arrays if array is not None)
+    return frozenset(hashlib.sha256(array.data).hexdigest() for array in arrays if array is not None)
 
 
 def resume(student: Student, inputs: Inputs) -> Observation:
