@@ -246,6 +246,22 @@ def test_a_variance_is_told_from_the_deviations_that_are_meant(printed: str, nar
 
 
 @pytest.mark.parametrize(
+    ("printed", "words"),
+    [
+        ("Timing: 0.4489 +- 0.0015 s", "np.var is its square"),
+        ("Timing: 0.4489 +- 0.0000 s", "every single pass"),
+        ("Timing: 0.1012 +- 0.0013 s", "every single pass"),
+    ],
+)
+def test_a_variance_is_told_where_a_busy_machine_levels_the_passes(printed: str, words: str) -> None:
+    (reading,) = printed_times.readings(printed, None)
+    assert script_timing.is_flat(reading)
+    complaint = script_timing.fault(reading, "", [0.398, 0.421, 0.44, 0.475, 0.51], 0.1)
+    assert complaint is not None
+    assert words in complaint.hint
+
+
+@pytest.mark.parametrize(
     ("printed", "same"),
     [
         ("Timing: 0.3102 +- 0.3102 s", True),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import bisect
+import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from typing import NamedTuple
 
@@ -80,6 +81,10 @@ class Reading:
         return self.mean + self.digit >= 0.95 * float(
             np.mean(took)
         ) and self.std + self.std_digit < LEAST_SHARE * float(np.std(took))
+
+    def has_variance_of(self, took: list[float]) -> bool:
+        """Whether what was printed for the deviation is, for clocks that differ a little, that of passes, squared."""
+        return replace(self, std=math.sqrt(self.std), std_digit=0.0).is_of_five(took)
 
     def is_twice_the_same(self) -> bool:
         """Whether two numbers are one and the same, and are no two that happen to be alike in a few digits."""
