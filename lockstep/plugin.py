@@ -23,7 +23,7 @@ from lockstep.jsonfile import write_json
 from lockstep.result import CheckResult, ExerciseResult, Result
 from lockstep.stopping import like_ctrl_c
 from lockstep.text import safe
-from lockstep.uncollected import nothing_collected
+from lockstep.uncollected import keep_for_good, nothing_collected
 from lockstep.verdict import CheckEnded, GraderFault, NotChecked, Verdict
 
 if TYPE_CHECKING:
@@ -209,7 +209,9 @@ class _Grading:
     def pytest_collection(self) -> Generator[None, object, object]:
         """Import the judges, and with them torch."""
         with nothing_collected():
-            return (yield)
+            found = yield
+        keep_for_good()
+        return found
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Keep the chosen exercises' checks, in the order of their exercise.toml."""

