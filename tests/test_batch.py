@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -343,8 +344,17 @@ def test_a_worker_that_dies_costs_only_its_hand_in(
 
 
 def test_a_hand_in_that_takes_too_long_is_given_up_and_keeps_its_checks(
-    submissions: Path, out: Path, capfd: pytest.CaptureFixture[str]
+    submissions: Path,
+    out: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # What a busy machine takes to start a process does not count.
+    (tmp_path / "slow").mkdir()
+    (tmp_path / "slow" / "sitecustomize.py").write_text("import time\ntime.sleep(5)\n")
+    path = filter(None, [os.environ.get("PYTHONPATH")])
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path / "slow"), *path]))
     hand_in(submissions, {"ada": "", "bob": "three:waits"})
     assert grade(submissions, out, "--timeout", "4") == 1
     said = " ".join(capfd.readouterr().out.split())

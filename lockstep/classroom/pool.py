@@ -30,6 +30,10 @@ LOOK_SECONDS = 0.5
 MOST_SECONDS = 10.0
 """What counts of the time from one look to the next, in which pages may be written; longer, and it was Ctrl-Z."""
 
+START_SECONDS = 600.0
+"""How long a worker may take, on top of what a hand-in may, until it begins with one: it imports torch, as does the
+sandbox, and on a busy machine that takes minutes."""
+
 END_SECONDS = 15.0
 """How long a worker may take to put its sandbox away before it is killed."""
 
@@ -210,7 +214,7 @@ class _Worker:
         """Begin a task; False when the process is gone."""
         self.task = task
         self.tasks += 1
-        self.give(timeout)
+        self.give(START_SECONDS + timeout)
         try:
             self.connection.send(task)
         except OSError:
