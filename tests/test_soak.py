@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -30,6 +31,20 @@ def test_a_thousand_gradings_come_to_the_same_and_leave_nothing() -> None:
     command = [sys.executable, "-m", "tests.soak", "--gradings", "1000"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_who_stops_it_is_left_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.soak", "--gradings", "20", "--machine", "idle"]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as soak:
+        while soak.poll() is None and not list(tmp_path.glob("soak-*/submissions/*")):
+            time.sleep(0.05)
+        soak.terminate()
+        _, said = soak.communicate()
+    assert (soak.returncode, said) == (130, b"soak: stopped\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_twenty_submissions_of_every_kind_can_be_built(tmp_path: Path) -> None:

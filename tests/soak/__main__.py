@@ -13,6 +13,7 @@ import statistics
 import sys
 import time
 
+from lockstep.stopping import like_ctrl_c
 from tests.soak.grading import GROWTH, Soak, soak
 from tests.soak.machines import MACHINES, NoMemoryGroup
 from tests.soak.works import WORKS
@@ -69,4 +70,9 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        with like_ctrl_c():
+            sys.exit(main())
+    except KeyboardInterrupt:
+        print("soak: stopped", file=sys.stderr)
+        sys.exit(130)
