@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import NoReturn
 
 ENDING = (signal.SIGTERM, signal.SIGHUP)
 """Signals that would end Python there and then: no `finally` is reached, and control groups are left behind."""
@@ -29,6 +31,16 @@ def like_ctrl_c() -> Iterator[None]:
     finally:
         for number in ours:
             signal.signal(number, signal.SIG_DFL)
+
+
+def end_with(main: Callable[[], int], stopped: str) -> NoReturn:
+    """Run a command and end this process with its status: 130, and the words `stopped`, where somebody stopped it."""
+    try:
+        with like_ctrl_c():
+            sys.exit(main())
+    except KeyboardInterrupt:
+        print(stopped, file=sys.stderr)
+        sys.exit(130)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -13,7 +13,7 @@ import statistics
 import sys
 import time
 
-from lockstep.stopping import like_ctrl_c
+from lockstep.stopping import end_with
 from tests.soak.grading import GROWTH, Soak, soak
 from tests.soak.machines import MACHINES, NoMemoryGroup
 from tests.soak.works import WORKS
@@ -70,9 +70,4 @@ def _say(text: str) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        with like_ctrl_c():
-            sys.exit(main())
-    except KeyboardInterrupt:
-        print("soak: stopped", file=sys.stderr)
-        sys.exit(130)
+    end_with(main, "soak: stopped")

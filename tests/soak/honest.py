@@ -15,7 +15,6 @@ import io
 import math
 import os
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +28,7 @@ from lockstep.classroom.fingerprint import fingerprints
 from lockstep.classroom.task import Setup
 from lockstep.exercise import find_exercises
 from lockstep.grading import default_graders, known_exercises
-from lockstep.stopping import like_ctrl_c
+from lockstep.stopping import end_with
 from lockstep.wholefile import write_whole
 from tests.sandboxed import ROOT
 
@@ -179,9 +178,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        with like_ctrl_c():
-            sys.exit(main())
-    except KeyboardInterrupt:
-        print("honest: stopped; what was graded is counted", file=sys.stderr)
-        sys.exit(130)
+    end_with(main, "honest: stopped; what was graded is counted")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import sys
 import tempfile
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -19,7 +18,7 @@ from lockstep.exercise import find_exercises
 from lockstep.grading import default_graders, known_exercises
 from lockstep.result import Result
 from lockstep.sandbox.box import Box, open_box
-from lockstep.stopping import like_ctrl_c
+from lockstep.stopping import end_with
 from tests.samples import graded, impatient_checks
 
 
@@ -77,9 +76,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        with like_ctrl_c():
-            sys.exit(main())
-    except KeyboardInterrupt:
-        print("steady: stopped", file=sys.stderr)
-        sys.exit(130)
+    end_with(main, "steady: stopped")
