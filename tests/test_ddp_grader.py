@@ -641,7 +641,7 @@ IN_PARTS = """        loss = torch.zeros((), device=device)
 STEPPED = ("weights_in_sync", "gradients_averaged", "checkpoint", "really_communicates", "no_double_softmax", "single_process")  # fmt: skip
 
 
-@pytest.mark.parametrize("size", ["2", pytest.param("1", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("size", ["1", pytest.param("2", marks=pytest.mark.slow)])
 def test_a_batch_may_go_through_the_model_in_parts(size: str, tmp_path: Path, box: Box) -> None:
     for name in ("ddp_train.sh", "perf_report.py"):
         shutil.copy(REFERENCE / name, tmp_path)

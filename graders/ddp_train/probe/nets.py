@@ -41,6 +41,14 @@ class InjectedFault(Exception):
     """What the check puts in the way of one rank."""
 
 
+class Norm(nn.BatchNorm1d):
+    """A batch norm that can train on one row, as one of images can: each channel holds its value twice."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        """Of the same shape, (batch, channels)."""
+        return super().forward(input.unsqueeze(2).expand(-1, -1, 2))[..., 0]
+
+
 class Net(nn.Module):
     """A weight of four dimensions, two that are one, a frozen layer, a buffer; batch norm and dropout on demand."""
 
@@ -54,7 +62,7 @@ class Net(nn.Module):
         self.again.weight = self.middle.weight
         self.frozen = nn.Linear(hidden, hidden)
         self.frozen.requires_grad_(False)
-        self.norm = nn.BatchNorm1d(hidden) if batch_norm else nn.Identity()
+        self.norm = Norm(hidden) if batch_norm else nn.Identity()
         self.dropout = nn.Dropout(dropout)
         self.head = nn.Linear(hidden, classes)
         self.scale = nn.Buffer(torch.ones(hidden))

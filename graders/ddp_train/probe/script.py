@@ -34,6 +34,7 @@ OTHERS_SECONDS = 6.0
 WRITTEN_SECONDS = 4.0  # for who writes a checkpoint beside the training
 COMPARED = 10  # numbers of each parameter
 MAX_GROUPS = 100
+NARROW = 64
 
 
 def alone(student: Student, inputs: Inputs) -> Observation:
@@ -81,17 +82,27 @@ def script_arguments(inputs: Inputs) -> list[str]:
 
 
 def _smaller_resnet() -> None:
-    """Let `resnet18()` build one block a stage instead of two: what these checks look at is not its size.
+    """Let `resnet18()` build one narrow block a stage instead of two: what these checks look at is not its size.
 
     It is torchvision's own function that is called, which knows `pretrained=False` and other spellings.
     """
     from torchvision.models import resnet
 
+    class Narrow(resnet.BasicBlock):  # type: ignore[misc]
+        """A block as narrow inside as those of the first stage, between as many channels as ever."""
+
+        def __init__(self, inplanes: int, planes: int, *args: Any, **kwargs: Any) -> None:
+            super().__init__(inplanes, NARROW, *args, **kwargs)
+            self.conv2 = resnet.conv3x3(NARROW, planes)
+            self.bn2 = norms[-1](planes)
+
     build: Any = resnet._resnet
+    norms: list[Callable[[int], nn.Module]] = []
 
     def smaller(block: Any, layers: list[int], weights: Any, progress: bool, **kwargs: Any) -> resnet.ResNet:
         if layers == [2, 2, 2, 2]:
-            layers, weights = [1, 1, 1, 1], None
+            block, layers, weights = Narrow, [1, 1, 1, 1], None
+            norms.append(kwargs.get("norm_layer") or nn.BatchNorm2d)
         return cast(resnet.ResNet, build(block, layers, weights, progress, **kwargs))
 
     resnet._resnet = smaller
