@@ -135,7 +135,9 @@ def _absences(records: Sequence[Record], nobodys: Sequence[str], results: Path) 
     for label in nobodys:
         # In the table's data, letters beyond ASCII have numbers.
         written = (html.escape(label, quote=False), label, json.dumps(label)[1:-1])
-        if not any(name in text for name in written for text in (page, html.unescape(page).replace("&", "&amp;"))):
+        if not any(
+            name in text for name in written for text in (page, html.unescape(page).replace("&", "&amp;"))
+        ):
             yield f"index.html does not list {label}"
     for record in records:
         yield from (

@@ -61,8 +61,11 @@ def waits_as_time_inference_does(check: Check, call: str, seen: RankOutcome) -> 
         return
     if _timer(check, on_gpu=True).get("waited") is not False:
         check.fail(
-            f"{call} called a model on a GPU, and never waited for it. time_inference does.",
-            HINT,
+            f"{call} called a model on a GPU, and never waited for it. time_inference does, where its batch lies on "
+            "the GPU.",
+            f"{HINT} If the script does so: the batch that `measure` makes lies on the CPU, and nn.DataParallel takes "
+            "it to the GPUs. Wait for the device of the model, next(model.parameters()).device, not for that of the "
+            "batch.",
             points=check.points / 2,
         )
 
