@@ -12,7 +12,6 @@ from typing import cast
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.loggers.logger import DummyLogger
 from torch.nn.parameter import is_lazy
 from torch.utils.data import DataLoader
 
@@ -23,6 +22,7 @@ from lockstep.wire import Json
 from .files import Files
 from .recorder import Recorder, SeenEnough
 from .student import Rows, students_model, students_module, tolerate_gpu_calls
+from .surroundings import QuietLogger, no_checkpoints
 
 # How torch and Python say that a network takes rows or planes where it was given images, or the other way round: what
 # is told in the end is what it made of images, not of a shape that was merely tried.
@@ -114,10 +114,9 @@ def _fit(
         accelerator=accelerator,
         devices=inputs.world_size,
         strategy="ddp" if inputs.world_size > 1 else "auto",
-        logger=DummyLogger(),
-        enable_checkpointing=False,
+        logger=QuietLogger(),
         num_sanity_val_steps=0,
-        callbacks=[SameDraws()] if values.get("same_draws") is True else None,
+        callbacks=[no_checkpoints(), *([SameDraws()] if values.get("same_draws") is True else [])],
     )
     recorder.trainer = trainer
     if inputs.world_size > 1:

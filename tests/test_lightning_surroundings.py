@@ -1,0 +1,42 @@
+"""The grader of exercise 5, networks that ask the Trainer for what a script has: they find it in the checks as well."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lockstep.sandbox.box import Box
+from tests.test_lightning_grader import changed, checks_of
+
+CHECKS = (
+    "training_step_loss",
+    "configure_optimizers",
+    "no_device_calls",
+    "no_manual_loop",
+    "validation_logged",
+    "learns",
+    "trainer_flags",
+)
+LAST_LINE = "        return torch.optim.Adam(self.parameters(), lr=self.hparams.lr)\n"
+IN_FOLDERS = f"""{LAST_LINE}
+    def on_validation_epoch_end(self) -> None:
+        import os
+
+        name, version = str(self.logger.name), str(self.logger.version)
+        assert name and version
+        named = os.path.join(self.logger.save_dir, name, version)
+        for folder in (self.logger.log_dir, self.trainer.log_dir, self.trainer.default_root_dir, named):
+            with open(os.path.join(folder, "history.txt"), "a") as file:
+                file.write(f"{{self.current_epoch}} {{self.trainer.callback_metrics['val_acc']:.4f}}\\n")
+"""
+BEST = f"""{LAST_LINE}
+    def on_train_end(self) -> None:
+        print(f"best checkpoint: {{self.trainer.checkpoint_callback.best_model_path}}")
+"""
+
+
+@pytest.mark.parametrize("lines", [IN_FOLDERS, BEST], ids=["folders of the logger", "the best checkpoint"])
+def test_what_is_asked_of_the_trainer_is_there(lines: str, tmp_path: Path, box: Box) -> None:
+    checks = checks_of(changed(tmp_path, (LAST_LINE, lines)), box, *CHECKS)
+    assert [check.message for check in checks.values() if check.points < check.max_points] == []
