@@ -35,8 +35,39 @@ BEST = f"""{LAST_LINE}
         print(f"best checkpoint: {{self.trainer.checkpoint_callback.best_model_path}}")
 """
 
+STEPS = """        optimizer = torch.optim.Adam(self.parameters(), lr=self.hparams.lr)
+        steps = len(self.trainer.datamodule.train_dataloader()) * self.trainer.max_epochs
+        scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+        return [optimizer], [{"scheduler": scheduler, "interval": "step"}]
+"""
+SIZE = f"""{LAST_LINE}
+    def on_train_batch_start(self, batch: list[torch.Tensor], batch_idx: int) -> None:
+        data = self.trainer.datamodule
+        assert len(batch[0]) <= data.batch_size == data.hparams.batch_size
+        self.log("size", float(data.batch_size), batch_size=data.batch_size)
+"""
+OF_THEIRS = f"""{LAST_LINE}
+    def on_fit_start(self) -> None:
+        self.names, self.root = self.trainer.datamodule.train_data.classes, self.trainer.datamodule.data
+        assert len(self.names) == 10
+        assert not hasattr(self.trainer.datamodule, "nothing_of_that_name")
+"""
+ASKED = {
+    "folders of the logger": IN_FOLDERS,
+    "the best checkpoint": BEST,
+    "how many batches there are": STEPS,
+    "the size of a batch": SIZE,
+    "what only their data module has": OF_THEIRS,
+}
 
-@pytest.mark.parametrize("lines", [IN_FOLDERS, BEST], ids=["folders of the logger", "the best checkpoint"])
+
+@pytest.mark.parametrize("lines", ASKED.values(), ids=ASKED)
 def test_what_is_asked_of_the_trainer_is_there(lines: str, tmp_path: Path, box: Box) -> None:
     checks = checks_of(changed(tmp_path, (LAST_LINE, lines)), box, *CHECKS)
+    assert [check.message for check in checks.values() if check.points < check.max_points] == []
+
+
+def test_no_line_of_their_data_module_runs_unasked(tmp_path: Path, box: Box) -> None:
+    find = "        self.data, self.batch_size = data, batch_size\n"
+    checks = checks_of(changed(tmp_path, (find, f"{find}        raise SystemExit(3)\n")), box, *CHECKS)
     assert [check.message for check in checks.values() if check.points < check.max_points] == []

@@ -18,7 +18,7 @@ from .files import Files
 from .fitting import in_some_shape
 from .recorder import Recorder
 from .student import Rows, students_model, students_module, tolerate_gpu_calls
-from .surroundings import QuietLogger
+from .surroundings import JudgesData, QuietLogger
 
 MOST_EPOCHS, SHARE = 10, 0.2
 # What every Trainer of the probe's is told besides, as it is shown.
@@ -69,7 +69,7 @@ def flags(student: Student, inputs: Inputs) -> Observation:
         ) -> None:
             loader = DataLoader(Rows(inputs.tensor("images").reshape(-1, *shape), labels), 2)
             with student.calling(f"training with {call}"):
-                trainer.fit(model, loader, loader)
+                trainer.fit(model, datamodule=JudgesData(module, loader, loader))
 
         # Without max_epochs it would go on for a thousand: that is told without waiting for it.
         if trainer.max_epochs in range(1, MOST_EPOCHS + 1):
