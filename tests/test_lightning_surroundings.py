@@ -71,3 +71,9 @@ def test_no_line_of_their_data_module_runs_unasked(tmp_path: Path, box: Box) -> 
     find = "        self.data, self.batch_size = data, batch_size\n"
     checks = checks_of(changed(tmp_path, (find, f"{find}        raise SystemExit(3)\n")), box, *CHECKS)
     assert [check.message for check in checks.values() if check.points < check.max_points] == []
+
+
+def test_whose_data_module_cannot_be_made_is_told_so(tmp_path: Path, box: Box) -> None:
+    needed = ('self, data: str = "data", batch_size', "self, data: str, batch_size")
+    checks = checks_of(changed(tmp_path, needed, (LAST_LINE, OF_THEIRS)), box, "learns")
+    assert "a data module of their own" in checks["learns"].hint
