@@ -79,6 +79,7 @@ _CAUSES: Sequence[tuple[str, str, str]] = (
     ("SystemExit", "", "A function that ends Python ends whoever called it: raise an exception that says what is wrong instead."),
     ("ImportError", "cannot import name", "No such name is there: is it spelled just so, and of this course's version of the package? Does a file of yours have the name of a package, or do two of them import each other? " + _PYTHON),
     ("AttributeError", "partially initialized module", "Has a file of yours the name of the package? Rename it. Or do two of your files import each other? Put what both need into a third one."),
+    ("AttributeError", "'JudgesData' object", "The checks fit with a data module of their own. Of yours it has what that holds when it is made without arguments and setup('fit') is through. Hand what the network needs to the network, by an argument that has a default."),
     ("AttributeError", "'NoneType' object", _IS_NONE),
     ("KeyError", "RANK", "RANK, LOCAL_RANK and WORLD_SIZE are only set by torchrun. Use os.environ.get('RANK', 0) and the like, so that the file also works without it."),
     ("KeyError", "WANDB_API_KEY", "Nobody has logged in where this is graded, and W&B is offline there, for which it needs no key: leave wandb.login() out, or ask for os.environ.get('WANDB_API_KEY')."),

@@ -222,6 +222,12 @@ def test_a_script_that_reads_no_options_is_told_so(
         ("TypeError", "Invalid shape (3, 250, 250) for image data", WITH_OPTIONS, "permute(1, 2, 0)"),
         ("AttributeError", "'str' object has no attribute 'finalize'", WITH_OPTIONS, "CSVLogger(...)"),
         (
+            "AttributeError",
+            "'JudgesData' object has no attribute 'classes'",
+            "calling f()",
+            "a data module of their own",
+        ),
+        (
             "MisconfigurationException",
             "`train_dataloader` must be implemented to be used with the Lightning Trainer",
             WITH_OPTIONS,

@@ -118,7 +118,7 @@ def _first(check: Check, steps: Json) -> Mapping[str, Json]:
     step = steps[0] if isinstance(steps, list) and steps else None
     if not isinstance(step, dict):
         check.fail(
-            "trainer.fit(model, train_loader, val_loader): training_step was never called.",
+            "trainer.fit(model, datamodule=data): training_step was never called.",
             "LitFashion needs a method training_step(self, batch, batch_idx).",
         )
     return step

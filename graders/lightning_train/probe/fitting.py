@@ -12,7 +12,6 @@ from typing import cast
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.loggers.logger import DummyLogger
 from torch.nn.parameter import is_lazy
 from torch.utils.data import DataLoader
 
@@ -23,6 +22,7 @@ from lockstep.wire import Json
 from .files import Files
 from .recorder import Recorder, SeenEnough
 from .student import Rows, students_model, students_module, tolerate_gpu_calls
+from .surroundings import JudgesData, QuietLogger, no_checkpoints
 
 # How torch and Python say that a network takes rows or planes where it was given images, or the other way round: what
 # is told in the end is what it made of images, not of a shape that was merely tried.
@@ -53,9 +53,7 @@ def train(student: Student, inputs: Inputs) -> Observation:
     recorder.watch_loop()
     Files(os.path.join(student.data, "fashion"))
     module = students_module(student)
-    in_some_shape(
-        recorder, lambda shape: _fit(student, inputs, recorder, students_model(student, module), shape)
-    )
+    in_some_shape(recorder, lambda shape: _fit(student, inputs, recorder, module, shape))
     return Observation(
         {**recorder.values(), "gpu_calls": cast(Json, calls[:10]), **_optimizers(recorder)}, recorder.arrays
     )
@@ -68,12 +66,7 @@ def on_gpu(student: Student, inputs: Inputs) -> Observation:
         Files(os.path.join(student.data, "fashion"))
         module = students_module(student)
         recorder = Recorder()
-        in_some_shape(
-            recorder,
-            lambda shape: _fit(
-                student, inputs, recorder, students_model(student, module), shape, accelerator
-            ),
-        )
+        in_some_shape(recorder, lambda shape: _fit(student, inputs, recorder, module, shape, accelerator))
     return Observation({})
 
 
@@ -96,10 +89,11 @@ def _fit(
     student: Student,
     inputs: Inputs,
     recorder: Recorder,
-    model: pl.LightningModule,
+    module: object,
     shape: tuple[int, ...],
     accelerator: str = "cpu",
 ) -> None:
+    model = students_model(student, module)
     values = inputs.values
     images = inputs.tensor("images").reshape(-1, *shape)
     labels = inputs.tensor("labels")
@@ -114,17 +108,16 @@ def _fit(
         accelerator=accelerator,
         devices=inputs.world_size,
         strategy="ddp" if inputs.world_size > 1 else "auto",
-        logger=DummyLogger(),
-        enable_checkpointing=False,
+        logger=QuietLogger(),
         num_sanity_val_steps=0,
-        callbacks=[SameDraws()] if values.get("same_draws") is True else None,
+        callbacks=[no_checkpoints(), *([SameDraws()] if values.get("same_draws") is True else [])],
     )
     recorder.trainer = trainer
     if inputs.world_size > 1:
         _initialize(model, images[:2])
-    call = "training LitFashion() with trainer.fit(model, train_loader, val_loader)"
+    call = "training LitFashion() with trainer.fit(model, datamodule=data)"
     with student.calling(call), suppress(SeenEnough):
-        trainer.fit(model, loaders[0], loaders[1])
+        trainer.fit(model, datamodule=JudgesData(module, *loaders))
 
 
 def _initialize(model: pl.LightningModule, images: torch.Tensor) -> None:

@@ -18,6 +18,7 @@ from .files import Files
 from .fitting import in_some_shape
 from .recorder import Recorder
 from .student import Rows, students_model, students_module, tolerate_gpu_calls
+from .surroundings import JudgesData, QuietLogger
 
 MOST_EPOCHS, SHARE = 10, 0.2
 # What every Trainer of the probe's is told besides, as it is shown.
@@ -55,8 +56,11 @@ def flags(student: Student, inputs: Inputs) -> Observation:
     for name in ("limited", "dev"):
         overrides = cast(dict[str, Any], inputs.values[name])
         shown = ", ".join(f"{key}={value!r}" for key, value in overrides.items())
-        always = {"accelerator": "cpu", "devices": 1, "logger": DummyLogger(), "num_sanity_val_steps": 0}
+        logger = QuietLogger()
+        always = {"accelerator": "cpu", "devices": 1, "logger": logger, "num_sanity_val_steps": 0}
         trainer = _built(student, build, f"{ALWAYS}, {shown}", **always, **overrides)
+        if trainer.fast_dev_run:  # type: ignore[attr-defined]
+            trainer.logger = logger  # Lightning has put in one of its own, which has no folder
         values[f"{name}_precision"] = plain(trainer.precision)
         values[f"{name}_epochs"] = plain(trainer.max_epochs)
 
@@ -65,7 +69,7 @@ def flags(student: Student, inputs: Inputs) -> Observation:
         ) -> None:
             loader = DataLoader(Rows(inputs.tensor("images").reshape(-1, *shape), labels), 2)
             with student.calling(f"training with {call}"):
-                trainer.fit(model, loader, loader)
+                trainer.fit(model, datamodule=JudgesData(module, loader, loader))
 
         # Without max_epochs it would go on for a thousand: that is told without waiting for it.
         if trainer.max_epochs in range(1, MOST_EPOCHS + 1):
