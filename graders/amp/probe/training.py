@@ -106,7 +106,7 @@ class Training(LossRecorder):
             def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
                 image = next(iter((*args, *kwargs.values())), None)
                 is_image = isinstance(image, torch.Tensor) and image.dim() == 4 and not torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
-                if not is_image or recorder.inside("forward"):
+                if not is_image or recorder.inside("forward") or not _has_weights(module):
                     return original(module, *args, **kwargs)
                 with recorder.within("forward"):
                     recorder.forward(module, cast(torch.Tensor, image))
@@ -171,6 +171,11 @@ class Training(LossRecorder):
             },
             arrays,
         )
+
+
+def _has_weights(module: nn.Module) -> bool:
+    """Whether a module can be the model: a transform is one, too, and may be called on a whole batch of images."""
+    return next(module.parameters(), None) is not None
 
 
 def _planned_steps(scheduler: Any) -> object:
