@@ -86,6 +86,27 @@ def test_a_transform_of_a_whole_batch_is_no_model(check: str, tmp_path: Path, bo
     assert (found.verdict, found.message) == (Verdict.PASSED, "")
 
 
+EVALUATED = "        metrics = evaluate(model, valid_loader, criterion, device, args.amp)\n"
+AVERAGED = """\
+        from torch.optim.swa_utils import AveragedModel{name}
+
+        averaged = AveragedModel(model)
+        averaged.update_parameters(model)
+        {call}(train_loader, averaged, device)
+        metrics = evaluate(averaged, valid_loader, criterion, device, args.amp)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "call"), [(", update_bn", "update_bn"), ("", "torch.optim.swa_utils.update_bn")]
+)
+def test_what_torch_does_for_an_averaged_batch_norm_is_no_validation(
+    name: str, call: str, tmp_path: Path, box: Box
+) -> None:
+    found = result(tmp_path, box, "eval_no_grad", EVALUATED, AVERAGED.format(name=name, call=call))
+    assert (found.verdict, found.message) == (Verdict.PASSED, "")
+
+
 PICTURE_AND_TABLE = """    run.log({"sample": wandb.Image(valid_loader.dataset[0][0])}, step=global_step + 1)
     table = wandb.Table(columns=["name", "value"], data=[list(pair) for pair in metrics.items()])
     run.log({"final": table}, step=global_step + 2)

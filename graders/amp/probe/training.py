@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 from torch import nn
+from torch.optim import swa_utils
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from lockstep.sandbox.probing import Inputs, Observation, Student, plain, text_of_file
@@ -62,6 +63,7 @@ class Training(LossRecorder):
         """As for one step, and the losses, the model's forward and the scheduler's steps besides."""
         super().install()
         self._watch_forward()
+        self._pass_over_update_bn()
         # A scheduler makes its first step while it is made.
         made = torch.optim.lr_scheduler.LRScheduler._initial_step
 
@@ -117,6 +119,16 @@ class Training(LossRecorder):
         nn.Module.__call__ = watched(nn.Module.__call__)  # type: ignore[method-assign]
         # model.forward(images) instead of model(images) would otherwise look like a call of every layer.
         ResNet.forward = watched(ResNet.forward)
+
+    def _pass_over_update_bn(self) -> None:
+        """Let what torch does for a batch norm of averaged weights be no validation: it needs training mode."""
+        original = swa_utils.update_bn
+
+        def update_bn(*args: Any, **kwargs: Any) -> None:
+            with self.within("forward"):
+                original(*args, **kwargs)
+
+        swa_utils.update_bn = update_bn
 
     def forward(self, module: nn.Module, images: torch.Tensor) -> None:
         """A model is about to be called with a batch of images."""
