@@ -86,6 +86,20 @@ def test_a_transform_of_a_whole_batch_is_no_model(check: str, tmp_path: Path, bo
     assert (found.verdict, found.message) == (Verdict.PASSED, "")
 
 
+MADE = "    model = build_model(args.arch).to(device)\n    criterion"
+LAZY = """\
+    model = build_model(args.arch).to(device)
+    model.fc = nn.LazyLinear(10)
+    model(next(iter(train_loader))[0].to(device))  # shows the lazy layer what comes
+    criterion"""
+
+
+@pytest.mark.parametrize("check", ["params_fp32", "eval_no_grad", "notebook"])
+def test_a_layer_may_be_lazy(check: str, tmp_path: Path, box: Box) -> None:
+    found = result(tmp_path, box, check, MADE, LAZY)
+    assert (found.verdict, found.message) == (Verdict.PASSED, "")
+
+
 EVALUATED = "        metrics = evaluate(model, valid_loader, criterion, device, args.amp)\n"
 AVERAGED = """\
         from torch.optim.swa_utils import AveragedModel{name}

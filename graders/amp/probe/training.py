@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.optim import swa_utils
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
@@ -139,7 +140,9 @@ class Training(LossRecorder):
         if learns and module.training and self.events[-1] == event:
             self._learning.append((self.events[-1], module))
         known = any(module is model for model, _ in self._models)
-        if torch.is_grad_enabled() and not known and len(self._models) < MAX_MODELS:
+        # A lazy weight has no values before the first call.
+        has_lazy = any(map(is_lazy, module.parameters()))
+        if torch.is_grad_enabled() and not known and not has_lazy and len(self._models) < MAX_MODELS:
             self._models.append((module, [value.detach().clone() for value in module.parameters()]))
 
     def _forget_warm_up(self) -> None:
@@ -350,7 +353,7 @@ def _watch_gradients() -> list[float]:
 
 
 def _is_finite(weight: torch.Tensor) -> bool:
-    return bool(torch.isfinite(weight.detach()).all())
+    return is_lazy(weight) or bool(torch.isfinite(weight.detach()).all())
 
 
 def _watch_left_over() -> list[bool]:
