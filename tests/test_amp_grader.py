@@ -30,6 +30,7 @@ from lockstep.sandbox.box import Box
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.verdict import Crashed, Verdict
 from lockstep.wire import Array, Json
+from tests.amp_scripts import result
 from tests.forging import forgery, taken_in
 from tests.made_up import check_of
 from tests.samples import graded
@@ -67,6 +68,57 @@ def test_a_frozen_copy_that_asks_for_no_gradients_is_as_good_as_no_grad(tmp_path
     assert [
         c.message for c in exercise.checks if c.id == "eval_no_grad" and c.verdict is not Verdict.PASSED
     ] == []
+
+
+LOOP = "        for batch in train_loader:\n"
+AUGMENTED = """\
+        from torchvision.transforms import v2
+
+        augment = v2.Compose([v2.RandomHorizontalFlip(), v2.Normalize([0.1], [0.5])])
+        for images, labels in train_loader:
+            batch = augment(images.to(device)), labels
+"""
+
+
+@pytest.mark.parametrize("check", ["params_fp32", "eval_no_grad"])
+def test_a_transform_of_a_whole_batch_is_no_model(check: str, tmp_path: Path, box: Box) -> None:
+    found = result(tmp_path, box, check, LOOP, AUGMENTED)
+    assert (found.verdict, found.message) == (Verdict.PASSED, "")
+
+
+MADE = "    model = build_model(args.arch).to(device)\n    criterion"
+LAZY = """\
+    model = build_model(args.arch).to(device)
+    model.fc = nn.LazyLinear(10)
+    model(next(iter(train_loader))[0].to(device))  # shows the lazy layer what comes
+    criterion"""
+
+
+@pytest.mark.parametrize("check", ["params_fp32", "eval_no_grad", "notebook"])
+def test_a_layer_may_be_lazy(check: str, tmp_path: Path, box: Box) -> None:
+    found = result(tmp_path, box, check, MADE, LAZY)
+    assert (found.verdict, found.message) == (Verdict.PASSED, "")
+
+
+EVALUATED = "        metrics = evaluate(model, valid_loader, criterion, device, args.amp)\n"
+AVERAGED = """\
+        from torch.optim.swa_utils import AveragedModel{name}
+
+        averaged = AveragedModel(model)
+        averaged.update_parameters(model)
+        {call}(train_loader, averaged, device)
+        metrics = evaluate(averaged, valid_loader, criterion, device, args.amp)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "call"), [(", update_bn", "update_bn"), ("", "torch.optim.swa_utils.update_bn")]
+)
+def test_what_torch_does_for_an_averaged_batch_norm_is_no_validation(
+    name: str, call: str, tmp_path: Path, box: Box
+) -> None:
+    found = result(tmp_path, box, "eval_no_grad", EVALUATED, AVERAGED.format(name=name, call=call))
+    assert (found.verdict, found.message) == (Verdict.PASSED, "")
 
 
 PICTURE_AND_TABLE = """    run.log({"sample": wandb.Image(valid_loader.dataset[0][0])}, step=global_step + 1)

@@ -580,6 +580,38 @@ BY_HAND = (
 )
 OPTIMIZER = "    def configure_optimizers(self)"
 FIT = "    trainer.fit(model, datamodule=data)\n"
+MUON = (
+    "        return torch.optim.Adam(self.parameters(), lr=self.hparams.lr)\n",
+    """\
+        matrices = [p for p in self.parameters() if p.ndim == 2]
+        others = [p for p in self.parameters() if p.ndim != 2]
+        return [torch.optim.Muon(matrices, lr=2e-3), torch.optim.Adam(others, lr=self.hparams.lr)]
+""",
+)
+STEPS = """\
+        self.zero_grad()
+        self.manual_backward(loss)
+        for optimizer in self.optimizers():
+            optimizer.step()
+        return loss
+"""
+CLOSURES = """\
+        def closure():
+            self.zero_grad()
+            loss = F.cross_entropy(self(images), labels)
+            self.manual_backward(loss)
+            return loss
+
+        for optimizer in self.optimizers():
+            optimizer.step(closure)
+        return loss.detach()
+"""
+
+
+@pytest.mark.parametrize("steps", [STEPS, CLOSURES], ids=["steps", "closures"])
+def test_an_optimizer_may_compute_in_bfloat16(steps: str, tmp_path: Path, box: Box) -> None:
+    check = checks_of(changed(tmp_path, BY_HAND, (LOSS, steps), MUON), box, "precision")["precision"]
+    assert (check.verdict, check.message) == (Verdict.PASSED, "")
 
 
 @pytest.mark.parametrize(

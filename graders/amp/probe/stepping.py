@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 from torch.utils.data import DataLoader, TensorDataset
 
 from lockstep.sandbox.gpus import gpus
@@ -253,4 +254,4 @@ def built(student: Student, inputs: Inputs) -> Observation:
 
 def filters_of(model: nn.Module) -> int:
     """How many weights the convolutions have, which is the same for any number of classes."""
-    return sum(value.numel() for value in model.parameters() if value.dim() == 4)
+    return sum(value.numel() for value in model.parameters() if not is_lazy(value) and value.dim() == 4)

@@ -14,6 +14,8 @@ from typing import Any, cast
 import numpy as np
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
+from torch.optim import swa_utils
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from lockstep.sandbox.probing import Inputs, Observation, Student, plain, text_of_file
@@ -62,6 +64,7 @@ class Training(LossRecorder):
         """As for one step, and the losses, the model's forward and the scheduler's steps besides."""
         super().install()
         self._watch_forward()
+        self._pass_over_update_bn()
         # A scheduler makes its first step while it is made.
         made = torch.optim.lr_scheduler.LRScheduler._initial_step
 
@@ -106,7 +109,7 @@ class Training(LossRecorder):
             def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
                 image = next(iter((*args, *kwargs.values())), None)
                 is_image = isinstance(image, torch.Tensor) and image.dim() == 4 and not torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
-                if not is_image or recorder.inside("forward"):
+                if not is_image or recorder.inside("forward") or not _has_weights(module):
                     return original(module, *args, **kwargs)
                 with recorder.within("forward"):
                     recorder.forward(module, cast(torch.Tensor, image))
@@ -118,6 +121,16 @@ class Training(LossRecorder):
         # model.forward(images) instead of model(images) would otherwise look like a call of every layer.
         ResNet.forward = watched(ResNet.forward)
 
+    def _pass_over_update_bn(self) -> None:
+        """Let what torch does for a batch norm of averaged weights be no validation: it needs training mode."""
+        original = swa_utils.update_bn
+
+        def update_bn(*args: Any, **kwargs: Any) -> None:
+            with self.within("forward"):
+                original(*args, **kwargs)
+
+        swa_utils.update_bn = update_bn
+
     def forward(self, module: nn.Module, images: torch.Tensor) -> None:
         """A model is about to be called with a batch of images."""
         # Of weights that ask for no gradient, as those of a frozen copy, nothing is recorded.
@@ -127,7 +140,9 @@ class Training(LossRecorder):
         if learns and module.training and self.events[-1] == event:
             self._learning.append((self.events[-1], module))
         known = any(module is model for model, _ in self._models)
-        if torch.is_grad_enabled() and not known and len(self._models) < MAX_MODELS:
+        # A lazy weight has no values before the first call.
+        has_lazy = any(map(is_lazy, module.parameters()))
+        if torch.is_grad_enabled() and not known and not has_lazy and len(self._models) < MAX_MODELS:
             self._models.append((module, [value.detach().clone() for value in module.parameters()]))
 
     def _forget_warm_up(self) -> None:
@@ -171,6 +186,11 @@ class Training(LossRecorder):
             },
             arrays,
         )
+
+
+def _has_weights(module: nn.Module) -> bool:
+    """Whether a module can be the model: a transform is one, too, and may be called on a whole batch of images."""
+    return next(module.parameters(), None) is not None
 
 
 def _planned_steps(scheduler: Any) -> object:
@@ -333,7 +353,7 @@ def _watch_gradients() -> list[float]:
 
 
 def _is_finite(weight: torch.Tensor) -> bool:
-    return bool(torch.isfinite(weight.detach()).all())
+    return is_lazy(weight) or bool(torch.isfinite(weight.detach()).all())
 
 
 def _watch_left_over() -> list[bool]:

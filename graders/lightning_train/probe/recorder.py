@@ -53,7 +53,8 @@ class Logits(TorchFunctionMode):
         self.batch_size = batch_size
         self.seen: list[torch.Tensor] = []
         self.gradients: dict[int, torch.Tensor] = {}
-        self.types: set[str] = set()
+        # With gradients and without: an optimizer multiplies as well, Muon in bfloat16.
+        self._types: dict[bool, set[str]] = {True: set(), False: set()}
         # Layers that do something else in training, and how many of them did.
         self.moody, self.active = 0, 0
 
@@ -77,7 +78,7 @@ class Logits(TorchFunctionMode):
     def _keep(self, function: Any, result: torch.Tensor) -> None:
         name = getattr(function, "__name__", "")
         if name in LAYERS:
-            self.types.add(str(result.dtype).removeprefix("torch."))
+            self._types[torch.is_grad_enabled()].add(str(result.dtype).removeprefix("torch."))
         if result.shape != (self.batch_size, CLASSES) or len(self.seen) >= MAX_SEEN:
             return
         number = len(self.seen)
@@ -85,6 +86,11 @@ class Logits(TorchFunctionMode):
         self.seen.append(result.detach().float().clone())
         if result.requires_grad:
             result.register_hook(functools.partial(self._gradient, number))
+
+    @property
+    def types(self) -> set[str]:
+        """Those that layers computed in: with gradients, or without where nothing had any, as in validation."""
+        return self._types[True] or self._types[False]
 
     def _gradient(self, number: int, gradient: torch.Tensor) -> None:
         self.gradients.setdefault(number, gradient.detach().float().clone())
