@@ -1,10 +1,10 @@
-"""Exercise 4, which images a script on two ranks reads: said only where it is seen that some are read by nobody."""
+"""Exercise 4, which images a script on two ranks reads: said only where it is seen that they are the wrong ones."""
 
 from __future__ import annotations
 
 import pytest
 
-from graders.ddp_train.shares_read import epochs_read, most_left_out
+from graders.ddp_train.shares_read import epochs_read, learned_from, most_left_out
 from lockstep.wire import Json
 
 FIRST: list[Json] = [[0, 1], [2, 3], [4, 5], [6, 7]]  # two epochs of four images
@@ -56,3 +56,21 @@ def test_who_reads_in_another_way_is_not_asked(read: Json) -> None:
 
 def test_a_first_look_at_images_is_no_part_of_an_epoch() -> None:
     assert left_out([[0, 5, 0, 1], *FIRST[1:]], OTHER) == 0
+
+
+@pytest.mark.parametrize(
+    ("learned", "numbers"),
+    [
+        ([[4, 0], [4, 0], [2, 0]], (10, 0)),
+        ([[4, 1], [4, 4], [2, 0]], (10, 5)),
+        ([[4, 0], [], [4, 4], [4, 2]], (12, 6)),  # an image was looked at before the second step
+        ([[4, 4], [], []], (0, 0)),  # what is in memory is not seen
+        ([[], [], []], (0, 0)),
+        ([[4, None], [4, "4"], [4], 4, [0, 0]], (0, 0)),
+        ([], (0, 0)),
+        ({}, (0, 0)),
+        (None, (0, 0)),
+    ],
+)
+def test_images_that_are_learned_from_are_counted(learned: Json, numbers: tuple[int, int]) -> None:
+    assert learned_from(learned) == numbers

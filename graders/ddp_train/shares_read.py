@@ -1,4 +1,4 @@
-"""Which training images the ranks of a script read in an epoch: all of them together, and each image once."""
+"""Which images the ranks of a script learn from: in an epoch all training images, each once, and no test images."""
 
 from __future__ import annotations
 
@@ -38,3 +38,18 @@ def most_left_out(ranks: Sequence[Sequence[frozenset[int]]], n: int) -> int:
     if not all(ranks):
         return 0
     return max(n - len(frozenset().union(*epoch)) for epoch in zip(*ranks, strict=True))
+
+
+def learned_from(learned: Json) -> tuple[int, int]:
+    """How many images the steps of a rank were seen to be made of, and how many of these were test images.
+
+    None where that is not seen of half of the steps: images that are kept in memory or fetched ahead are read at
+    another time.
+    """
+    steps = [[integer(n) for n in elements(step)] for step in elements(learned)]
+    seen = [
+        (n, tests) for n, tests, *_ in (step for step in steps if len(step) == 2) if n and tests is not None
+    ]
+    if 2 * len(seen) < len(steps):
+        return 0, 0
+    return sum(n for n, _ in seen), sum(tests for _, tests in seen)
