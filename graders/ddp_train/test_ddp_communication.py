@@ -15,7 +15,7 @@ from graders.ddp_train.hints import ORDER_HINT, WRAP_HINT
 from graders.ddp_train.probe.checkpoints import CHECKPOINT
 from graders.ddp_train.runs import LR, MOMENTUM, options, rank_seeds
 from graders.ddp_train.script_runs import SCRIPT_LIMITS, TEST_IMAGES
-from graders.ddp_train.shares_read import epochs_read, learned_from, most_left_out
+from graders.ddp_train.shares_read import epochs_read, learned_from, most_in_common, most_left_out
 from graders.ddp_train.weights import differing, has_gradients, unlike
 from lockstep.batchloop import LOOPS, Loop
 from lockstep.check import Check, Inputs
@@ -240,6 +240,18 @@ def _script_shares_out(check: Check, outcome: Outcome) -> None:
         else "Give make_loader the same seed on every rank, make_loader(train_data, args.batch_size, seed=args.seed): each cuts "
         "its share out of the order that this seed makes. A seed of each rank's own, args.seed + rank, is for "
         "torch.manual_seed alone.",
+        points=check.points / 2,
+    )
+    twice = most_in_common(
+        [rank.values.get("read") for rank in outcome.ranks], SCRIPT_EPOCHS, SCRIPT_BATCH, SCRIPT_IMAGES
+    )
+    # One may be there to fill up the shares.
+    check.expect(
+        twice <= 1,
+        f"make_loader shares out the data that every rank gives it alike, but in ddp_train.py on two ranks over {SCRIPT_IMAGES} "
+        f"images the ranks had {twice} images in common in an epoch; at most 1 may be repeated to fill up the shares.",
+        "Give make_loader the same images in the same order on every rank. What is drawn before, as by random_split, needs the same seed "
+        "everywhere: random_split(..., generator=torch.Generator().manual_seed(args.seed)).",
         points=check.points / 2,
     )
 
