@@ -132,6 +132,19 @@ def test_a_script_may_train_together_in_its_own_way(
     assert [(check.verdict, check.message) for check in exercise.checks] == [(Verdict.PASSED, "")]
 
 
+def test_test_images_that_nothing_is_learned_from_are_read_at_will(tmp_path: Path, box: Box) -> None:
+    source = (REFERENCE / "ddp_train.py").read_text()
+    learns, evaluates = "        loss = train_one_epoch(", "@torch.no_grad()\n"
+    assert source.count(learns) == source.count(evaluates) == source.count("    model.eval()\n") == 1
+    # A batch is looked at before each epoch, and the network evaluated as it trains.
+    source = source.replace(learns, f"        next(iter(test_loader)), test_data[0]\n{learns}")
+    source = source.replace(evaluates, "").replace("    model.eval()\n", "")
+    (tmp_path / "ddp_train.py").write_text(source)
+    shutil.copy(REFERENCE / "perf_report.py", tmp_path)
+    (exercise,) = graded(tmp_path, EXERCISE, box, checks=("really_communicates",)).exercises
+    assert [(check.verdict, check.message) for check in exercise.checks] == [(Verdict.PASSED, "")]
+
+
 JOINS = "dist.init_process_group(backend, init_method=init_method, rank=rank, world_size=world_size)"
 C10D = JOINS.replace("dist.", "dist.distributed_c10d.")
 MESH = f"""if device.type == "cuda" and init_method is None:

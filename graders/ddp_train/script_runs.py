@@ -14,6 +14,9 @@ SCRIPT_LIMITS = Limits(disk=512 * MIB)  # a checkpoint of ResNet-18 with momentu
 RESNET18_BYTES = 44_000_000
 # What ddp_train.sh is started for.
 EPOCHS, IMAGES, BATCH_SIZE = 2, 16, 4
+# Of two processes, in batches of 4. Who trains on them, with the others or alone, comes to no batch of one, which no
+# batch norm can be trained on, and hears what is wrong.
+TEST_IMAGES = 12
 BATCHES = EPOCHS * IMAGES // (2 * BATCH_SIZE)  # of each of two processes
 BATCHES_ALONE = IMAGES // BATCH_SIZE  # of one process, in an epoch
 # Larger batches: all of a training that begins anew are fewer than the first run had made.

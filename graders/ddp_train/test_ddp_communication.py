@@ -14,8 +14,8 @@ from graders.ddp_train.expected import Batch, Data, Shape, Training
 from graders.ddp_train.hints import ORDER_HINT, WRAP_HINT
 from graders.ddp_train.probe.checkpoints import CHECKPOINT
 from graders.ddp_train.runs import LR, MOMENTUM, options, rank_seeds
-from graders.ddp_train.script_runs import SCRIPT_LIMITS
-from graders.ddp_train.shares_read import epochs_read, most_left_out
+from graders.ddp_train.script_runs import SCRIPT_LIMITS, TEST_IMAGES
+from graders.ddp_train.shares_read import epochs_read, learned_from, most_in_common, most_left_out
 from graders.ddp_train.weights import differing, has_gradients, unlike
 from lockstep.batchloop import LOOPS, Loop
 from lockstep.check import Check, Inputs
@@ -24,6 +24,7 @@ from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.wire import Array, Json
 
 SCRIPT_BATCH, SCRIPT_IMAGES, SCRIPT_EPOCHS = 4, 24, 2  # three steps in an epoch of two ranks
+MANY_TESTS = 4  # the part of the images of its steps from which on a script learns from test images
 MANY = 4
 """Times the usual bytes between ranks from which on a student is told: a sum by hand or checks of one's own stay below."""
 
@@ -76,6 +77,7 @@ def test_really_communicates(check: Check) -> None:
     # Where the functions let the ranks go apart, other checks say why.
     if unlike(outcome.ranks, "final") is None:
         seen = _script_trains_together(check, whole=max(map(len, chain(*steps)), default=0) == batch_size)
+        _script_leaves_tests_alone(check, seen)
         items = [item for batch in chain(*steps) for item in batch]
         # Where the functions share out otherwise, sampler_disjoint says so.
         if len(set(items)) == len(items):
@@ -135,7 +137,7 @@ def _script_trains_together(check: Check, *, whole: bool) -> Outcome:
                 "--checkpoint", CHECKPOINT,
             ],
         },
-        data={"cifar": cifar10.make_batches(check.rng, SCRIPT_IMAGES, 10)},
+        data={"cifar": cifar10.make_batches(check.rng, SCRIPT_IMAGES, TEST_IMAGES)},
         limits=SCRIPT_LIMITS,
         shared_files=True,
         expect=False,
@@ -201,6 +203,22 @@ def _script_trains_together(check: Check, *, whole: bool) -> Outcome:
     return outcome
 
 
+def _script_leaves_tests_alone(check: Check, outcome: Outcome) -> None:
+    """End the check where the script on two ranks learns from test images; half of that is there."""
+    found = [learned_from(rank.values.get("learned")) for rank in outcome.ranks]
+    images, tests = (sum(numbers) for numbers in zip(*found, strict=True))
+    # Of the images of both kinds a third are test images; a few may have been looked at.
+    check.expect(
+        tests == 0 or tests < images / MANY_TESTS,
+        f"train_one_epoch trains on what its loader gives it, but in ddp_train.py on two ranks {tests} of {images} images that "
+        "were seen to go into a step are test images, of `test_batch`; expected are those of `data_batch_*` alone. The accuracy "
+        "over images that the network has learned from says nothing of new ones.",
+        "In main, train_loader is of datasets.CIFAR10(args.training_data, train=True, ...) and nothing else; what has "
+        "train=False is for the loader of evaluate.",
+        points=check.points / 2,
+    )
+
+
 def _script_shares_out(check: Check, outcome: Outcome) -> None:
     """End the check where the functions share out the data, but the script on two ranks does not; half of that is there."""
     share = SCRIPT_IMAGES // 2
@@ -222,6 +240,18 @@ def _script_shares_out(check: Check, outcome: Outcome) -> None:
         else "Give make_loader the same seed on every rank, make_loader(train_data, args.batch_size, seed=args.seed): each cuts "
         "its share out of the order that this seed makes. A seed of each rank's own, args.seed + rank, is for "
         "torch.manual_seed alone.",
+        points=check.points / 2,
+    )
+    twice = most_in_common(
+        [rank.values.get("read") for rank in outcome.ranks], SCRIPT_EPOCHS, SCRIPT_BATCH, SCRIPT_IMAGES
+    )
+    # One may be there to fill up the shares.
+    check.expect(
+        twice <= 1,
+        f"make_loader shares out the data that every rank gives it alike, but in ddp_train.py on two ranks over {SCRIPT_IMAGES} "
+        f"images the ranks had {twice} images in common in an epoch; at most 1 may be repeated to fill up the shares.",
+        "Give make_loader the same images in the same order on every rank. What is drawn before, as by random_split, needs the same seed "
+        "everywhere: random_split(..., generator=torch.Generator().manual_seed(args.seed)).",
         points=check.points / 2,
     )
 

@@ -19,6 +19,7 @@ from graders.ddp_train.script_runs import (
     RESNET18_BYTES,
     RESUMING,
     SCRIPT_LIMITS,
+    TEST_IMAGES,
     hands_on,
 )
 from lockstep.check import Check
@@ -42,7 +43,7 @@ _COMMENT = re.compile(rb"^[ \t]*#.*$", re.MULTILINE)  # the template's says "$@"
 
 def test_script(check: Check) -> None:
     """ddp_train.sh starts NPROC processes with torchrun, trains, and leaves a report and a checkpoint to go on from."""
-    tree = cifar10.make_batches(check.rng, IMAGES, CLASSES)
+    tree = cifar10.make_batches(check.rng, IMAGES, TEST_IMAGES)
     arguments = ["--epochs", str(EPOCHS), "--batch-size", str(BATCH_SIZE)]
     seen = check.run(
         "launch",

@@ -193,8 +193,9 @@ def together(student: Student, inputs: Inputs) -> Observation:
     """Run the script: what its steps are made of, and what the network holds after the first and at the end.
 
     `batches`: the images of its first steps. `rows`: the number of images in each step. `read`: which training images
-    it read for each step. `late`: what the network that learns holds before the last step, and how many steps there
-    were before that.
+    it read for each step. `learned`: how many images the last batch of each step had and how many of these were test
+    images, nothing where other images were read for it than it had. `late`: what the network that learns holds before
+    the last step, and how many steps there were before that.
     """
     from torchvision.models.resnet import ResNet
 
@@ -203,10 +204,12 @@ def together(student: Student, inputs: Inputs) -> Observation:
     gradients: list[bool] = []
     arrays: dict[str, Array | torch.Tensor] = {}
     stepped: list[torch.Tensor] = []
-    fed: list[tuple[nn.Module, int]] = []
+    fed: list[tuple[nn.Module, int, list[int]]] = []
     rows: list[int] = []
     since: list[int] = []
     read: list[list[int]] = []
+    are_tests: list[bool] = []  # of the images read since a network was called
+    learned: list[list[int]] = []
     steps_before: list[int] = []
 
     # A step is looked at when the network is called again: whatever belongs to it has been done by then.
@@ -219,12 +222,16 @@ def together(student: Student, inputs: Inputs) -> Observation:
         if held is not None and len(gradients) <= len(FIRST_STEPS):
             arrays.setdefault(f"after{len(gradients)}", held)
         images = plain_tensor(home(args[0])) if args else None
+        just_read = [len(are_tests), sum(are_tests)]
+        are_tests.clear()
         if images is not None and torch.is_grad_enabled():
             latest[:] = [hashlib.sha256(images.data).hexdigest()]
         if not torch.is_grad_enabled() or not _trains(module):
             since.clear()
             return
-        fed.append((module, 0 if images is None else len(images)))
+        n = 0 if images is None else len(images)
+        # What was read ahead, or only looked at, makes another number.
+        fed.append((module, n, just_read if just_read[0] == n else []))
         # Whatever other networks there are, the first step was made with this one.
         if held is not None and any(value is learning[-1] for value in stepped):
             arrays["late"], steps_before[:] = held, [len(gradients)]
@@ -236,9 +243,11 @@ def together(student: Student, inputs: Inputs) -> Observation:
         held = [value for group in optimizer.param_groups for value in group["params"]]
         stepped.extend(held if not gradients else [])
         known = set(map(id, stepped))
-        of_step = sum(n for module, n in fed if any(id(value) in known for value in module.parameters()))
+        own = [one for one in fed if any(id(value) in known for value in one[0].parameters())]
+        of_step = sum(n for _, n, _ in own)
         # Of two optimizers the second is not fed anew.
         rows.extend([of_step] if of_step and len(rows) < MAX_ROWS else [])
+        learned.extend([own[-1][2]] if of_step and len(learned) < MAX_ROWS else [])
         read.extend([since[:]] if since and len(read) < MAX_ROWS else [])
         fed.clear()
         since.clear()
@@ -247,14 +256,16 @@ def together(student: Student, inputs: Inputs) -> Observation:
     def note(index: int) -> None:
         if len(since) < MAX_ROWS:
             since.append(index)
+        are_tests.append(False)
 
     register_module_forward_pre_hook(before_forward)
     register_optimizer_step_post_hook(cast(Callable[..., None], after_step))
     _before_each_image(note)
+    _before_each_image(lambda _: are_tests.append(True), of_training=False)
     run_script(student, inputs)
     values: dict[str, Json] = {
         "batches": cast(Json, batches), "gradients": any(gradients), "rows": cast(Json, rows),
-        "read": cast(Json, read), "late": cast(Json, steps_before),
+        "read": cast(Json, read), "learned": cast(Json, learned), "late": cast(Json, steps_before),
     }  # fmt: skip
     return Observation(values, arrays)
 
@@ -441,14 +452,14 @@ def _await_others(world_size: int) -> None:
         time.sleep(0.01)
 
 
-def _before_each_image(do: Callable[[int], None]) -> None:
-    """Let something be done with the number of each training image before it is read, in this process."""
+def _before_each_image(do: Callable[[int], None], *, of_training: bool = True) -> None:
+    """Let something be done with the number of each training or test image before it is read, in this process."""
     from torchvision import datasets
 
     original = datasets.CIFAR10.__getitem__
 
     def read(self: datasets.CIFAR10, index: int) -> tuple[Any, Any]:
-        if self.train:
+        if bool(self.train) == of_training:
             do(int(index))
         item: tuple[Any, Any] = original(self, index)
         return item
