@@ -140,10 +140,11 @@ class Training(LossRecorder):
         if learns and module.training and self.events[-1] == event:
             self._learning.append((self.events[-1], module))
         known = any(module is model for model, _ in self._models)
-        # A lazy weight has no values before the first call.
-        has_lazy = any(map(is_lazy, module.parameters()))
-        if torch.is_grad_enabled() and not known and not has_lazy and len(self._models) < MAX_MODELS:
-            self._models.append((module, [value.detach().clone() for value in module.parameters()]))
+        if torch.is_grad_enabled() and not known and len(self._models) < MAX_MODELS:
+            weights = list(module.parameters())
+            # A lazy weight has no values before the first call.
+            if not any(map(is_lazy, weights)):
+                self._models.append((module, [value.detach().clone() for value in weights]))
 
     def _forget_warm_up(self) -> None:
         """Forget the first batches if they were for another model than all later ones, which are more: for a copy."""
