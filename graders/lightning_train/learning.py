@@ -6,6 +6,7 @@ Every epoch has the same batches, and draws the same numbers for them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 
@@ -22,6 +23,7 @@ LEAP = 3.0  # times the first loss, in its first epoch: more may have killed the
 # Of the first loss, in an epoch of a network that has leapt and lives. To one that is dead all classes are alike, which
 # costs ln 10, as they are to one that has just been drawn.
 ALIVE = 0.97
+NOTHING_LEFT = 0.01  # of the first loss
 
 
 def comes_down(losses: Sequence[float], epochs: int) -> bool:
@@ -68,6 +70,20 @@ def share_left(seen: RankOutcome) -> tuple[int, int] | None:
         return None
     # What training_step itself clears, a check of its own is about, and the probe has kept from being cleared.
     return None if seen.values.get("manual") else (left, len(stayed))
+
+
+def stands_still_after(seen: RankOutcome, losses: Sequence[float], batches: int) -> int | None:
+    """The batch of the first epoch, of so many, after which no step of the training changed a weight; None: none is.
+
+    Where next to no loss is left there is nothing more to learn. A schedule by epochs may end with the first, none does
+    within it; but one may be planned by the length of a data set of their own.
+    """
+    sums = [one for one in elements(seen.values.get("sums")) if isinstance(one, str)]
+    if seen.values.get("opened") is not False or len(sums) != len(losses) or len(losses) < 2 * batches:
+        return None
+    last = max((step for step, (one, other) in enumerate(pairwise(sums), 1) if one != other), default=0)
+    is_left = np.mean(losses[batches:]) > NOTHING_LEFT * losses[0]
+    return last if 0 < last < batches and bool(is_left) else None
 
 
 def _stayed(seen: RankOutcome) -> list[bool]:

@@ -9,7 +9,13 @@ import numpy as np
 
 from graders.lightning_train import expected, smoothing
 from graders.lightning_train.expected import Data
-from graders.lightning_train.learning import comes_down, falls_at_once, piles_up, share_left
+from graders.lightning_train.learning import (
+    comes_down,
+    falls_at_once,
+    piles_up,
+    share_left,
+    stands_still_after,
+)
 from graders.lightning_train.modes import ends_in_evaluation_mode, trains_in_evaluation_mode
 from graders.lightning_train.returned import LOSS_HINT, is_one_number
 from graders.lightning_train.runs import train
@@ -131,6 +137,24 @@ def test_learns(check: Check) -> None:
             LEFT_HINT,
             points=check.points / 2,
         )
+    last = stands_still_after(short.seen, short.losses, SHORT.batches)
+    check.expect(
+        last is None,
+        f"{SHORT}: no step changed a weight after batch {last} of the first epoch, though the loss was still "
+        f"{np.mean(short.losses[SHORT.batches :]):.3g}.",
+        "Is the learning rate 0 by then? With interval='step' a scheduler steps after every batch: plan it in batches, as "
+        "with total_iters=self.trainer.estimated_stepping_batches, or leave interval out, and it steps once an epoch.",
+        points=check.points / 2,
+    )
+    last = stands_still_after(short.seen, short.losses, SHORT.batches)
+    check.expect(
+        last is None,
+        f"{SHORT}: no step changed a weight after batch {last} of the first epoch, though the loss was still "
+        f"{np.mean(short.losses[SHORT.batches :]):.3g}.",
+        "Is the learning rate 0 by then? With interval='step' a scheduler steps after every batch: plan it in batches, as "
+        "with total_iters=self.trainer.estimated_stepping_batches, or leave interval out, and it steps once an epoch.",
+        points=check.points / 2,
+    )
 
 
 def _learns_otherwise(check: Check, data: Data, short: Training) -> None:

@@ -25,7 +25,7 @@ def train_and_evaluate(student: Student, inputs: Inputs) -> Observation:
     with machine_of(inputs) as home:
         lab = Lab(student, inputs, home)
         model = model_of(inputs).to(lab.device)
-        gradients = {} if inputs.values["gpus"] else _gradient_of_last_bias(model)
+        gradients = {} if inputs.values["gpus"] else backward_passes(model)
         recorder = Recorder(home)
         recorder.watch(model)
         recorder.note_losses()
@@ -44,9 +44,12 @@ def train_and_evaluate(student: Student, inputs: Inputs) -> Observation:
     return Observation(values, arrays)
 
 
-def _gradient_of_last_bias(model: Net) -> dict[str, list[Array]]:
-    """At every backward pass: the last bias, its gradient of this pass, and what that was added to in `.grad`."""
-    seen: dict[str, list[Array]] = {"bias": [], "fresh": [], "before": []}
+def backward_passes(model: Net) -> dict[str, list[Array]]:
+    """At every backward pass: the last bias, its gradient of this pass, and what that was added to in `.grad`.
+
+    `sums`: the sum of all weights, which is the same where none of them was changed since.
+    """
+    seen: dict[str, list[Array]] = {"bias": [], "fresh": [], "before": [], "sums": []}
     bias = model.head.bias
     stood = [np.zeros(10, np.float32)]
 
@@ -56,6 +59,8 @@ def _gradient_of_last_bias(model: Net) -> dict[str, list[Array]]:
             seen["bias"].append(bias.detach().numpy().copy())
             seen["fresh"].append(gradient.detach().numpy().copy())
             seen["before"].append(np.zeros(10, np.float32))
+            each = [value.detach().sum(dtype=torch.float64) for value in model.parameters()]
+            seen["sums"].append(torch.stack(each).sum().numpy())
 
     def was_added(weight: torch.Tensor) -> None:
         # torch.autograd.grad hands the gradient out instead: whoever puts it into .grad replaces what was there.

@@ -42,7 +42,10 @@ def found(student: Student, inputs: Inputs) -> Observation:
 
 
 def train(student: Student, inputs: Inputs) -> Observation:
-    """Fit LitFashion with a Trainer of the probe's on the judge's data; stop where the judge says."""
+    """Fit LitFashion with a Trainer of the probe's on the judge's data; stop where the judge says.
+
+    `opened`: whether Fashion-MNIST was, whose length there is another than that of the judge's data.
+    """
     values = inputs.values
     calls = tolerate_gpu_calls(student)
     recorder = Recorder(
@@ -51,11 +54,12 @@ def train(student: Student, inputs: Inputs) -> Observation:
     )
     recorder.attach()
     recorder.watch_loop()
-    Files(os.path.join(student.data, "fashion"))
+    files = Files(os.path.join(student.data, "fashion"))
     module = students_module(student)
     in_some_shape(recorder, lambda shape: _fit(student, inputs, recorder, module, shape))
+    values = {**recorder.values(), **_optimizers(recorder)}
     return Observation(
-        {**recorder.values(), "gpu_calls": cast(Json, calls[:10]), **_optimizers(recorder)}, recorder.arrays
+        {**values, "gpu_calls": cast(Json, calls[:10]), "opened": files.is_open}, recorder.arrays
     )
 
 

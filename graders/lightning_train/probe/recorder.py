@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, TypeGuard, cast
 
 import numpy as np
@@ -12,6 +12,7 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.core.optimizer import LightningOptimizer
 from pytorch_lightning.strategies import Strategy
+from torch.nn.parameter import is_lazy
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.overrides import TorchFunctionMode
 
@@ -28,6 +29,7 @@ MAX_SEEN = 32  # tensors of one step that could be the logits
 MAX_ROWS = 4_000
 MAX_MODES = 10  # first steps of either stage, and last ones
 MAX_WEIGHTS = 1 << 20
+MAX_SUMS = 100  # first steps before which the weights are summed up
 # By whatever name a layer multiplies by its weights.
 LAYERS = frozenset(
     "linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d matmul __matmul__ __rmatmul__ mm "
@@ -131,6 +133,7 @@ class Recorder:
         self.modes: dict[str, list[Json]] = {"train": [], "val": []}
         self.manual: list[str] = []
         self.piling = Piling()
+        self.sums: list[str] = []
         self.reached: set[str] = set()
         self.constants = Constants()
         self.multiplied = Multiplied()
@@ -204,6 +207,8 @@ class Recorder:
             self.enough()
         if self.most_epochs is not None and len(set(self.epochs)) > self.most_epochs:
             self.enough()
+        if len(self.sums) < MAX_SUMS:
+            self.sums.append(sum_of(module.parameters()))
 
     def _after(self, stage: str, module: pl.LightningModule, seen: Logits) -> None:
         if self.trainer is not None and not self.trainer.sanity_checking:
@@ -348,6 +353,7 @@ class Recorder:
             "parameter_types": cast(Json, sorted(self.parameter_types)),
             "modes": cast(Json, dict(self.modes)),
             "manual": cast(Json, self.manual),
+            "sums": cast(Json, self.sums),
             "automatic": self.model is None or self.model.automatic_optimization is True,
             "logged": self.logged,
             "metrics": _metrics(trainer),
@@ -356,6 +362,12 @@ class Recorder:
             **({"multiplied": cast(Json, multiplied)} if (multiplied := self.multiplied.found()) else {}),
             **self.facts,
         }
+
+
+def sum_of(parameters: Iterable[torch.nn.Parameter]) -> str:
+    """Of all weights, to the last bit: the same where none of them was changed since."""
+    sums = (value.detach().sum(dtype=torch.float64).item() for value in parameters if not is_lazy(value))
+    return float(sum(sums)).hex()
 
 
 def _with_graph(module: pl.LightningModule, output: Any) -> Any:
