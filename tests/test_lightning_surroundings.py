@@ -32,7 +32,11 @@ IN_FOLDERS = f"""{LAST_LINE}
 """
 BEST = f"""{LAST_LINE}
     def on_train_end(self) -> None:
-        print(f"best checkpoint: {{self.trainer.checkpoint_callback.best_model_path}}")
+        best = self.trainer.checkpoint_callback
+        print(f"best checkpoint: {{best.best_model_path}}, {{best.best_model_score:.4f}}")
+        again = type(self).load_from_checkpoint(best.best_model_path)
+        self.load_state_dict(torch.load(best.best_model_path, weights_only=False)["state_dict"])
+        assert str(again.state_dict()) == str(self.state_dict())
 """
 
 STEPS = """        optimizer = torch.optim.Adam(self.parameters(), lr=self.hparams.lr)

@@ -22,7 +22,7 @@ from lockstep.wire import Json
 from .files import Files
 from .recorder import Recorder, SeenEnough
 from .student import Rows, students_model, students_module, tolerate_gpu_calls
-from .surroundings import JudgesData, QuietLogger, no_checkpoints
+from .surroundings import Checkpoints, JudgesData, QuietLogger
 
 # How torch and Python say that a network takes rows or planes where it was given images, or the other way round: what
 # is told in the end is what it made of images, not of a shape that was merely tried.
@@ -114,7 +114,7 @@ def _fit(
         strategy="ddp" if inputs.world_size > 1 else "auto",
         logger=QuietLogger(),
         num_sanity_val_steps=0,
-        callbacks=[no_checkpoints(), *([SameDraws()] if values.get("same_draws") is True else [])],
+        callbacks=[Checkpoints(), *([SameDraws()] if values.get("same_draws") is True else [])],
     )
     recorder.trainer = trainer
     if inputs.world_size > 1:

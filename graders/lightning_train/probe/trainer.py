@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 import pytorch_lightning as pl
+from pytorch_lightning.callbacks import ModelCheckpoint
 from pytorch_lightning.loggers.logger import DummyLogger
 from torch.utils.data import DataLoader
 
@@ -18,7 +19,7 @@ from .files import Files
 from .fitting import in_some_shape
 from .recorder import Recorder
 from .student import Rows, students_model, students_module, tolerate_gpu_calls
-from .surroundings import JudgesData, QuietLogger
+from .surroundings import Checkpoints, JudgesData, QuietLogger
 
 MOST_EPOCHS, SHARE = 10, 0.2
 # What every Trainer of the probe's is told besides, as it is shown.
@@ -59,6 +60,8 @@ def flags(student: Student, inputs: Inputs) -> Observation:
         logger = QuietLogger()
         always = {"accelerator": "cpu", "devices": 1, "logger": logger, "num_sanity_val_steps": 0}
         trainer = _built(student, build, f"{ALWAYS}, {shown}", **always, **overrides)
+        # The script may hand it another one.
+        trainer.callbacks = [Checkpoints() if _is_default(one) else one for one in trainer.callbacks]  # type: ignore[attr-defined]
         if trainer.fast_dev_run:  # type: ignore[attr-defined]
             trainer.logger = logger  # Lightning has put in one of its own, which has no folder
         values[f"{name}_precision"] = plain(trainer.precision)
@@ -83,6 +86,11 @@ def flags(student: Student, inputs: Inputs) -> Observation:
         if isinstance(trainer, pl.Trainer):
             values["callbacks"] = any(isinstance(callback, _Given) for callback in trainer.callbacks)  # type: ignore[attr-defined]
     return Observation(values)
+
+
+def _is_default(callback: pl.Callback) -> bool:
+    """Whether it is the one that Lightning adds where there is none that keeps checkpoints."""
+    return type(callback) is ModelCheckpoint and callback.monitor is None
 
 
 class _Given(pl.Callback):
