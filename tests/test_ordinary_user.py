@@ -81,10 +81,23 @@ with boxes[0] as box, boxes[1] as plain:
     )))
 '''
 
+EACH_MOUNTED = """
+for entry in /mnt/{number}/* /mnt/{number}/.[!.]*; do
+    place={place}/${{entry##*/}}
+    if [ -d "$entry" ]; then mkdir -p "$place"; else touch "$place"; fi
+    mount --bind "$entry" "$place"
+done
+"""
+
 
 def _closed(path: Path) -> Path | None:
-    """The topmost folder on the way to a file that others may not enter."""
-    return next((folder for folder in reversed(path.parents) if not folder.stat().st_mode & 0o001), None)
+    """The topmost folder on the way to a file, or that itself, which others may not enter."""
+    return next((folder for folder in [*reversed(path.parents), path] if _is_closed(folder)), None)
+
+
+def _is_closed(folder: Path) -> bool:
+    """As the folders are that `mktemp -d` makes, and the home of root."""
+    return not folder.stat().st_mode & 0o001
 
 
 def _as_ordinary_user(words: list[str]) -> list[str]:
@@ -100,7 +113,13 @@ def _as_ordinary_user(words: list[str]) -> list[str]:
     for number, folder in enumerate(needed):
         if _closed(folder) is not None:
             place = shlex.quote(str(folder))
-            script += f"mkdir -p {place}; mount --bind /mnt/{number} {place}\n"
+            script += f"mkdir -p {place}\n"
+            # Mounted elsewhere it would be as closed; what is in it is not.
+            script += (
+                EACH_MOUNTED.format(number=number, place=place)
+                if _is_closed(folder)
+                else f"mount --bind /mnt/{number} {place}\n"
+            )
     script += 'cd /; exec "$@"'
     drop = ["setpriv", f"--reuid={UID}", f"--regid={UID}", "--clear-groups", "--inh-caps=-all"]
     return [*bubblewrap.ENTER, "sh", "-ec", script, "sh", *drop, *words]
