@@ -88,11 +88,12 @@ def import_early() -> None:
     import torch
     from PIL import Image
 
-    from lockstep.sandbox import lowprecision
+    from lockstep.sandbox import fullsets, lowprecision
 
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
     lowprecision.install()
+    fullsets.install()
     Image.init()
 
 
