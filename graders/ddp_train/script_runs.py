@@ -13,15 +13,18 @@ from lockstep.wire import Json
 SCRIPT_LIMITS = Limits(disk=512 * MIB)  # a checkpoint of ResNet-18 with momentum is 90 MB
 RESNET18_BYTES = 44_000_000
 # What ddp_train.sh is started for.
-EPOCHS, IMAGES, BATCH_SIZE = 2, 16, 4
+EPOCHS, IMAGES, BATCH_SIZE = 2, 24, 4
 # Of two processes, in batches of 4. Who trains on them, with the others or alone, comes to no batch of one, which no
 # batch norm can be trained on, and hears what is wrong.
 TEST_IMAGES = 12
 BATCHES = EPOCHS * IMAGES // (2 * BATCH_SIZE)  # of each of two processes
+# Who keeps a fifth of the images for validation and leaves out a short last batch has no more; one epoch has less.
+LEAST_BATCHES = 4
 BATCHES_ALONE = IMAGES // BATCH_SIZE  # of one process, in an epoch
 # Larger batches: all of a training that begins anew are fewer than the first run had made.
-RESUMING = ("--epochs", str(EPOCHS + 1), "--batch-size", str(2 * BATCH_SIZE), "--resume")
-BATCHES_ANEW = (EPOCHS + 1) * IMAGES // (2 * 2 * BATCH_SIZE)
+RESUMING = ("--epochs", str(EPOCHS + 1), "--batch-size", str(3 * BATCH_SIZE), "--resume")
+BATCHES_ANEW = (EPOCHS + 1) * IMAGES // (2 * 3 * BATCH_SIZE)
+OF_THREE_EPOCHS = 16  # images of each rank where the order of three epochs is looked at
 # What was raised behind the place where it was, as last_lines puts it; in front of it may stand which rank said so.
 _RAISED = re.compile(
     r"\w\.py, line \d+, in [^|]{0,200} \| (?:\[rank\d+\]: ?)?(?:\w+\.)*(?P<type>\w+)(?:: (?P<message>.*))?"
@@ -29,8 +32,8 @@ _RAISED = re.compile(
 
 
 def three_epochs(check: Check, ranks: int = 2) -> Outcome:
-    """The script, eight images a rank: what train_one_epoch leaves out may stand in main, which counts the epochs."""
-    tree = cifar10.make_batches(check.rng, 8 * ranks, 10)
+    """The script, two batches a rank and epoch: what train_one_epoch leaves out may stand in main, which counts."""
+    tree = cifar10.make_batches(check.rng, OF_THREE_EPOCHS * ranks, 10)
     return check.run(
         "orders",
         ranks=ranks,

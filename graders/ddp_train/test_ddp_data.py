@@ -16,11 +16,14 @@ from graders.ddp_train import expected
 from graders.ddp_train.batches import fed, items_by_epoch
 from graders.ddp_train.expected import Data, Training
 from graders.ddp_train.runs import on_nodes, options, rank_seeds
-from graders.ddp_train.script_runs import three_epochs
+from graders.ddp_train.script_runs import OF_THREE_EPOCHS, three_epochs
 from graders.ddp_train.uneven_means import first_loss, is_mean_of_means
 from lockstep.check import Check, Inputs
-from lockstep.compare import integer, shown
+from lockstep.compare import elements, integer, shown
 from lockstep.sandbox.outcome import Outcome, RankOutcome
+
+# Of fewer images two epochs may have the same order by chance: of eight, one pair in 40,320 has.
+LEAST_ORDERED = 8
 
 
 def test_sampler_disjoint(check: Check) -> None:
@@ -120,7 +123,7 @@ def test_reshuffles(check: Check) -> None:
             "train_one_epoch for epochs 0, 1, 2: an epoch had no batches.", "Does it iterate over the loader?"
         )
     orders = [tuple(tuple(own[epoch]) for own in epochs) for epoch in range(3)]
-    if len(set(orders)) < 3 and any(len(own) < 3 for own in _orders(three_epochs(check, 2), "order")):
+    if len(set(orders)) < 3 and any(len(own) < 3 for own in _orders(three_epochs(check, 2))):
         check.fail(
             f"train_one_epoch for epochs 0, 1, 2 on {world} ranks: two epochs had the same order.",
             "Call loader.sampler.set_epoch(epoch) before iterating: DistributedSampler shuffles by seed + epoch.",
@@ -156,7 +159,7 @@ def test_reshuffles(check: Check) -> None:
 def _script_reshuffles(check: Check) -> None:
     """End the check where train_one_epoch has another order for every epoch, and the script around it has not."""
     seen = three_epochs(check, 1)
-    learned = _orders(seen, "learned")
+    learned = _learned(seen)
     check.expect(
         not any(len(own) == 1 and any(map(_in_file_order, own)) for own in learned),
         "train_one_epoch has another order for epochs 0, 1, 2, but ddp_train.py, run for three epochs on one rank, trained in "
@@ -166,7 +169,7 @@ def _script_reshuffles(check: Check) -> None:
         points=check.points / 2,
     )
     check.expect(
-        not any(map(_stands_still, _orders(seen, "order"))),
+        not any(map(_stands_still, _orders(seen))),
         "train_one_epoch has another order for epochs 0, 1, 2, but in ddp_train.py, run for three epochs on one rank, two "
         "epochs had the same.",
         "Hand the number of the epoch on: train_one_epoch(..., epoch) in main's loop over the epochs.",
@@ -174,19 +177,35 @@ def _script_reshuffles(check: Check) -> None:
     )
 
 
-def _orders(outcome: Outcome, which: str) -> list[set[tuple[int, ...]]]:
-    """The orders in which each rank of the script reads its images in three epochs; none where that is not seen."""
+def _orders(outcome: Outcome) -> list[set[tuple[int, ...]]]:
+    """The orders in which each rank of the script learns from its images in three epochs; none where that is not seen.
+
+    Those in which it reads them, where only the steps are not seen: as some keep images in memory, or fetch ahead. But
+    who reads more than three epochs looks at training images besides, for the accuracy on them.
+    """
+    learned, read = _learned(outcome), _in_thirds(outcome, "order")
+    return [
+        own or (others if n < 4 * OF_THREE_EPOCHS else set())
+        for own, (others, n) in zip(learned, read, strict=True)
+    ]
+
+
+def _learned(outcome: Outcome) -> list[set[tuple[int, ...]]]:
+    """The orders in which each rank learns from its images in three epochs; none where that is not seen."""
+    return [orders for orders, _ in _in_thirds(outcome, "learned")]
+
+
+def _in_thirds(outcome: Outcome, which: str) -> list[tuple[set[tuple[int, ...]], int]]:
+    """Of each rank the orders of three epochs, and how many images it read in all.
+
+    A first look at an item, as for its shape, is no part of an epoch. Some of the images may be for validation.
+    """
     found = []
     for rank in outcome.ranks:
-        order = rank.values.get(which)
-        # A first look at an item, as for its shape, is not part of an epoch.
-        seen = order[-24:] if isinstance(order, list) and len(order) >= 24 else []
-        found.append(
-            {
-                tuple(integer(item) or 0 for item in seen[start : start + 8])
-                for start in range(0, len(seen), 8)
-            }
-        )
+        seen = [integer(item) or 0 for item in elements(rank.values.get(which))]
+        length = min(len(seen) // 3, OF_THREE_EPOCHS)
+        ends = [len(seen) - epoch * length for epoch in range(3)] if length >= LEAST_ORDERED else []
+        found.append(({tuple(seen[end - length : end]) for end in ends}, len(seen)))
     return found
 
 

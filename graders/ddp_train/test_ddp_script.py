@@ -16,6 +16,7 @@ from graders.ddp_train.script_runs import (
     BATCHES,
     EPOCHS,
     IMAGES,
+    LEAST_BATCHES,
     RESNET18_BYTES,
     RESUMING,
     SCRIPT_LIMITS,
@@ -179,9 +180,9 @@ def _trained_as_asked(
     # Without BatchNorm nobody counts, and a script may have arguments of its own. One that keeps the best checkpoint, not
     # the last, has trained on all batches as well: wrapping sends the weights once, and each step after it the gradients,
     # which are as large, there and back.
-    sent = loopback_bytes is not None and loopback_bytes >= (1 + 2 * (BATCHES - 1)) * RESNET18_BYTES
+    sent = loopback_bytes is not None and loopback_bytes >= (1 + 2 * (LEAST_BATCHES - 1)) * RESNET18_BYTES
     check.expect(
-        not batches or batches >= BATCHES or sent or not hands_on(values.get("asked")),
+        not batches or batches >= LEAST_BATCHES or sent or not hands_on(values.get("asked")),
         f"`NPROC=2 ./ddp_train.sh --training-data ... {' '.join(arguments)}` works, but by num_batches_tracked in its "
         f"checkpoint the network was trained on {batches} batches; {EPOCHS} epochs of {IMAGES} images in batches of "
         f"{BATCH_SIZE} on two processes are {BATCHES}.",

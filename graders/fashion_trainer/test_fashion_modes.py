@@ -17,7 +17,8 @@ def test_eval_mode(check: Check) -> None:
     """`evaluate` switches dropout and batch norm to evaluation, and gradients off; so does the script where it tests."""
     patterns = Patterns(check.rng)
     # No batch of one picture: batch norm refuses it in training.
-    train = patterns.draw(2 * BATCH_SIZE + 3)
+    # The last batch has two halves of two pictures: some put each batch through in parts.
+    train = patterns.draw(2 * BATCH_SIZE + 4)
     test = patterns.draw(2 * BATCH_SIZE + 3)
     shape = expected.make_shape(check.rng, batch_norm=True, dropout=0.5)
     weights = expected.make_weights(check.rng, shape)
