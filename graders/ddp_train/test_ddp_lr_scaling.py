@@ -74,11 +74,11 @@ def _is_scaled(
     (more, scaled, *_), (_, plain, *_) = calls
     first = [[rates[:1] for rates in found] for found in (seen_with_flag, seen_without_flag)]
     parts = [_part(rates, wanted) for rates, (*_, wanted) in zip(first, calls, strict=True)]
-    if _may_warm_up(*parts):
-        if (in_another_group and _is_same(*parts)) or _rises(
-            _rates(check, more, scaled, ["--scale-lr"], steps=LONG_WARM_UP)
-        ):
-            return
+    is_less_for_some = in_another_group and _is_same(*parts)
+    if _may_warm_up(*parts) and (
+        is_less_for_some or _rises(_rates(check, more, scaled, ["--scale-lr"], steps=LONG_WARM_UP))
+    ):
+        return
     if parts[0] == 0:
         _warms_up_from_zero(check, more, scaled, plain)
         return

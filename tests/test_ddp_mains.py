@@ -1,0 +1,81 @@
+"""The grader of exercise 4, `main` beside right functions: what it may do besides, or in another way, costs nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lockstep.sandbox.box import Box
+from tests.samples import graded
+from tests.sandboxed import ROOT
+
+EXERCISE = "ddp_train"
+Edits = list[tuple[str, str]]
+EVALUATION = "        accuracy = evaluate(model, test_loader, device)\n"
+OPENED = "    train_data = datasets.CIFAR10(args.training_data, train=True, transform=transform)\n"
+LOADER = "    train_loader = make_loader(train_data, args.batch_size, seed=args.seed)\n"
+CLASSES = ("len(train_data.classes)", "10")
+OPTIMIZER = "    optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=MOMENTUM)\n"
+
+
+def split(share: float, more: str = "") -> Edits:
+    """A part of the images kept for validation, the same on every rank."""
+    parts = (
+        f"    train_data, val_data = torch.utils.data.random_split(train_data, [{share}, {1 - share:.1f}], "
+        "torch.Generator().manual_seed(1))\n"
+    )
+    loaders = LOADER.replace("seed=args.seed", f"seed=args.seed{more}")
+    loaders += "    val_loader = make_loader(val_data, args.batch_size, shuffle=False)\n"
+    on_both = EVALUATION + EVALUATION.replace("accuracy", "of_validation").replace(
+        "test_loader", "val_loader"
+    )
+    return [(OPENED, OPENED + parts), (LOADER, loaders), (EVALUATION, on_both), CLASSES]
+
+
+ON_TRAINING = EVALUATION.replace("accuracy", "on_training").replace("test_loader", "train_loader")
+HEAD = """    head = set(map(id, model.module.fc.parameters()))
+    body = [value for value in model.parameters() if id(value) not in head]
+    groups = [{"params": body, "lr": lr / 10}, {"params": model.module.fc.parameters()}]
+"""
+WAYS: dict[str, tuple[tuple[str, ...], Edits]] = {
+    "the accuracy over the training images": (
+        ("reshuffles", "script"),
+        [(EVALUATION, ON_TRAINING + EVALUATION)],
+    ),
+    "half for validation": (("reshuffles", "script"), split(0.5)),
+    "a tenth, and no short batch": (
+        ("reshuffles", "script", "really_communicates"),
+        split(0.9, ", drop_last=True"),
+    ),
+    "a fifth, and no short batch": (
+        ("reshuffles", "script", "really_communicates"),
+        split(0.8, ", drop_last=True"),
+    ),
+    "a warm-up that waits": (
+        ("lr_scaling",),
+        [
+            (OPTIMIZER, f"{OPTIMIZER}    warm_up = torch.optim.lr_scheduler.ConstantLR(optimizer)\n"),
+            (EVALUATION, f"        warm_up.step()\n{EVALUATION}"),
+        ],
+    ),
+    "a head that learns faster": (
+        ("lr_scaling",),
+        [(OPTIMIZER, HEAD + OPTIMIZER.replace("model.parameters()", "groups"))],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_what_main_may_do_costs_nothing(name: str, tmp_path: Path, box: Box) -> None:
+    checks, edits = WAYS[name]
+    text = (ROOT / "reference" / "ddp_train.py").read_text()
+    for find, replace in edits:
+        assert text.count(find) == 1, find
+        text = text.replace(find, replace)
+    (tmp_path / "ddp_train.py").write_text(text)
+    script = tmp_path / "ddp_train.sh"
+    script.write_bytes((ROOT / "reference" / "ddp_train.sh").read_bytes())
+    script.chmod(0o755)
+    (result,) = graded(tmp_path, EXERCISE, box, checks=checks).exercises
+    assert [check.message for check in result.checks if check.points < check.max_points] == []
