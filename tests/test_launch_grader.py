@@ -847,6 +847,10 @@ OWN = (
         ("ddp_train.py", "--batch_size 0 --resume", OWN, True),
         ("ddp_train.py", "--epochs 0 --epochs 3", None, False),
         ("ddp_train.py", "--epochs -1", None, False),
+        ("ddp_train.py", "--epochs -3", OWN, True),
+        ("ddp_train.py", "--batch-size=-32", OWN, True),
+        ("ddp_train.py", "--epochs -1", OWN + b"if args.epochs == -1:", False),
+        ("ddp_train.py", "--epochs -1", OWN + b"while args.epochs < 0 or epoch < args.epochs:", False),
         ("ddp_train.py", "--epochs 0 --max-steps 100", None, False),
         ("ddp_train.py", "--epochs $EPOCHS --batch-size 10", None, False),
         ("train.py", "--epochs 0", OWN, False),
@@ -921,6 +925,17 @@ def test_a_number_of_processes_that_is_written_out_is_a_note(
     )
     (check,) = by_id(tmp_path, box, "single_node").values()
     assert (check.verdict, "whatever NPROC says" in check.message) == (Verdict.PASSED, is_told)
+
+
+@pytest.mark.parametrize(
+    ("words", "is_told"),
+    [('"$1"', True), ("${1}", True), ('"$@"', False), ('"$1" "$2"', False), ('--training-data "$1" --epochs 3', False)],
+)
+def test_the_first_argument_alone_is_a_note(words: str, is_told: bool, tmp_path: Path, box: Box) -> None:
+    (tmp_path / "launch").mkdir()
+    (tmp_path / "launch" / "torchrun_single.sh").write_text(f"torchrun --standalone ddp_train.py {words}\n")
+    (check,) = by_id(tmp_path, box, "single_node").values()
+    assert (check.verdict, "the first of its arguments alone" in check.message) == (Verdict.PASSED, is_told)
 
 
 def test_a_script_that_was_not_handed_in_refuses_nothing(tmp_path: Path, box: Box) -> None:

@@ -24,8 +24,8 @@ _SAYS_HELP = re.compile(r"usage:|show this (?:help )?message", re.IGNORECASE)
 _BY_ITS_CALLER = re.compile(
     r"""\$\{?#|\$\{?1\b|\$\{[@*]:?[-+=]|\$\{\w{1,40}:?[-+=][^}]{0,80}-h|(?:-[zn]|case)\s{1,8}["']?\$|sys\.argv"""
 )
-# A script for which 0 may mean something: all, or its default.
-_MINDS_ZERO = r"\b%s\b\s*(?:or\b|if\b|[=!<>]=?\s*[01]\b)|\b(?:if|or|and|not)\s+(?:\w+\.)*%s\b"
+# A script for which 0, or less, may mean something: all, or its default.
+_MINDS_ZERO = r"\b%s\b\s*(?:or\b|if\b|[=!<>]=?\s*-?[01]\b)|\b(?:if|or|and|not)\s+(?:\w+\.)*%s\b"
 # Those of torch and of other makers, most of which are called so.
 BACKENDS = ("nccl", "gloo", "mpi", "ucc", "xccl", "hccl", "cncl", "xla", "smddp", "flagcx", "bkcl", "fake")
 _OF_A_MAKER = re.compile(r"\w*ccl")
@@ -71,21 +71,27 @@ def _help_fault(check: Check, where: str, script: str, arguments: Sequence[str])
 
 
 def zero_fault(where: str, script: str, arguments: Sequence[str], files: Mapping[str, bytes]) -> Fault | None:
-    """No epochs, or batches of nothing; not where there is an option of the script's own, which may say more."""
+    """No epochs, or batches of nothing; not where there is an option of the script's own, which may say more.
+
+    Less than nothing may stand for something, which only the script can tell.
+    """
     named = (word[2:].partition("=")[0] for word in arguments if re.match("--[A-Za-z]", word))
     if any(name.replace("_", "-") not in OPTIONS for name in named):
         return None
     for option, follows in (
         ("epochs", "it goes through the training data not once, and trains nothing"),
-        ("batch-size", "no DataLoader takes batches of nothing, and the script ends with an error"),
+        (
+            "batch-size",
+            "no DataLoader takes batches of less than one image, and the script ends with an error",
+        ),
     ):
         variable = option.replace("-", "_")
         value = value_of(arguments, option) or ""
-        if not re.fullmatch(r"[+-]?0+", value) or not uses(
-            script, files, rf"[-_.]{re.sub('_', '[-_]', variable)}\b"
-        ):
+        is_used = uses(script, files, rf"[-_.]{re.sub('_', '[-_]', variable)}\b")
+        theirs = own_texts(script, files)
+        if not is_used or not re.fullmatch(r"[+-]?0+|-\d+" if theirs else r"[+-]?0+", value):
             continue
-        if own_texts(script, files) and uses(script, files, _MINDS_ZERO % (variable, variable)):
+        if theirs and uses(script, files, _MINDS_ZERO % (variable, variable)):
             continue
         return Fault(
             Stage.SCRIPT,

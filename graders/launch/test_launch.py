@@ -81,6 +81,10 @@ def _note_arguments(check: Check, path: str) -> None:
         check.note(
             f'{path} hands no arguments on: with "$@" behind the script, what stands behind {path} reaches it.'
         )
+    elif re.search(r"""\.py[^\n#]{0,200} "?\$\{?1\}?"?[ \t]*$""", text, re.MULTILINE) and not re.search(
+        r"\$\{?[@*2-9]|\bshift\b", text
+    ):
+        check.note(f'{path} hands on the first of its arguments alone: "$@" are all of them.')
     elif re.search(r"""(?<!["'\w\\])\$(?:@|\{@\})(?!["'\w])""", text):
         check.note(
             f'{path} has $@ without quotes, which tears a path with a blank in two; "$@" keeps it whole.'
