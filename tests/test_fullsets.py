@@ -89,6 +89,7 @@ MADE = """
         ("random_split(Few(24, train=False), [8000, 2000])", [19, 5]),
         ("random_split(fashion(24), [55000, 5000])", [22, 2]),
         ("random_split(own, [55000, 5000])", [22, 2]),
+        ("random_split(own, [80000, 10000])", [21, 3]),
         ("random_split(random_split(Few(24), [40000, 10000])[0], [30000, 10000])", [14, 5]),
         ("random_split(Subset(Few(24), range(40000)), [30000, 10000])", [15, 5]),
         ("[Subset(Few(24), range(45000)), Subset(Few(24), np.arange(45000, 50000))]", [22, 2]),

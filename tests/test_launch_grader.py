@@ -929,7 +929,13 @@ def test_a_number_of_processes_that_is_written_out_is_a_note(
 
 @pytest.mark.parametrize(
     ("words", "is_told"),
-    [('"$1"', True), ("${1}", True), ('"$@"', False), ('"$1" "$2"', False), ('--training-data "$1" --epochs 3', False)],
+    [
+        ('"$1"', True),
+        ("${1}", True),
+        ('"$@"', False),
+        ('"$1" "$2"', False),
+        ('--training-data "$1" --epochs 3', False),
+    ],
 )
 def test_the_first_argument_alone_is_a_note(words: str, is_told: bool, tmp_path: Path, box: Box) -> None:
     (tmp_path / "launch").mkdir()

@@ -65,7 +65,8 @@ def test_report(check: Check) -> None:
             f"{call} wrote a report that is no valid perf-report/1. {' '.join(problems[:3])}",
             "The repr of a number of NumPy's has its type around it, np.float64(0.5): write repr(float(seconds))."
             if b"np.float" in written.tobytes()
-            else "Let write_report in perf_report.py write it; it is given.",
+            else "Let write_report in perf_report.py write it; it is given. What it is handed it writes as it is: the field "
+            "that is named may be among that.",
         )
     runs = [run for run in elements(report["runs"]) if isinstance(run, dict)]
     _measured(check, call, runs, sizes, n_reps)
