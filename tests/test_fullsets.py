@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -131,9 +132,8 @@ def test_two_parts_have_no_image_in_common(box: Box) -> None:
         taken = Subset(Few(24), numbers[:40000]), Subset(Few(24), numbers[40000:])
         return [[items(part) for part in both] for both in (parts, taken)]
     """
-    for parts in seen(box, source):  # type: ignore[union-attr]
-        first, second = parts  # type: ignore[misc]
-        assert sorted([*first, *second]) == list(range(24))  # type: ignore[misc]
+    for first, second in cast(list[list[list[int]]], seen(box, source)):
+        assert sorted([*first, *second]) == list(range(24))
 
 
 def test_shares_add_up() -> None:

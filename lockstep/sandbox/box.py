@@ -38,7 +38,8 @@ INSIDE_FILES = (
     "sandbox/dataloaders.py sandbox/helptexts.py sandbox/whereabouts.py sandbox/reading.py sandbox/scripts.py "
     "sandbox/exported.py sandbox/running.py sandbox/elsewhere.py sandbox/databricks.py sandbox/wandb_spellings.py "
     "sandbox/after_import.py sandbox/library_spellings.py sandbox/unscripted.py sandbox/machines.py "
-    "sandbox/lowprecision.py sandbox/firststeps.py sandbox/lately.py sandbox/fullsets.py magics.py"
+    "sandbox/lowprecision.py sandbox/firststeps.py sandbox/lately.py sandbox/fullsets.py sandbox/fewbatches.py "
+    "magics.py"
 ).split()
 INSIDE = "/opt/lockstep"
 PROBES = "/opt/probes"

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from types import CodeType, ModuleType
 from typing import Any
 
-from lockstep.sandbox import awaiting, jupyter
+from lockstep.sandbox import awaiting, fewbatches, jupyter
 from lockstep.sandbox.reading import parse, read_source
 from lockstep.sandbox.scripts import DEFINITIONS, Script
 
@@ -89,7 +89,7 @@ def _loaded(name: str, path: str, source: str, tree: ast.Module) -> Loaded:
 
 def _compiled(tree: ast.Module, path: str, flags: int = 0) -> CodeType:
     # A student's annotations must not become strings because this file's are.
-    code: CodeType = compile(tree, path, "exec", flags, dont_inherit=True)
+    code: CodeType = compile(fewbatches.spared(tree), path, "exec", flags, dont_inherit=True)
     return code
 
 
