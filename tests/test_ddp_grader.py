@@ -415,11 +415,12 @@ def test_a_script_that_does_not_ask_nproc_is_told(asked: str, number: str) -> No
 @pytest.mark.parametrize(
     ("batches", "loopback_bytes", "passes"),
     [
-        (4, 400_000_000, True),
-        (4, None, True),
-        (2, 400_000_000, True),  # trained on all four, and kept the checkpoint of the better epoch
-        (2, 223_000_000, False),
-        (2, None, False),
+        (6, 580_000_000, True),
+        (4, None, True),  # a part is for validation, and the short last batch left out
+        (3, 580_000_000, True),  # trained on all six, and kept the checkpoint of the better epoch
+        (2, 402_000_000, True),  # so has one with four
+        (3, 313_000_000, False),
+        (3, None, False),
     ],
 )
 def test_whoever_keeps_the_best_checkpoint_has_trained_as_asked(
@@ -430,7 +431,7 @@ def test_whoever_keeps_the_best_checkpoint_has_trained_as_asked(
         "script", lambda _: replace(launched(asked=asked, batches=batches), loopback_bytes=loopback_bytes)
     )
     assert (told == "") == passes, told
-    assert passes or "trained on 2 batches" in told
+    assert passes or "trained on 3 batches" in told
 
 
 @pytest.mark.parametrize(
@@ -547,31 +548,31 @@ def test_a_network_that_was_not_trained_earns_nothing_whatever_else_is_wrong_wit
         (None, True),
         (3, True),
         ({}, True),
-        ({"wrote": True, "before": 4, "after": 8}, True),
-        ({"wrote": True, "before": 4, "after": 4}, True),  # it may write elsewhere
-        ({"wrote": True, "before": 4, "after": 16}, True),  # or count --epochs from where it goes on
-        ({"wrote": True, "before": 4, "after": 16, "epoch_before": 1, "epoch_after": 4}, True),
-        ({"wrote": True, "before": 4, "after": 16, "epoch_before": 1, "epoch_after": 2}, False),
-        ({"wrote": True, "before": 4, "after": 8, "epoch_before": 1, "epoch_after": 2}, True),
+        ({"wrote": True, "before": 6, "after": 12}, True),
+        ({"wrote": True, "before": 6, "after": 6}, True),  # it may write elsewhere
+        ({"wrote": True, "before": 6, "after": 24}, True),  # or count --epochs from where it goes on
+        ({"wrote": True, "before": 6, "after": 24, "epoch_before": 1, "epoch_after": 4}, True),
+        ({"wrote": True, "before": 6, "after": 24, "epoch_before": 1, "epoch_after": 2}, False),
+        ({"wrote": True, "before": 6, "after": 12, "epoch_before": 1, "epoch_after": 2}, True),
         (
-            {"wrote": True, "before": 4, "after": 8, "epoch_before": 1, "epoch_after": 1},
+            {"wrote": True, "before": 6, "after": 12, "epoch_before": 1, "epoch_after": 1},
             True,
         ),  # that of the best
-        ({"wrote": True, "before": 4, "after": 8, "epoch_before": None, "epoch_after": 0}, True),
-        ({"wrote": True, "before": 4, "after": 8, "epoch_before": 1, "epoch_after": "0"}, True),
+        ({"wrote": True, "before": 6, "after": 12, "epoch_before": None, "epoch_after": 0}, True),
+        ({"wrote": True, "before": 6, "after": 12, "epoch_before": 1, "epoch_after": "0"}, True),
         (
-            {"wrote": True, "before": 4, "after": 6, "epoch_before": 1, "epoch_after": 0},
+            {"wrote": True, "before": 6, "after": 8, "epoch_before": 1, "epoch_after": 0},
             True,
         ),  # of its own kind
-        ({"wrote": True, "before": 4, "after": 8, "epoch_before": 1, "epoch_after": 0}, False),
+        ({"wrote": True, "before": 6, "after": 12, "epoch_before": 1, "epoch_after": 0}, False),
         ({"before": 2, "after": 2, "epoch_before": 1, "epoch_after": 2, "moved": False}, False),
         ({"before": 2, "after": 2, "epoch_before": 0, "epoch_after": 0, "moved": False}, True),
         ({"before": 0, "after": 0, "epoch_before": 1, "epoch_after": 2, "moved": False}, True),
-        ({"before": 4, "after": 4, "epoch_before": 1, "epoch_after": 2, "moved": True}, True),
-        ({"wrote": True, "before": None, "after": 12}, True),
-        ({"wrote": True, "before": 8, "after": 12}, True),
-        ({"wrote": True, "before": 4, "after": 12}, False),
-        ({"wrote": False, "before": 4, "after": 4}, False),
+        ({"before": 6, "after": 6, "epoch_before": 1, "epoch_after": 2, "moved": True}, True),
+        ({"wrote": True, "before": None, "after": 18}, True),
+        ({"wrote": True, "before": 12, "after": 18}, True),
+        ({"wrote": True, "before": 6, "after": 18}, False),
+        ({"wrote": False, "before": 6, "after": 6}, False),
     ],
 )
 def test_a_run_that_resumes_trains_what_is_left(went_on: Json, passes: bool) -> None:
@@ -583,7 +584,7 @@ def test_a_run_that_resumes_trains_what_is_left(went_on: Json, passes: bool) -> 
     ("reported", "passes"), [(True, True), (None, True), (0, True), ("no", True), (False, False)]
 )
 def test_a_report_that_is_written_to_another_file_is_told(reported: Json, passes: bool) -> None:
-    went_on: Json = {"wrote": True, "before": 4, "after": 8, "reported": reported}
+    went_on: Json = {"wrote": True, "before": 6, "after": 12, "reported": reported}
     told = verdict("script", lambda _: launched(went_on=went_on))
     assert ("reports/ddp.json instead" in told) != passes
 
