@@ -136,6 +136,20 @@ def test_two_parts_have_no_image_in_common(box: Box) -> None:
         assert sorted([*first, *second]) == list(range(24))
 
 
+def test_a_data_set_is_not_asked_for_its_length_before_it_matters(box: Box) -> None:
+    source = """
+        from torch.utils.data import Subset
+
+        class Lazy:
+            def __len__(self): raise AttributeError("not read yet")
+            def __getitem__(self, index): return index
+
+        def main():
+            return [len(Subset(Lazy(), range(20))), len(Subset(Lazy(), range(45000)))]
+    """
+    assert seen(box, source) == [20, 45000]
+
+
 def test_shares_add_up() -> None:
     assert shares([45_000, 5_000], 10) == [9, 1]
     assert shares([1, 1, 1], 2) == [1, 1, 0]

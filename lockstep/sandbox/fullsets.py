@@ -21,6 +21,7 @@ from torchvision import datasets
 _SIZES: dict[type, tuple[int, int]] = {datasets.CIFAR10: (50_000, 10_000), datasets.MNIST: (60_000, 10_000)}
 # Labeled Faces in the Wild, and each part of CINIC-10, are read by classes that say nothing of their size.
 _KNOWN = sorted({13_233, 90_000, *(size for sizes in _SIZES.values() for size in sizes)})
+_LARGE = 1_000  # an index that no check's data set has
 # What a part of a small data set would have of the whole one, in its attributes.
 _WHOLE = "_whole_size"
 
@@ -92,14 +93,14 @@ def _taking(construct: Callable[..., None]) -> Callable[..., None]:
 def _here(dataset: data.Dataset[Any], indices: Any) -> tuple[list[int] | None, int | None]:
     """Which items these are of a part of the whole data set, and how many they are of that; None: as they are."""
     try:
-        n = len(dataset)  # type: ignore[arg-type]
         numbers = [operator.index(number) for number in indices]
-    except TypeError:
+        most = max(numbers, default=-1)
+        # Their data set may not know its length yet, and is only asked where it matters.
+        n = len(dataset) if most >= _LARGE else most + 1  # type: ignore[arg-type]
+    except Exception:
         return None, None
-    most = max(numbers, default=-1)
     whole = next((size for size in _sizes_of(dataset) if size > max(most, n)), None)
-    # One too many is a slip.
-    if most <= n or n == 0 or whole is None:
+    if most < n or n == 0 or whole is None:
         return None, None
     wanted = set(numbers)
     # A part that falls between two of the few has one all the same.
