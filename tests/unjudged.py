@@ -256,6 +256,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("wandb", "train values.notebook", "flipped", "a notebook need not have a flag for W&B"),
         Row("wandb", "train/2 *", "*", "the run with W&B disabled has to train and to leave no W&B file, and no more"),
         Row("notebook", "train elapsed", "times 10.0", "busy machines take longer"),
+        Row("notebook", "train values.step_s", "*", "readings may be of a part of each step, and without an optimizer of torch's nothing is said"),
         Row("notebook", "train values.notebook", "flipped", "whether it was run as a notebook or as a script, for the message"),
         Row("notebook", OF_A_REPORT, "*", REPORTED),
         Row("", "train values.types*|until_the_loss *|fetch *", UNREAD, "recorded of every run as of the others"),
