@@ -246,6 +246,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("find_batch", "search values.was_one", "*", "who went on after one image was refused may have tried it"),
         Row("find_batch", "search values.tried*", "*", "the largest that fitted counts, and that one did not"),
         Row("find_batch", "search values.ends*", "missing|emptied|one missing|one twice|as text", "a search of another form need not know of ends"),
+        Row("find_batch", "search values.listed*", "*", "trials in another form say nothing, nor does one more or less that did not fit"),
         Row("find_batch", "search values.report*", "*", "nothing is said but of a batch that does not fit; the report itself is for exercise 9"),
         Row("find_batch", "search values.search_types*", "*", "nothing is said but of a search in fp32, on a CPU and on a GPU"),
         Row("", "search* values.step_types*", UNREAD, "asked where a search computes in fp32"),
