@@ -1,7 +1,8 @@
-"""The seconds of a report of exercise 6 against those that the processor had for its steps."""
+"""What a report of exercise 6 says of its run: the seconds against those of the processor, and the network."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,9 @@ import torch
 from torch import nn
 
 from graders.amp.probe.training import Training
-from graders.amp.test_amp_script import least_seconds
+from graders.amp.test_amp_script import least_seconds, other_network
 from lockstep.sandbox.box import Box
+from lockstep.wire import Json
 from tests.amp_scripts import result
 
 CLOCK = "import argparse\nimport time\n"
@@ -67,3 +69,31 @@ def test_a_step_is_timed_from_its_forward_on() -> None:
         training.forward(model, torch.zeros(2, 3, 8, 8))
     training.note("optimizer", False, 0.1)
     assert training.step_seconds() == first
+
+
+@pytest.mark.parametrize("model", ["resnet152", "ResNet-50", "resnet 101", "resnet_34"])
+def test_a_network_of_another_depth_is_named(model: str) -> None:
+    assert other_network(json.dumps({"workload": {"model": model}})) == model
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "resnet18",
+        "ResNet-18",
+        "ResNet",
+        "resnet",
+        "mine",
+        "resnet18 (default: resnet152)",
+        "resnet152d",
+        "resnet1520",
+        152,
+        None,
+    ],
+)
+def test_the_network_may_have_a_name_of_its_own(model: Json) -> None:
+    assert other_network(json.dumps({"workload": {"model": model}})) is None
+
+
+def test_a_report_need_not_name_a_network() -> None:
+    assert other_network(json.dumps({})) is other_network(None) is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -23,6 +24,7 @@ from lockstep.helptexts import answers_help
 from lockstep.reports import format as perf_report
 from lockstep.reports.document import Number
 from lockstep.sandbox.outcome import RankOutcome
+from lockstep.text import safe_line
 from lockstep.wire import Array, Json
 
 # A `break` that was left in after debugging comes after ten batches, twenty, fifty. Neither of the two numbers divides
@@ -31,6 +33,7 @@ IMAGES, BATCH_SIZE, EPOCHS = 367, 7, 2
 # So much of what the steps took, by the processor's clock, is in every reading, be it of the forward alone. What is
 # divided by the batches, or times the validation, has a twentieth of it.
 LEAST_SHARE = 0.2
+_OTHER_RESNET = re.compile(r"resnet[\s_-]?(34|50|101|152)", re.IGNORECASE)
 
 
 def test_accumulation(check: Check) -> None:
@@ -232,6 +235,14 @@ def test_notebook(check: Check) -> None:
     )
     _is_long_enough(check, call, seen, steps, report)
     _tells_of_this_run(check, call, report)
+    # A notebook need not have a constant for the network.
+    other = None if is_notebook else other_network(report)
+    check.expect(
+        other is None,
+        f"{call} was told --arch resnet18, and its report says that the model was {safe_line(other or '', 60)}.",
+        'Write down what was used: "model": args.arch.',
+        points=check.points / 2,
+    )
     answers_help(check, seen, "amp_train.py")
 
 
@@ -303,6 +314,14 @@ def fewer_samples_than_steps(runs: Sequence[Mapping[str, Any]]) -> tuple[int, in
     counts = [(int(run["samples"]), int(run["steps"])) for run in runs]
     is_so = bool(counts) and all(samples <= steps for samples, steps in counts)
     return counts[0] if is_so else None
+
+
+def other_network(report: Json) -> str | None:
+    """The model of a report, where that is a ResNet of torchvision's with another depth than 18, and no other name."""
+    value: Any = json.loads(report) if isinstance(report, str) else {}
+    model = value.get("workload", {}).get("model")
+    is_other = isinstance(model, str) and _OTHER_RESNET.fullmatch(model.strip()) is not None
+    return model if is_other else None
 
 
 def _weights_moved(check: Check, seen: RankOutcome, call: str) -> None:
