@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from itertools import pairwise
 
 import numpy as np
@@ -166,6 +166,14 @@ def _goes_as_planned(check: Check, call: str, events: list[list[Json]], batches:
         points=check.points / 2,
     )
     rates = [batch.lr for batch in batches if batch.lr is not None]
+    often = steps_too_often(events, rates, n)
+    check.expect(
+        often is None,
+        f"{call} the scheduler was made for {n} steps, one for each batch, and its step() was called {often} times. The "
+        "learning rate came to its end before the training did, and rose again.",
+        "Call scheduler.step() once for each batch. Does it stand in the loop, and in a function that the loop calls as well?",
+        points=check.points / 2,
+    )
     check.expect(
         plans != {EPOCHS} or made < n - 1 or all(later <= earlier for earlier, later in pairwise(rates)),
         f"{call} the scheduler was made for {EPOCHS} steps, one for each epoch, and its step() was called {made} times. "
@@ -173,6 +181,17 @@ def _goes_as_planned(check: Check, call: str, events: list[list[Json]], batches:
         "One step for each batch is right for a scheduler that is made for args.epochs * len(train_loader) steps.",
         points=check.points / 2,
     )
+
+
+def steps_too_often(events: Sequence[list[Json]], rates: Sequence[float], n: int) -> int | None:
+    """How often the only scheduler stepped, where it was made for `n` steps, went past them and the rate rose again.
+
+    One step more in each epoch is let pass. Of several schedulers each has its own steps.
+    """
+    plans = [integer(event[1]) for event in events if event[0] == "scheduler made" and len(event) > 1]
+    made = len(named(events, "scheduler"))
+    rises = any(later > earlier for earlier, later in pairwise(rates))
+    return made if plans == [n] and made > n + EPOCHS and rises else None
 
 
 def _log_files(seen: RankOutcome, kind: str) -> dict[str, bytes]:

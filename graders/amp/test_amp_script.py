@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
@@ -18,16 +19,21 @@ from graders.amp.record import named, numbers, run_events
 from graders.amp.script_runs import run_script, trained
 from graders.amp.steps import NO_STEP
 from lockstep.check import Check
-from lockstep.compare import integer, shown
+from lockstep.compare import integer, number, shown
 from lockstep.helptexts import answers_help
 from lockstep.reports import format as perf_report
 from lockstep.reports.document import Number
 from lockstep.sandbox.outcome import RankOutcome
+from lockstep.text import safe_line
 from lockstep.wire import Array, Json
 
 # A `break` that was left in after debugging comes after ten batches, twenty, fifty. Neither of the two numbers divides
 # what batch sizes are by default.
 IMAGES, BATCH_SIZE, EPOCHS = 367, 7, 2
+# So much of what the steps took, by the processor's clock, is in every reading, be it of the forward alone. What is
+# divided by the batches, or times the validation, has a twentieth of it.
+LEAST_SHARE = 0.2
+_OTHER_RESNET = re.compile(r"resnet[\s_-]?(34|50|101|152)", re.IGNORECASE)
 
 
 def test_accumulation(check: Check) -> None:
@@ -227,7 +233,16 @@ def test_notebook(check: Check) -> None:
         f"{call}: its timings add up to {total:.3g} s, an outside clock saw {outcome.elapsed:.3g} s for everything.",
         "Take the time with time.perf_counter() around each epoch, in this very run.",
     )
+    _is_long_enough(check, call, seen, steps, report)
     _tells_of_this_run(check, call, report)
+    # A notebook need not have a constant for the network.
+    other = None if is_notebook else other_network(report)
+    check.expect(
+        other is None,
+        f"{call} was told --arch resnet18, and its report says that the model was {safe_line(other or '', 60)}.",
+        'Write down what was used: "model": args.arch.',
+        points=check.points / 2,
+    )
     answers_help(check, seen, "amp_train.py")
 
 
@@ -240,6 +255,19 @@ def _is_shuffled(check: Check, call: str, labels: Array | None) -> None:
         f"{call} trained on one class after the other, as the images lie in their folders: in {EPOCHS} epochs the label "
         f"changed {changes} times from one image to the next. A network learns each class then, and forgets the last.",
         'shuffle=True for the training data: make_loader(args.training_data, "train", batch_size, shuffle=True).',
+        points=check.points / 2,
+    )
+
+
+def _is_long_enough(check: Check, call: str, seen: RankOutcome, made: int, report: Json) -> None:
+    """The timings of a report are of the steps that it tells of, whatever clock they are read from."""
+    walls = _walls(report)
+    least = least_seconds(_runs(report), made, number(seen.values.get("step_s")) or 0.0)
+    check.expect(
+        sum(wall.value + wall.ulp for wall in walls) >= LEAST_SHARE * least,
+        f"{call}: its timings add up to {sum(wall.value for wall in walls):.2g} s. The steps that its report tells of took "
+        f"the processor {least:.2g} s, without the loading of the images.",
+        "Read the clock before the loop over the batches and once more behind it: wall_s is the whole difference.",
         points=check.points / 2,
     )
 
@@ -288,6 +316,14 @@ def fewer_samples_than_steps(runs: Sequence[Mapping[str, Any]]) -> tuple[int, in
     return counts[0] if is_so else None
 
 
+def other_network(report: Json) -> str | None:
+    """The model of a report, where that is a ResNet of torchvision's with another depth than 18, and no other name."""
+    value: Any = json.loads(report) if isinstance(report, str) else {}
+    model = value.get("workload", {}).get("model")
+    is_other = isinstance(model, str) and _OTHER_RESNET.fullmatch(model.strip()) is not None
+    return model if is_other else None
+
+
 def _weights_moved(check: Check, seen: RankOutcome, call: str) -> None:
     """One check's business: curves can be logged rightly of a training that does not train."""
     check.expect(
@@ -321,6 +357,11 @@ def _walls(report: Json) -> list[Number]:
 def fit_into(walls: Sequence[Number], elapsed: float) -> bool:
     """Whether so many seconds can have been in `elapsed`; each may have been rounded up."""
     return sum(wall.value - wall.ulp for wall in walls) <= elapsed
+
+
+def least_seconds(runs: Sequence[Mapping[str, Any]], made: int, step_s: float) -> float:
+    """The processor's seconds for the steps that a report tells of, as far as they were made, by what one step took."""
+    return min(made, sum(int(run["steps"]) for run in runs)) * step_s
 
 
 def _runs(report: Json) -> list[Any]:

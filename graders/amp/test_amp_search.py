@@ -134,6 +134,9 @@ def test_find_batch(check: Check) -> None:
             "torch.OutOfMemoryError is caught. The claim is the largest trial that is ok.",
             points=half,
         )
+    untold = search_report.problem_of_trials(seen.values.get("listed"))
+    if untold is not None:
+        check.fail(untold.message, untold.hint, points=half)
     check.expect(
         seen.values.get("low") is not True or search_precision.steps_are_always_low(check),
         "find_batch_size(..., amp=False, ...) tried steps under autocast, expected fp32: there, a batch takes more memory "
@@ -231,6 +234,8 @@ def _search(
             values={
                 "options": script_options(find_batch_size=True, **options),
                 "fits": fits,
+                # Some of these fit, and others do not.
+                "listed": [4 * ends[0][0], ends[0][0]],
                 "ends": [list(end) for end in ends],
                 "gpu": gpu,
                 "takes_one": takes_one,

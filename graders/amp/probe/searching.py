@@ -96,13 +96,15 @@ def search(student: Student, inputs: Inputs) -> Observation:
     """Run the script with --find-batch-size where only so many images fit into memory at once.
 
     Before that, so that what it prints is not the last that is read, the template's `find_batch_size` answers for
-    each of `ends`: [largest, fits]; and once more for the first with amp=False.
+    each of `ends`: [largest, fits]; and once more for the first with amp=False. `listed`, which is one, comes first:
+    there it is asked which trials the function returns.
     """
     cuda_calls_stay(student.watch.note)
     training = Search(cast(int, inputs.values["fits"]), inputs.values["takes_one"] is True)
     with chosen_device(inputs) as device:
         training.install()
-        values = _ends(student, training, cast(list[list[int]], inputs.values["ends"]), device)
+        listed, ends = (cast(list[Any], inputs.values[name]) for name in ("listed", "ends"))
+        values = _ends(student, training, listed, ends, device)
         status = run_script(student, inputs)[0]
     return Observation(
         {
@@ -165,14 +167,19 @@ def _types(
     return {"search_types": cast(Json, searched), "step_types": cast(Json, sorted(map(str, answers)))}
 
 
-def _ends(student: Student, training: Search, ends: list[list[int]], device: torch.device) -> dict[str, Json]:
-    """`ends`: the sizes that the template's function finds, None for one that it ends without; None without it.
+def _ends(
+    student: Student, training: Search, listed: list[int], ends: list[list[int]], device: torch.device
+) -> dict[str, Json]:
+    """`listed`: what the template's function returns, and what it tried for that, None for one that returns no trials.
+
+    `ends`: the sizes that the template's function finds, None for one that it ends without; None without it.
 
     `low`: whether it tried a step under autocast, asked for amp=False. With `search_types` and `step_types`, of _types.
     """
     small_resnets()
     script = training.fits, training.tried, training.most
     found: list[Json] = []
+    trials: Json = None
     low: Json = None
     types: dict[str, Json] = {}
     try:
@@ -181,31 +188,52 @@ def _ends(student: Student, training: Search, ends: list[list[int]], device: tor
         if find is not None:
             training.numbers = EXAMPLE.numel()
             answers = _answers()
-            for largest, fits in ends:
+
+            def returned(largest: int, fits: int) -> object:
                 training.fits, training.tried, training.most = fits, [], MAX_TRIALS
-                found.append(_found(student, find, device, True, largest))
+                return _returned(student, find, device, True, largest)
+
+            trials = _listed(returned(*listed), training.tried)
+            found = [_size(returned(*end)) for end in ends]
             largest, training.fits = ends[0]
             training.tried = []
             types = _types(student, module, device, answers)
             training.tried, training.any_low = [], False
-            _found(student, find, device, False, largest)
+            _returned(student, find, device, False, largest)
             low = training.any_low
     except Exception:
         # What cannot be imported is for other checks to say.
         student.phase = ""
     training.fits, training.tried, training.most = script
     training.numbers = 0
-    return {"ends": found or None, "low": low, **types}
+    return {"listed": trials, "ends": found or None, "low": low, **types}
 
 
-def _found(
+def _returned(
     student: Student, find: Callable[..., object], device: torch.device, amp: bool, largest: int
-) -> Json:
+) -> object:
     try:
         with student.calling(f"calling find_batch_size(..., amp={amp}, largest={largest})"):
-            result = find("resnet18", EXAMPLE.clone(), device, amp, largest)
+            return find("resnet18", EXAMPLE.clone(), device, amp, largest)
     except (Exception, SystemExit, SeenEnough):
         student.phase = ""
         return None
+
+
+def _listed(result: object, tried: list[list[Json]]) -> Json:
+    """The size and the trials of a result, each with its size and whether it fitted, and what was tried for it."""
+    if type(result) not in (tuple, list) or len(cast(list[object], result)) != 2:
+        return None
+    size, trials = cast(list[Any], result)
+    if type(trials) not in (list, tuple):
+        return None
+    told = [
+        [plain(trial.get("batch_size")), plain(trial.get("ok"))] if type(trial) is dict else None
+        for trial in trials[:MAX_TRIALS]
+    ]
+    return {"size": plain(size), "trials": cast(Json, told), "tried": cast(Json, tried)}
+
+
+def _size(result: object) -> Json:
     size = result[0] if isinstance(result, tuple | list) and result else result
     return plain(size)

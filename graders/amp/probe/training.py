@@ -7,7 +7,9 @@ import contextlib
 import glob
 import math
 import os
+import statistics
 import sys
+import time
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -42,6 +44,10 @@ class Training(LossRecorder):
         self._models: list[tuple[nn.Module, list[torch.Tensor]]] = []
         # Each event of a forward in training, and whose it was.
         self._learning: list[tuple[list[Json], nn.Module]] = []
+        # When the last forward in training began, and how long each took up to the step behind it: in seconds of this
+        # thread, which do not grow with what others compute meanwhile.
+        self._began: float | None = None
+        self._step_seconds: list[float] = []
         self.has_begun = False
 
     def begin_with(self, folder: str, forget: Callable[[], None] = lambda: None) -> None:
@@ -56,9 +62,17 @@ class Training(LossRecorder):
                 self.forget_losses()
                 self._models.clear()
                 self._learning.clear()
+                self._step_seconds.clear()
                 forget()
 
         sys.addaudithook(hook)
+
+    def note(self, *event: Json) -> None:
+        """Add an event, and how long a step took where it ends one."""
+        super().note(*event)
+        if event[0] == "optimizer" and self._began is not None:
+            self._step_seconds.append(time.thread_time() - self._began)
+            self._began = None
 
     def install(self) -> None:
         """As for one step, and the losses, the model's forward and the scheduler's steps besides."""
@@ -139,6 +153,7 @@ class Training(LossRecorder):
         self.note(*event)
         if learns and module.training and self.events[-1] == event:
             self._learning.append((self.events[-1], module))
+            self._began = time.thread_time()
         known = any(module is model for model, _ in self._models)
         if torch.is_grad_enabled() and not known and len(self._models) < MAX_MODELS:
             weights = list(module.parameters())
@@ -166,6 +181,10 @@ class Training(LossRecorder):
             for model, weights in self._models
             for before, value in zip(weights, model.parameters(), strict=False)
         )
+
+    def step_seconds(self) -> float | None:
+        """What one step took, from its forward to the optimizer's step, by the median; None where there was none."""
+        return statistics.median(self._step_seconds) if self._step_seconds else None
 
     def observation(self, status: int, **values: Json) -> Observation:
         """The batches that were trained on, one after the other, and the events."""
@@ -215,7 +234,12 @@ def train(student: Student, inputs: Inputs) -> Observation:
         _end_as_python_does(student)
     runs = _log_files("*.wandb")
     seen = training.observation(
-        status, event_files=list(events), wandb_files=list(runs), report=text_of_file(REPORT), **used
+        status,
+        event_files=list(events),
+        wandb_files=list(runs),
+        report=text_of_file(REPORT),
+        step_s=training.step_seconds(),
+        **used,
     )
     files = {f"event/{i}": data for i, data in enumerate(events.values())}
     files |= {f"wandb/{i}": data for i, data in enumerate(runs.values())}
