@@ -125,6 +125,14 @@ def test_what_the_format_does_not_know_costs_nothing_and_is_told(tmp_path: Path,
     )
 
 
+@pytest.mark.parametrize("seed", range(60))
+def test_the_last_batch_of_a_loader_is_short_in_every_draw(seed: int) -> None:
+    session = spot.SESSIONS["loader.json"](np.random.default_rng(seed))
+    size = int(session.arguments[session.arguments.index("-batch_size") + 1])
+    assert 1 < size < len(session.data["lfw"])
+    assert len(session.data["lfw"]) % size
+
+
 # What was handed in
 
 

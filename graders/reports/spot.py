@@ -53,7 +53,8 @@ def _seconds(rng: np.random.Generator, least: float, most: float) -> list[float]
 
 def _loader(rng: np.random.Generator) -> Session:
     tree = lfw.make_tree(rng, people=4, most_images=3, size=48)
-    size = int(rng.integers(2, 4))
+    # The last batch is short: who counts every batch as full reports more than there was.
+    size = int(rng.choice([size for size in (2, 3, 4, 5) if len(tree) % size][:2]))
     flags = ["-batch_size", str(size), "-num_workers", "0", "-get_timing", "-report"]
     arguments = ["-path_to_folder", "/data/lfw/", *flags]
     # Who tries other sizes of a batch, too, has at most all images in one.
