@@ -23,7 +23,7 @@ from torchvision import models
 from lockstep.sandbox import reading
 from lockstep.sandbox.modelmeter import measure
 from lockstep.sandbox.probing import Inputs, Observation, Student
-from lockstep.sandbox.slowed import hold_up_batches, hold_up_calls, watch_workers
+from lockstep.sandbox.slowed import hold_up_batches, hold_up_calls, watch_loaders, watch_workers
 from lockstep.wire import Json
 
 REPORTS = "reports"
@@ -63,7 +63,7 @@ def rerun(student: Student, inputs: Inputs) -> Observation:
     seconds = cast(list[float], inputs.values["seconds"])
     # A script that adds to the report it finds starts with none.
     shutil.rmtree(REPORTS, ignore_errors=True)
-    workers = watch_workers()
+    workers, loaders = watch_workers(), watch_loaders()
     hold_up = hold_up_batches if inputs.values["hold_up"] == "batches" else hold_up_calls
     holdups = hold_up(seconds)
     start = _now()
@@ -81,6 +81,7 @@ def rerun(student: Student, inputs: Inputs) -> Observation:
         "end": end,
         "events": holdups.events(),
         "workers": workers,
+        "loaders": loaders.read(),
         "by_children": used.children_user + used.children_system > 0,
     }
     return Observation(values, arrays)

@@ -35,6 +35,11 @@ READ_AS_CLOCKS = {"default_timer"} | {
 }
 
 
+# What tells how many workers a machine has room for: whoever asks may start fewer than are wanted.
+PROCESSORS = re.compile(rb"cpu_count|affinity|psutil|cpuinfo|num_threads|nproc|meminfo|/dev/shm")
+HANDED_OUT = "perf_report.py"
+
+
 @dataclass(frozen=True)
 class Session:
     """How a script is started, on which data, for how long what is held up, and how much there is to be measured."""
@@ -155,6 +160,7 @@ def run_again(check: Check, handed_in: HandedIn) -> Rerun:
         form=f"the report that it wrote is no valid perf-report/1. {again if isinstance(again, str) else ''}",
         holdups=tuple(_holdups(seen.values.get("events"), session.seconds)),
         unseen=_unseen(seen, session.hold_up),
+        loaders=_loaders(check, seen),
         asked=session.asked,
         busy=_busy(outcome.stood_still),
         source=seen_in_source,
@@ -202,6 +208,18 @@ def _unseen(seen: RankOutcome, hold_up: str) -> str:
     return ""
 
 
+def _loaders(check: Check, seen: RankOutcome) -> frozenset[int] | None:
+    """With how many workers loaders were read, where it is torch's own that read, and with as many as it is told."""
+    files = check.submission.files
+    sources = (files[path] for path in files if path.endswith((".py", ".ipynb")) and path != HANDED_OUT)
+    entries = [entry for entry in elements(seen.values.get("loaders")) if isinstance(entry, list)]
+    counts = [integer(entry[0]) for entry in entries if len(entry) == 2 and entry[1] is True]
+    found = frozenset(count for count in counts if count is not None)
+    if not found or len(counts) != len(entries) or None in counts or any(map(PROCESSORS.search, sources)):
+        return None
+    return found
+
+
 def _busy(stood_still: float) -> str:
     if stood_still > 0:
         return f"this grading was stopped for {stood_still:.0f} s meanwhile"
@@ -211,7 +229,7 @@ def _busy(stood_still: float) -> str:
 
 def _source(check: Check, script: str) -> Source:
     """What stands in the script, and in the writer beside it."""
-    beside = [path for path in ("perf_report.py",) if path in check.submission.files]
+    beside = [path for path in (HANDED_OUT,) if path in check.submission.files]
     try:
         values = check.run("source", values={"script": script, "beside": list(beside)}).ranks[0].values
     except CheckEnded:

@@ -73,6 +73,8 @@ class Rerun:
     holdups: tuple[Holdup, ...] = ()
     unseen: str = ""
     """Why not all that was done could be held up and counted; empty where it could."""
+    loaders: frozenset[int] | None = None
+    """With how many workers data loaders were read; None where that says nothing of the passes."""
     asked: Asked = Asked()
     busy: str = ""
     """In words, what made the whole script take longer here than its work does; empty where nothing did."""
