@@ -70,6 +70,7 @@ def test_every_rule_that_looks_at_a_report_is_put_by_one_check() -> None:
         ("plot_of_older_numbers", {"pictures": 0.5}),
         ("no_report_flag", {"spot_rerun": 1}),
         ("report_path_written_in", {"spot_rerun": 1.5}),
+        ("picture_never_saved", {"spot_rerun": 1.5}),
         ("mean_for_the_total", {"spot_rerun": 1.5}),
     ],
 )

@@ -24,8 +24,8 @@ from lockstep.wire import Json
 
 SHARES = {"loader.json": 0.5, "data_parallel.json": 0.25, "ddp.json": 0.25}
 """What each script's second run is worth; those of amp and lightning take too long to start for a spot check."""
-MISPLACED = 0.5
-"""Of a share: for a report that is right, but not where it was asked for."""
+MISPLACED = UNSAVED = 0.5
+"""Of a share: for a report that is right, but not where it was asked for; for one without its picture."""
 DRAWN = 64
 # A checkpoint of ResNet-18 with its momentum, while the last one is still there.
 LIMITS = Limits(disk=512 * MIB)
@@ -37,6 +37,8 @@ READ_AS_CLOCKS = {"default_timer"} | {
 
 # What tells how many workers a machine has room for: whoever asks may start fewer than are wanted.
 PROCESSORS = re.compile(rb"cpu_count|affinity|psutil|cpuinfo|num_threads|nproc|meminfo|/dev/shm")
+# Marks of a notebook, in which figures show themselves.
+NOTEBOOK = re.compile(rb"ipython|ipynb|# In ?\[|# ?%%|matplotlib inline", re.IGNORECASE)
 HANDED_OUT = "perf_report.py"
 
 
@@ -157,6 +159,7 @@ def run_again(check: Check, handed_in: HandedIn) -> Rerun:
         end=number(seen.values.get("end")) or 0.0,
         report=again if isinstance(again, Report) else None,
         misplaced=f"{command} wrote {usual}, and not the file that it was given." if misplaced else "",
+        unsaved=_unsaved(check, handed_in, command, seen),
         form=f"the report that it wrote is no valid perf-report/1. {again if isinstance(again, str) else ''}",
         holdups=tuple(_holdups(seen.values.get("events"), session.seconds)),
         unseen=_unseen(seen, session.hold_up),
@@ -164,6 +167,17 @@ def run_again(check: Check, handed_in: HandedIn) -> Rerun:
         asked=session.asked,
         busy=_busy(outcome.stood_still),
         source=seen_in_source,
+    )
+
+
+def _unsaved(check: Check, handed_in: HandedIn, command: str, seen: RankOutcome) -> str:
+    """That a script drew error bars and neither saved nor showed them, where that is no notebook's way."""
+    source = check.submission.files[handed_in.wanted.script]
+    if seen.values.get("bars_unseen") is not True or NOTEBOOK.search(source):
+        return ""
+    return (
+        f"{command} drew error bars and neither saved nor showed them: no picture was left. Once all is drawn, "
+        'figure.savefig(Path(path).with_suffix(".png")) writes one beside the report.'
     )
 
 

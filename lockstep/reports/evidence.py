@@ -68,6 +68,8 @@ class Rerun:
     report: Report | None = None
     misplaced: str = ""
     """Where it wrote the report instead of where it was asked to, in a sentence; empty where it did as asked."""
+    unsaved: str = ""
+    """That it drew what it was to draw and left no picture, in a sentence; empty where it may have."""
     form: str = ""
     """What keeps the file that it wrote from being a report."""
     holdups: tuple[Holdup, ...] = ()

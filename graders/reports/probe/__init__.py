@@ -26,6 +26,8 @@ from lockstep.sandbox.probing import Inputs, Observation, Student
 from lockstep.sandbox.slowed import hold_up_batches, hold_up_calls, watch_loaders, watch_workers
 from lockstep.wire import Json
 
+from .drawing import Bars
+
 REPORTS = "reports"
 MAX_REPORT = 2 << 20
 MAX_NUMBERS = 5000
@@ -65,7 +67,7 @@ def rerun(student: Student, inputs: Inputs) -> Observation:
     shutil.rmtree(REPORTS, ignore_errors=True)
     workers, loaders = watch_workers(), watch_loaders()
     hold_up = hold_up_batches if inputs.values["hold_up"] == "batches" else hold_up_calls
-    holdups = hold_up(seconds)
+    holdups, bars = hold_up(seconds), Bars()
     start = _now()
     status = student.run_script(script, cast(list[str], inputs.values["arguments"]))
     end = _now()
@@ -82,6 +84,7 @@ def rerun(student: Student, inputs: Inputs) -> Observation:
         "events": holdups.events(),
         "workers": workers,
         "loaders": loaders.read(),
+        "bars_unseen": bars.are_unseen(),
         "by_children": used.children_user + used.children_system > 0,
     }
     return Observation(values, arrays)
