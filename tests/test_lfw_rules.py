@@ -17,8 +17,10 @@ from PIL import Image
 from torchvision.datasets.folder import IMG_EXTENSIONS
 
 from fixtures import build
+from graders.lfw_dataset.faces import make_quilts
 from graders.lfw_dataset.notebooks import may_be_a_notebook
 from graders.lfw_dataset.robustness import trials
+from graders.lfw_dataset.script_runs import recoloured_complaint
 from lockstep.sandbox.box import Box
 from lockstep.submission import Submission
 from tests.samples import graded
@@ -106,6 +108,31 @@ def test_a_figure_that_may_have_been_seen_is_told_from_one_that_was_not(
 def test_a_script_that_may_be_a_notebook_is_known(source: str, expected: bool) -> None:
     files = {"lfw_dataset.py": source.encode()}
     assert may_be_a_notebook(Submission("someone", files, frozenset(), "0", (), {}, {})) is expected
+
+
+COLOURS = {
+    "red for blue": (lambda picture: picture[..., ::-1], "colours mixed up"),
+    "green first": (lambda picture: picture[..., [1, 0, 2]], "colours mixed up"),
+    "half as bright": (lambda picture: picture // 2, "much darker"),
+    "half as much": (lambda picture: 128 + picture // 2, "much paler"),
+    "one channel": (lambda picture: picture[..., [1, 1, 1]], "all of it in grey"),
+    "rows and channels mixed": (
+        lambda picture: picture.reshape(3, *picture.shape[:2]).transpose(1, 2, 0),
+        None,
+    ),
+    "nothing at all": (lambda picture: picture[:0], "all of it in grey"),
+}
+
+
+@pytest.mark.parametrize("name", COLOURS)
+@pytest.mark.parametrize("seed", range(5))
+def test_images_in_other_colours_are_told_so(name: str, seed: int) -> None:
+    change, words = COLOURS[name]
+    tree, hidden = make_quilts(np.random.default_rng(seed), 8, 16)
+    images = np.stack(list(tree.pixels.values())).reshape(4, 4, 250, 250, 3)
+    picture = images.transpose(0, 2, 1, 3, 4).reshape(1000, 1000, 3)
+    told = recoloured_complaint("drew", [change(picture)], hidden)
+    assert words in told.message if words and told else told is words
 
 
 # How file names are sorted out; all but the last two are right.
