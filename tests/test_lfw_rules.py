@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
+import mimetypes
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
+from torchvision.datasets.folder import IMG_EXTENSIONS
 
 from fixtures import build
+from graders.lfw_dataset.faces import make_quilts
 from graders.lfw_dataset.notebooks import may_be_a_notebook
+from graders.lfw_dataset.robustness import trials
+from graders.lfw_dataset.script_runs import recoloured_complaint
 from lockstep.sandbox.box import Box
 from lockstep.submission import Submission
 from tests.samples import graded
@@ -98,6 +108,73 @@ def test_a_figure_that_may_have_been_seen_is_told_from_one_that_was_not(
 def test_a_script_that_may_be_a_notebook_is_known(source: str, expected: bool) -> None:
     files = {"lfw_dataset.py": source.encode()}
     assert may_be_a_notebook(Submission("someone", files, frozenset(), "0", (), {}, {})) is expected
+
+
+COLOURS = {
+    "red for blue": (lambda picture: picture[..., ::-1], "colours mixed up"),
+    "green first": (lambda picture: picture[..., [1, 0, 2]], "colours mixed up"),
+    "half as bright": (lambda picture: picture // 2, "much darker"),
+    "half as much": (lambda picture: 128 + picture // 2, "much paler"),
+    "one channel": (lambda picture: picture[..., [1, 1, 1]], "all of it in grey"),
+    "rows and channels mixed": (
+        lambda picture: picture.reshape(3, *picture.shape[:2]).transpose(1, 2, 0),
+        None,
+    ),
+    "nothing at all": (lambda picture: picture[:0], "all of it in grey"),
+}
+
+
+@pytest.mark.parametrize("name", COLOURS)
+@pytest.mark.parametrize("seed", range(5))
+def test_images_in_other_colours_are_told_so(name: str, seed: int) -> None:
+    change, words = COLOURS[name]
+    tree, hidden = make_quilts(np.random.default_rng(seed), 8, 16)
+    images = np.stack(list(tree.pixels.values())).reshape(4, 4, 250, 250, 3)
+    picture = images.transpose(0, 2, 1, 3, 4).reshape(1000, 1000, 3)
+    told = recoloured_complaint("drew", [change(picture)], hidden)
+    assert words in told.message if words and told else told is words
+
+
+# How file names are sorted out; all but the last two are right.
+KEEPS = {
+    "the ending": lambda path: path.name.lower().endswith((".jpg", ".jpeg")),
+    "its last letters": lambda path: path.name[-3:].lower() == "jpg",
+    "behind the last dot": lambda path: path.name.split(".")[-1] in ("jpg", "JPG"),
+    "behind the last dot but for none": lambda path: path.name.rsplit(".", 1)[1].lower() == "jpg",
+    "suffix": lambda path: path.suffix.lower() == ".jpg",
+    "splitext": lambda path: os.path.splitext(path)[1].lower() == ".jpg",
+    "fnmatch": lambda path: fnmatch.fnmatch(path.name, "*.jpg"),
+    "a pattern": lambda path: re.search(r"_[0-9]{4}\.jpe?g$", path.name) is not None,
+    "torchvision": lambda path: path.name.lower().endswith(IMG_EXTENSIONS),
+    "mimetypes": lambda path: str(mimetypes.guess_type(path)[0]).startswith("image/"),
+    "by opening": lambda path: is_opened(path),
+    "names left out": lambda path: path.name not in (".DS_Store", "README.txt", "Thumbs.db", "desktop.ini"),
+    "anywhere in the name": lambda path: ".jpg" in path.name,
+}
+WRONG = ("names left out", "anywhere in the name")
+
+
+def is_opened(path: Path) -> bool:
+    """Whether Pillow takes a file for an image."""
+    try:
+        with Image.open(path) as image:
+            image.verify()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_stray_files_are_known_by_every_right_way_and_by_no_other(seed: int, tmp_path: Path) -> None:
+    trial = trials(np.random.default_rng(seed))["clutter"]
+    for name, data in trial.files.items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(data)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    images = {tmp_path / name for name in trial.pixels}
+    right = {name for name, keeps in KEEPS.items() if set(filter(keeps, files)) == images}
+    assert right == KEEPS.keys() - set(WRONG)
 
 
 GETITEM = "        return self.transform(image)\n"

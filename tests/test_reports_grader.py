@@ -70,6 +70,7 @@ def test_every_rule_that_looks_at_a_report_is_put_by_one_check() -> None:
         ("plot_of_older_numbers", {"pictures": 0.5}),
         ("no_report_flag", {"spot_rerun": 1}),
         ("report_path_written_in", {"spot_rerun": 1.5}),
+        ("picture_never_saved", {"spot_rerun": 1.5}),
         ("mean_for_the_total", {"spot_rerun": 1.5}),
     ],
 )
@@ -123,6 +124,14 @@ def test_what_the_format_does_not_know_costs_nothing_and_is_told(tmp_path: Path,
         "data_parallel.json: Its claim about `params` is not verified. What can be: mean_s"
         in complete.message
     )
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_last_batch_of_a_loader_is_short_in_every_draw(seed: int) -> None:
+    session = spot.SESSIONS["loader.json"](np.random.default_rng(seed))
+    size = int(session.arguments[session.arguments.index("-batch_size") + 1])
+    assert 1 < size < len(session.data["lfw"])
+    assert len(session.data["lfw"]) % size
 
 
 # What was handed in

@@ -1,4 +1,4 @@
-"""X01 to X07, on re-runs that are made up: clocks that tell the truth, however slowly, and clocks that do not."""
+"""X01 to X08, on re-runs that are made up: clocks that tell the truth, however slowly, and clocks that do not."""
 
 from __future__ import annotations
 
@@ -156,6 +156,8 @@ BROKEN: dict[str, tuple[str, Callable[[], Rerun]]] = {
     "the processor's time": ("X04", lambda: measured(read=lambda seconds: 0.002 + seconds / 1000).rerun()),
     "invented with workers": ("X04", lambda: _invented(measured())),
     "an earlier day": ("X05", lambda: measured().rerun(began=BEGAN + 86400, ended=BEGAN + 86500)),
+    "one worker at the most": ("X08", lambda: measured().rerun(loaders=frozenset({0, 1}))),
+    "the same workers for all": ("X08", lambda: measured().rerun(loaders=frozenset({0}))),
 }
 
 
@@ -290,6 +292,22 @@ def test_workers_that_cannot_be_seen_are_not_held_against_anybody() -> None:
 def test_what_is_read_without_workers_is_counted_whatever_others_are_like() -> None:
     assert costing(out_of_sight(measured(), holdups=())) == {"X03", "X04"}
     assert costing(out_of_sight(measured(read=lambda seconds: seconds / 2))) == {"X04"}
+
+
+@pytest.mark.parametrize(
+    ("other", "steps"),
+    [
+        ({"loaders": frozenset({0, 1, 2, 4})}, 4),
+        ({"loaders": None}, 4),
+        ({"loaders": frozenset({0}), "unseen": "its workers are not forked"}, 4),
+        ({"loaders": frozenset({0, 1})}, 1),  # a second worker has nothing to do
+    ],
+)
+def test_numbers_of_workers_are_asked_for_where_they_can_be_known(other: dict[str, Any], steps: int) -> None:
+    machine = measured()
+    for run in machine.runs:
+        run["steps"] = steps
+    assert "X08" not in costing(machine.rerun(**other))
 
 
 @pytest.mark.parametrize(

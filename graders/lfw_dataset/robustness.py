@@ -10,7 +10,14 @@ import numpy as np
 
 from graders.lfw_dataset import faces
 from graders.lfw_dataset.looks import Look, Made, as_it_is, looks, prints_of, problem_text
+from lockstep.text import listed
 from lockstep.wire import Json
+
+# Names that every usual way to take an ending off a name can be given, whichever are drawn.
+READMES = ("README.txt", "README.md", "index.html")
+LEFT_BEHIND = ("Thumbs.db", "desktop.ini", "checksums.md5")
+# Behind the whole name of an image: a look for ".jpg" anywhere in a name takes these for images.
+NOTES = (".txt", ".part", ".json", ".crdownload")
 
 _Judge = Callable[["Trial", list[Look]], str]
 
@@ -44,13 +51,12 @@ def trials(rng: np.random.Generator) -> dict[str, Trial]:
     """A fresh set of trials, by the names of their folders."""
     clean = faces.make_tree(rng, 2, 4)
     clutter = faces.make_tree(rng, 3, 5)
-    stray = {".DS_Store": rng.bytes(64), "README.txt": b"Labeled Faces in the Wild\n"}
-    stray[f"{_people(clutter)[0]}/.DS_Store"] = rng.bytes(64)
+    stray = _stray(rng, clutter)
     upper = faces.make_tree(rng, 2, 4)
     renamed = {name: name.removesuffix(".jpg") + ".JPG" for name in list(upper.files)[::2]}
     return {
         "clutter": Trial(
-            "A folder with .DS_Store, a README and an empty folder in it",
+            f"A folder with {listed(sorted({name.split('/')[-1] for name in stray}))} and an empty folder in it",
             0.25,
             "Keep files that end in .jpg, and look into folders only: os.path.isdir, or glob('*/*.jpg').",
             "clutter/",
@@ -88,6 +94,21 @@ def trials(rng: np.random.Generator) -> dict[str, Trial]:
             _ends,
         ),
         "truncated": _truncated(rng),
+    }
+
+
+def _stray(rng: np.random.Generator, tree: faces.Tree) -> dict[str, bytes]:
+    """Files that do not end as images do: of file managers and downloads, and beside an image.
+
+    There is no list of people or images among them: whoever finds one may go by it.
+    """
+    people = _people(tree)
+    return {
+        ".DS_Store": rng.bytes(64),
+        f"{people[0]}/.DS_Store": rng.bytes(64),
+        str(rng.choice(READMES)): b"Labeled Faces in the Wild\n",
+        f"{rng.choice(people)}/{rng.choice(LEFT_BEHIND)}": rng.bytes(64),
+        f"{rng.choice(list(tree.files))}{rng.choice(NOTES)}": b"seen\n",
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, permutations
 
 import numpy as np
 
@@ -26,6 +26,9 @@ SHOWN_IMAGES, SHOWN_PATTERNS = 64, 8
 SIDEWAYS = 6
 # Who flips each image top to bottom or not has so many on their heads, and no other, once in a hundred times.
 ON_THEIR_HEADS, LEAST_PATTERNS = 7, 4
+# What JPEG and blurred edges leave of a colour in a grey picture.
+LEAST_COLOUR = 16
+_OTHER_ORDERS = [list(order) for order in permutations(range(3)) if order != (0, 1, 2)]
 _PLACE = re.compile(r" \([^()]*, line \d+\)$")
 IDLE = 'The script did nothing at all: is main() called at its end, below `if __name__ == "__main__":`?'
 # What `"50 % of it" % {...}` and its like raise.
@@ -92,7 +95,7 @@ def visualize_complaint(check: Check) -> Complaint | None:
             f"{told} drew {_count(pictures)}, but only one image of the batch in each.",
             "Show the batch in one figure: a subplot for each image, or torchvision.utils.make_grid(batch).",
         )
-    return Complaint(
+    return recoloured_complaint(f"{told} drew {_count(pictures)}", pictures, hidden) or Complaint(
         f"{told} drew {_count(pictures)}, but no image of the folder could be recognised there.",
         "Draw what the loader gives; imshow wants the channels last: image.permute(1, 2, 0), not reshape.",
     )
@@ -113,6 +116,36 @@ def _turned_complaint(drawn: str, picture: np.ndarray, shown: set[tuple[int, ...
         f"{drawn}, in which every image stands on its head: the first row is at the bottom.",
         "imshow draws the first row at the top: leave out origin='lower', invert_yaxis() and whatever flips rows.",
     )
+
+
+def recoloured_complaint(
+    drawn: str, pictures: Sequence[np.ndarray], hidden: set[tuple[int, ...]]
+) -> Complaint | None:
+    """Whether images cannot be recognised because they are drawn in other colours."""
+    if any(_show([picture[..., order] for picture in pictures], hidden) for order in _OTHER_ORDERS):
+        return Complaint(
+            f"{drawn}, in which the images have their colours mixed up: red, green and blue are in another order.",
+            "PIL reads red, green, blue, and matplotlib draws them in that order: leave out what turns channels "
+            "round, as OpenCV alone needs it. permute(1, 2, 0) moves them last and keeps their order.",
+        )
+    for word, threshold in (("darker", 255 // 4), ("paler", 255 * 3 // 4)):
+        if _show([np.where(picture > threshold, 255, 0) for picture in pictures], hidden):
+            return Complaint(
+                f"{drawn}, in which the images are there, but much {word} than they are in the folder.",
+                "imshow takes numbers from 0 to 1, as ToTensor makes them: draw them as they are, or undo what a "
+                "Normalize did, all of it.",
+            )
+    if all(np.ptp(picture.astype(int), axis=2).max(initial=0) <= LEAST_COLOUR for picture in pictures):
+        return Complaint(
+            f"{drawn}, all of it in grey, and the images of the folder have colours.",
+            "Draw all three channels, imshow(image.permute(1, 2, 0)): image[0] is one of them, and a mean over "
+            "channels is none.",
+        )
+    return None
+
+
+def _show(pictures: Sequence[np.ndarray], hidden: set[tuple[int, ...]]) -> bool:
+    return any(len(faces.quilts_in(picture, hidden)) >= 2 for picture in pictures)
 
 
 def _unseen_complaint(drawn: str, check: Check, rank: RankOutcome) -> Complaint | None:

@@ -218,8 +218,9 @@ def _no_timing(told: str, output: str, printed: list[Reading], elapsed: float) -
             f"{told} printed {said.mean:.4g} and {said.std:.4g}, which cannot be the mean and standard "
             f"deviation of {PASSES} passes in seconds: the whole script took {elapsed:.2f} s, and every "
             "image was slow to open.",
-            "Take the time before and after each pass over the whole loader, and print np.mean and np.std of "
-            "the five times, in seconds.",
+            "Take the time before and after each pass over the whole loader, in seconds, and print np.mean and np.std "
+            "of these five times, as they are: a sum is no mean, nor is one that is divided by another number, nor the "
+            "largest of them, nor a mean to which the deviation was added.",
         )
     return Complaint(
         f"{told} printed no mean and standard deviation.",

@@ -24,8 +24,8 @@ from lockstep.wire import Json
 
 SHARES = {"loader.json": 0.5, "data_parallel.json": 0.25, "ddp.json": 0.25}
 """What each script's second run is worth; those of amp and lightning take too long to start for a spot check."""
-MISPLACED = 0.5
-"""Of a share: for a report that is right, but not where it was asked for."""
+MISPLACED = UNSAVED = 0.5
+"""Of a share: for a report that is right, but not where it was asked for; for one without its picture."""
 DRAWN = 64
 # A checkpoint of ResNet-18 with its momentum, while the last one is still there.
 LIMITS = Limits(disk=512 * MIB)
@@ -33,6 +33,13 @@ LIMITS = Limits(disk=512 * MIB)
 READ_AS_CLOCKS = {"default_timer"} | {
     name + unit for name in ("perf_counter", "time", "monotonic") for unit in ("", "_ns")
 }
+
+
+# What tells how many workers a machine has room for: whoever asks may start fewer than are wanted.
+PROCESSORS = re.compile(rb"cpu_count|affinity|psutil|cpuinfo|num_threads|nproc|meminfo|/dev/shm")
+# Marks of a notebook, in which figures show themselves.
+NOTEBOOK = re.compile(rb"ipython|ipynb|# In ?\[|# ?%%|matplotlib inline", re.IGNORECASE)
+HANDED_OUT = "perf_report.py"
 
 
 @dataclass(frozen=True)
@@ -53,7 +60,8 @@ def _seconds(rng: np.random.Generator, least: float, most: float) -> list[float]
 
 def _loader(rng: np.random.Generator) -> Session:
     tree = lfw.make_tree(rng, people=4, most_images=3, size=48)
-    size = int(rng.integers(2, 4))
+    # The last batch is short: who counts every batch as full reports more than there was.
+    size = int(rng.choice([size for size in (2, 3, 4, 5) if len(tree) % size][:2]))
     flags = ["-batch_size", str(size), "-num_workers", "0", "-get_timing", "-report"]
     arguments = ["-path_to_folder", "/data/lfw/", *flags]
     # Who tries other sizes of a batch, too, has at most all images in one.
@@ -151,12 +159,25 @@ def run_again(check: Check, handed_in: HandedIn) -> Rerun:
         end=number(seen.values.get("end")) or 0.0,
         report=again if isinstance(again, Report) else None,
         misplaced=f"{command} wrote {usual}, and not the file that it was given." if misplaced else "",
+        unsaved=_unsaved(check, handed_in, command, seen),
         form=f"the report that it wrote is no valid perf-report/1. {again if isinstance(again, str) else ''}",
         holdups=tuple(_holdups(seen.values.get("events"), session.seconds)),
         unseen=_unseen(seen, session.hold_up),
+        loaders=_loaders(check, seen),
         asked=session.asked,
         busy=_busy(outcome.stood_still),
         source=seen_in_source,
+    )
+
+
+def _unsaved(check: Check, handed_in: HandedIn, command: str, seen: RankOutcome) -> str:
+    """That a script drew error bars and neither saved nor showed them, where that is no notebook's way."""
+    source = check.submission.files[handed_in.wanted.script]
+    if seen.values.get("bars_unseen") is not True or NOTEBOOK.search(source):
+        return ""
+    return (
+        f"{command} drew error bars and neither saved nor showed them: no picture was left. Once all is drawn, "
+        'figure.savefig(Path(path).with_suffix(".png")) writes one beside the report.'
     )
 
 
@@ -201,6 +222,18 @@ def _unseen(seen: RankOutcome, hold_up: str) -> str:
     return ""
 
 
+def _loaders(check: Check, seen: RankOutcome) -> frozenset[int] | None:
+    """With how many workers loaders were read, where it is torch's own that read, and with as many as it is told."""
+    files = check.submission.files
+    sources = (files[path] for path in files if path.endswith((".py", ".ipynb")) and path != HANDED_OUT)
+    entries = [entry for entry in elements(seen.values.get("loaders")) if isinstance(entry, list)]
+    counts = [integer(entry[0]) for entry in entries if len(entry) == 2 and entry[1] is True]
+    found = frozenset(count for count in counts if count is not None)
+    if not found or len(counts) != len(entries) or None in counts or any(map(PROCESSORS.search, sources)):
+        return None
+    return found
+
+
 def _busy(stood_still: float) -> str:
     if stood_still > 0:
         return f"this grading was stopped for {stood_still:.0f} s meanwhile"
@@ -210,7 +243,7 @@ def _busy(stood_still: float) -> str:
 
 def _source(check: Check, script: str) -> Source:
     """What stands in the script, and in the writer beside it."""
-    beside = [path for path in ("perf_report.py",) if path in check.submission.files]
+    beside = [path for path in (HANDED_OUT,) if path in check.submission.files]
     try:
         values = check.run("source", values={"script": script, "beside": list(beside)}).ranks[0].values
     except CheckEnded:

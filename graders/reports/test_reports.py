@@ -270,7 +270,7 @@ def test_spot_rerun(check: Check) -> None:
             continue
         again[item.name] = replace(known(check)(item), rerun=spot.run_again(check, item))
     found: list[Told] = []
-    came_to_nothing, misplaced = True, False
+    came_to_nothing, came_to_part = True, False
     share = 0.0
     for name, worth in spot.SHARES.items():
         told, free = examine(
@@ -282,9 +282,13 @@ def test_spot_rerun(check: Check) -> None:
         here = [each for each in told if not each.absent]
         came_to_nothing = came_to_nothing and (not here or bool(evidence and evidence.problem))
         if free and evidence and evidence.misplaced:
-            misplaced = True
+            came_to_part = True
             found.append(Told(name, evidence.misplaced))
             free *= spot.MISPLACED
+        elif free and evidence and evidence.unsaved:
+            came_to_part = True
+            found.append(Told(name, evidence.unsaved))
+            free *= spot.UNSAVED
         share += worth * free
     end(
         check,
@@ -292,7 +296,7 @@ def test_spot_rerun(check: Check) -> None:
         share,
         "Run the same command with a small data set of your own: it has to come to its end and to write that report. Does "
         "the script know every option of it, spelled just so?"
-        if came_to_nothing and not misplaced
+        if came_to_nothing and not came_to_part
         else "A report is what the handed-in script writes when it is run: with its flags, on any data, each time anew. Take "
         "the time of what was done in that run, and write every reading.",
     )

@@ -68,11 +68,15 @@ class Rerun:
     report: Report | None = None
     misplaced: str = ""
     """Where it wrote the report instead of where it was asked to, in a sentence; empty where it did as asked."""
+    unsaved: str = ""
+    """That it drew what it was to draw and left no picture, in a sentence; empty where it may have."""
     form: str = ""
     """What keeps the file that it wrote from being a report."""
     holdups: tuple[Holdup, ...] = ()
     unseen: str = ""
     """Why not all that was done could be held up and counted; empty where it could."""
+    loaders: frozenset[int] | None = None
+    """With how many workers data loaders were read; None where that says nothing of the passes."""
     asked: Asked = Asked()
     busy: str = ""
     """In words, what made the whole script take longer here than its work does; empty where nothing did."""

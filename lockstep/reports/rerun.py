@@ -16,7 +16,7 @@ from lockstep.reports.document import Report, Run
 from lockstep.reports.evidence import Holdup, Rerun
 from lockstep.reports.finding import Finding, advice, impossible, inconsistent, not_verified, unusual
 from lockstep.reports.rule import Facts, Rule
-from lockstep.text import safe_line
+from lockstep.text import listed, safe_line
 
 KINDS = frozenset({"dataloader", "dp_inference", "ddp_scaling"})
 """Reports whose scripts measure something small within seconds."""
@@ -282,6 +282,25 @@ def _x07(report: Report, facts: Facts) -> Iterator[Finding]:
         yield advice("CrossEntropyLoss takes logits: a softmax before it is one too many.")
 
 
+def _x08(report: Report, facts: Facts) -> Iterator[Finding]:
+    for rerun, written in _written(facts):
+        if rerun.loaders is None or rerun.unseen:
+            continue
+        # More workers than there are batches have nothing to do, and need not be started.
+        told = {_workers(run) for run in written.runs if 0 < _workers(run) <= run.steps}
+        if missing := sorted(told - rerun.loaders):
+            yield inconsistent(
+                f"{rerun.command} reported passes with num_workers={_numbers(missing)}, and no DataLoader that was read had "
+                f"so many workers; there were some with num_workers={_numbers(sorted(rerun.loaders))}. That number is fixed "
+                "when a loader is made: make a new one for every number that is compared, with that number.",
+                missing=len(missing),
+            )
+
+
+def _numbers(numbers: Sequence[int]) -> str:
+    return listed([str(number) for number in numbers])
+
+
 def _written(facts: Facts) -> Iterator[tuple[Rerun, Report]]:
     """The re-run with its report, where it came to one."""
     if facts.rerun is not None and not facts.rerun.problem and facts.rerun.report is not None:
@@ -366,5 +385,14 @@ RULES: tuple[Rule, ...] = (
         honest="Common, and never more than advice.",
         examine=_x07,
         kinds=KINDS,
+    ),
+    Rule(
+        id="X08",
+        demands="For every number of workers that is told, a loader with so many was read.",
+        threshold="A DataLoader with just that number, where a pass has as many batches or more.",
+        why="Torch's own loader says when a pass begins; with one loader for all numbers nothing was compared.",
+        honest="Nothing is said of loaders of other classes, of workers that are spawned, and of scripts that ask what the machine has.",
+        examine=_x08,
+        kinds=frozenset({"dataloader"}),
     ),
 )

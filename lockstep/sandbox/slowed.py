@@ -21,11 +21,13 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 from torch.utils.data._utils.fetch import _MapDatasetFetcher
+from torch.utils.data.dataloader import _BaseDataLoaderIter
 
 from lockstep.wire import Json
 
 MAX_EVENTS = 20_000
 _EVENT = struct.Struct("<qddq")
+_LOADER = struct.Struct("<q?")
 
 # The clock and the sleep of this file stay what they are, whatever a script does to `time`.
 _now, _sleep = time.perf_counter, time.sleep
@@ -128,3 +130,42 @@ def watch_workers() -> list[Json]:
 
     loader.__init__ = made
     return seen
+
+
+class Loaders:
+    """With how many workers data loaders were read so far, in this process or in one that was forked from it."""
+
+    def __init__(self) -> None:
+        # As with hold-ups, forked processes share the file's position.
+        self._file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - for as long as the process runs
+        self._noted: set[tuple[int, bool]] = set()
+
+    def note(self, workers: int, is_torchs_own: bool) -> None:
+        """Keep that a loader was read, once for each number."""
+        if (workers, is_torchs_own) not in self._noted and len(self._noted) < 1000:
+            self._noted.add((workers, is_torchs_own))
+            os.write(self._file.fileno(), _LOADER.pack(workers, is_torchs_own))
+
+    def read(self) -> list[Json]:
+        """[how many workers, whether the loader was a DataLoader and of no class of a script's own] of each."""
+        data = os.pread(self._file.fileno(), MAX_EVENTS * _LOADER.size, 0)
+        whole = len(data) - len(data) % _LOADER.size
+        return [[workers, own] for workers, own in _LOADER.iter_unpack(data[:whole])]
+
+
+def watch_loaders() -> Loaders:
+    """From now on, note with how many workers data loaders are read.
+
+    That is asked when a pass begins: `loader.num_workers = 2` counts as well.
+    """
+    loaders = Loaders()
+    iterator: Any = _BaseDataLoaderIter
+    begin = iterator.__init__
+
+    @functools.wraps(begin)
+    def begun(self: Any, loader: Any) -> None:
+        loaders.note(int(loader.num_workers), type(loader) is DataLoader)
+        begin(self, loader)
+
+    iterator.__init__ = begun
+    return loaders

@@ -23,8 +23,10 @@ from torchvision import models
 from lockstep.sandbox import reading
 from lockstep.sandbox.modelmeter import measure
 from lockstep.sandbox.probing import Inputs, Observation, Student
-from lockstep.sandbox.slowed import hold_up_batches, hold_up_calls, watch_workers
+from lockstep.sandbox.slowed import hold_up_batches, hold_up_calls, watch_loaders, watch_workers
 from lockstep.wire import Json
+
+from .drawing import Bars
 
 REPORTS = "reports"
 MAX_REPORT = 2 << 20
@@ -63,9 +65,9 @@ def rerun(student: Student, inputs: Inputs) -> Observation:
     seconds = cast(list[float], inputs.values["seconds"])
     # A script that adds to the report it finds starts with none.
     shutil.rmtree(REPORTS, ignore_errors=True)
-    workers = watch_workers()
+    workers, loaders = watch_workers(), watch_loaders()
     hold_up = hold_up_batches if inputs.values["hold_up"] == "batches" else hold_up_calls
-    holdups = hold_up(seconds)
+    holdups, bars = hold_up(seconds), Bars()
     start = _now()
     status = student.run_script(script, cast(list[str], inputs.values["arguments"]))
     end = _now()
@@ -81,6 +83,8 @@ def rerun(student: Student, inputs: Inputs) -> Observation:
         "end": end,
         "events": holdups.events(),
         "workers": workers,
+        "loaders": loaders.read(),
+        "bars_unseen": bars.are_unseen(),
         "by_children": used.children_user + used.children_system > 0,
     }
     return Observation(values, arrays)
