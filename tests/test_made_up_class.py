@@ -68,14 +68,14 @@ def _number(name: str) -> str:
 def test_a_class_holds_every_sample_of_its_exercises(tmp_path: Path) -> None:
     exercises = ("answers", "lfw_dataset", "scaling")
     works = class_works(exercises)
-    class_ = _made(tmp_path / "class", works, 140)
+    class_ = _made(tmp_path / "class", works, 150)
     handed_in = [work.name for label in class_.labels for work in label.works]
     assert set(handed_in) == {work.name for work in works}
     assert set(handed_in) > {str(sample) for exercise in exercises for sample in all_submissions(exercise)}
     for label in class_.labels:
         together = [name for work in label.works for name in work.expected]
         assert len(together) == len(set(together)), label
-    assert len({label.student.id for label in class_.labels}) == len(class_.labels) > 140
+    assert len({label.student.id for label in class_.labels}) == len(class_.labels) > 150
 
 
 def test_more_works_than_people_are_refused(tmp_path: Path) -> None:

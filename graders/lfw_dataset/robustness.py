@@ -16,8 +16,8 @@ from lockstep.wire import Json
 # Names that every usual way to take an ending off a name can be given, whichever are drawn.
 READMES = ("README.txt", "README.md", "index.html")
 LEFT_BEHIND = ("Thumbs.db", "desktop.ini", "checksums.md5")
-# Behind the whole name of an image: a look for ".jpg" anywhere in a name takes these for images.
-NOTES = (".txt", ".part", ".json", ".crdownload")
+# With a number between the two: no list of names holds it. None has ".jpg" in it, which many look for wherever it is.
+NOTES, NOTES_END = ("labels", "boxes", "landmarks"), (".txt", ".json", ".csv")
 
 _Judge = Callable[["Trial", list[Look]], str]
 
@@ -98,7 +98,7 @@ def trials(rng: np.random.Generator) -> dict[str, Trial]:
 
 
 def _stray(rng: np.random.Generator, tree: faces.Tree) -> dict[str, bytes]:
-    """Files that do not end as images do: of file managers and downloads, and beside an image.
+    """Files that do not end as images do: of file managers and downloads, and notes on a person's images.
 
     There is no list of people or images among them: whoever finds one may go by it.
     """
@@ -108,7 +108,7 @@ def _stray(rng: np.random.Generator, tree: faces.Tree) -> dict[str, bytes]:
         f"{people[0]}/.DS_Store": rng.bytes(64),
         str(rng.choice(READMES)): b"Labeled Faces in the Wild\n",
         f"{rng.choice(people)}/{rng.choice(LEFT_BEHIND)}": rng.bytes(64),
-        f"{rng.choice(list(tree.files))}{rng.choice(NOTES)}": b"seen\n",
+        f"{rng.choice(people)}/{rng.choice(NOTES)}_{rng.integers(100, 1000)}{rng.choice(NOTES_END)}": b"seen\n",
     }
 
 
