@@ -27,6 +27,8 @@ SPARED = [
     "every = (len(FEW) + 1) // 10\nlast = every\n1 // last",
     "if every := len(FEW) // 10:\n    pass\n1 % every",
     "total = 3 * len(FEW)\n1 % (total // 10)",
+    "FEW[:: len(FEW) // 10]",
+    "n = len(FEW)\n[FEW[i] for i in range(0, n, n // 10)]",
 ]
 AS_EVER = [
     "1 % 0",
@@ -42,7 +44,7 @@ AS_EVER = [
 
 @pytest.mark.parametrize("lines", SPARED)
 def test_a_part_of_a_small_number_is_one_at_least(lines: str) -> None:
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises((ZeroDivisionError, ValueError)):
         exec(compile(lines, "x", "exec"), {"FEW": FEW, "math": math})
     exec(compile(spared(ast.parse(lines)), "x", "exec"), {"FEW": FEW, "math": math})
 
@@ -68,6 +70,15 @@ def test_what_divides_by_something_is_as_ever(lines: str) -> None:
     exec(compile(lines, "x", "exec"), plain)
     exec(compile(spared(ast.parse(lines)), "x", "exec"), other)
     assert (plain["x"], plain["y"]) == (other["x"], other["y"])
+
+
+def test_long_files_are_through_at_once() -> None:
+    lines = [f"n{i} = n{i - 1} + len(FEW) // 9" for i in range(1, 400)]
+    text = " + ".join(900 * ["'a'"])
+    source = "\n".join(["n0 = len(FEW) // 2", *lines, f"x = {text}", "y = 1 % (len(FEW) // 9)"])
+    names: dict[str, object] = {"FEW": FEW}
+    exec(compile(spared(ast.parse(source)), "x", "exec"), names)
+    assert (names["x"], names["y"]) == (900 * "a", 0)
 
 
 def test_errors_are_where_they_were(box: Box) -> None:

@@ -1,33 +1,47 @@
 """Lines like `if i % (len(loader) // 10) == 0`, which divide by nothing where a check has a few batches only.
 
-On the data set that a script is for, a tenth of the batches is some. Here such a divisor is 1 at least, wherever it is
-made of a length by a floor division: nothing else is changed, and what divides by another 0 fails as ever.
+On the data set that a script is for, a tenth of the batches is some. Here such a divisor, or the step of a range, is 1
+at least, wherever it is made of a length by a floor division: nothing else is changed, and another 0 fails as ever.
 """
 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import TypeGuard, TypeVar
 
 Tree = TypeVar("Tree", bound=ast.AST)
 
 _ROUND_DOWN = ("int", "floor")
 _ROUND = (*_ROUND_DOWN, "round", "ceil")
+DEEP = 8  # operators within one another, of which sums of many texts have hundreds; names made of other names
 _DIVIDE = (ast.Mod, ast.Div, ast.FloorDiv)
 
 
 def spared(tree: Tree) -> Tree:
-    """The tree, in which such divisors are no longer 0; it is changed in place."""
+    """The tree, in which such divisors and steps are no longer 0; it is changed in place."""
     nodes = list(ast.walk(tree))
     # Most files make no such part of anything, and are through here: every rank reads its file anew.
     if any(map(_may_be_part, nodes)):
         names = _Names(nodes)
         for node in nodes:
             if isinstance(node, ast.BinOp) and isinstance(node.op, _DIVIDE) and names.is_part(node.right):
-                one = ast.copy_location(ast.Constant(1), node.right)
-                node.right = ast.copy_location(ast.BoolOp(ast.Or(), [node.right, one]), node.right)
+                node.right = _one_at_least(node.right)
+            elif isinstance(node, ast.Slice) and node.step is not None and names.is_part(node.step):
+                node.step = _one_at_least(node.step)
+            elif _is_range_by_steps(node) and names.is_part(node.args[2]):
+                node.args[2] = _one_at_least(node.args[2])
     return tree
+
+
+def _one_at_least(part: ast.expr) -> ast.expr:
+    one = ast.copy_location(ast.Constant(1), part)
+    return ast.copy_location(ast.BoolOp(ast.Or(), [part, one]), part)
+
+
+def _is_range_by_steps(node: ast.AST) -> TypeGuard[ast.Call]:
+    return isinstance(node, ast.Call) and _name(node.func) == "range" and len(node.args) == 3
 
 
 def _may_be_part(node: ast.AST) -> bool:
@@ -50,32 +64,31 @@ class _Names:
             if isinstance(node, ast.arg):
                 others.add(node.arg)
         # What is also assigned in another way, as by a loop, may be anything.
-        stored = [name for node in nodes if _is_stored(node) and (name := _name(node))]
+        stored = Counter(_name(node) for node in nodes if _is_stored(node))
         self._values = {
             name: values
             for name, values in assigned.items()
-            if name not in others and stored.count(name) == len(values)
+            if name not in others and stored[name] == len(values)
         }
         self._lengths: set[str] = set()
         self._parts: set[str] = set()
-        while True:
-            known = len(self._lengths) + len(self._parts)
-            for name, values in self._values.items():
-                if all(map(self.is_length, values)):
-                    self._lengths.add(name)
-                if all(map(self.is_part, values)):
-                    self._parts.add(name)
-            if len(self._lengths) + len(self._parts) == known:
-                return
+        # Each time one more that is made of others: nobody has many in a row.
+        for _ in range(DEEP):
+            self._lengths |= {
+                name for name, values in self._values.items() if all(map(self.is_length, values))
+            }
+            self._parts |= {name for name, values in self._values.items() if all(map(self.is_part, values))}
 
-    def is_length(self, node: ast.expr) -> bool:
+    def is_length(self, node: ast.expr, depth: int = DEEP) -> bool:
         """Whether it is a number of items or batches: `len(...)`, or what is worked out from such a number."""
+        if depth == 0:
+            return False
         if isinstance(node, ast.BinOp):
-            return self.is_length(node.left) or self.is_length(node.right)
+            return self.is_length(node.left, depth - 1) or self.is_length(node.right, depth - 1)
         if isinstance(node, ast.Call):
             called = _name(node.func)
             return called == "len" or (
-                called in _ROUND and len(node.args) == 1 and self.is_length(node.args[0])
+                called in _ROUND and len(node.args) == 1 and self.is_length(node.args[0], depth - 1)
             )
         return _name(node) in self._lengths
 
