@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ from lockstep.exercise import Exercise, load_exercise
 from lockstep.grading import Options, Silent, grade
 from lockstep.result import Result
 from lockstep.sandbox.box import Box
+from tests.sandboxed import ROOT
 
 # Of the mistakes that a check has for its own `make test` grades so many, `make soak` the others, `make samples` all.
 MOST_MISTAKES = 2
@@ -52,6 +54,29 @@ def graded(
         device=device,
     )
     return grade(options, Silent(), box)
+
+
+def edited(exercise: str, folder: Path, *edits: tuple[str, str]) -> Path:
+    """The worked solution of an exercise in `folder`: its Python file, in which words that occur once are replaced.
+
+    A shell script of the same name comes with it.
+    """
+    name = f"{exercise}.py"
+    text = (ROOT / "reference" / name).read_text()
+    for find, replacement in edits:
+        assert text.count(find) == 1, find
+        text = text.replace(find, replacement)
+    (folder / name).write_text(text)
+    script = ROOT / "reference" / f"{exercise}.sh"
+    if script.exists():
+        shutil.copy(script, folder)
+    return folder
+
+
+def messages_of_losses(submission: Path, exercise: str, box: Box, checks: Sequence[str]) -> list[str]:
+    """What those of the checks say in which points were lost."""
+    (result,) = graded(submission, exercise, box, checks=checks).exercises
+    return [check.message for check in result.checks if check.points < check.max_points]
 
 
 def samples_to_meet(samples: Sequence[build.Sample]) -> list[object]:

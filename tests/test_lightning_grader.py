@@ -34,21 +34,15 @@ from lockstep.verdict import CheckEnded, Verdict
 from lockstep.wire import Array, Json
 from tests.forging import forgery, taken_in
 from tests.made_up import end_of
-from tests.samples import graded
+from tests.samples import edited, graded
 
 EXERCISE = "lightning_train"
-REFERENCE = build.ROOT / "reference"
 SAMPLES = build.all_submissions(EXERCISE)
 
 
 def changed(folder: Path, *edits: tuple[str, str]) -> Path:
     """The reference with a few words replaced, each of which occurs once."""
-    text = (REFERENCE / "lightning_train.py").read_text()
-    for find, replace in edits:
-        assert text.count(find) == 1
-        text = text.replace(find, replace)
-    (folder / "lightning_train.py").write_text(text)
-    return folder
+    return edited(EXERCISE, folder, *edits)
 
 
 def checks_of(folder: Path, box: Box, *names: str) -> dict[str, CheckResult]:

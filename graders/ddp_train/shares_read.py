@@ -70,7 +70,7 @@ def most_in_common(ranks: Sequence[Json], n_epochs: int, batch_size: int, n: int
 def learned_from(learned: Json) -> tuple[int, int]:
     """How many images the steps of a rank were seen to be made of, and how many of these were test images.
 
-    None where that is not seen of half of the steps: images that are kept in memory or fetched ahead are read at
+    Both are 0 where that is not seen of half of the steps: images that are kept in memory or fetched ahead are read at
     another time.
     """
     steps = [[integer(n) for n in elements(step)] for step in elements(learned)]

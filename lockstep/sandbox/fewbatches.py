@@ -15,7 +15,9 @@ Tree = TypeVar("Tree", bound=ast.AST)
 
 _ROUND_DOWN = ("int", "floor")
 _ROUND = (*_ROUND_DOWN, "round", "ceil")
-DEEP = 8  # operators within one another, of which sums of many texts have hundreds; names made of other names
+_DEEP = (
+    8  # operators within one another, of which sums of many texts have hundreds; names made of other names
+)
 _DIVIDE = (ast.Mod, ast.Div, ast.FloorDiv)
 
 
@@ -73,13 +75,13 @@ class _Names:
         self._lengths: set[str] = set()
         self._parts: set[str] = set()
         # Each time one more that is made of others: nobody has many in a row.
-        for _ in range(DEEP):
+        for _ in range(_DEEP):
             self._lengths |= {
                 name for name, values in self._values.items() if all(map(self.is_length, values))
             }
             self._parts |= {name for name, values in self._values.items() if all(map(self.is_part, values))}
 
-    def is_length(self, node: ast.expr, depth: int = DEEP) -> bool:
+    def is_length(self, node: ast.expr, depth: int = _DEEP) -> bool:
         """Whether it is a number of items or batches: `len(...)`, or what is worked out from such a number."""
         if depth == 0:
             return False
