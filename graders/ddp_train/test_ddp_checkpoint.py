@@ -12,7 +12,7 @@ from graders.ddp_train.hints import LOOP_FIRST, ORDER_HINT
 from graders.ddp_train.probe.checkpoints import CHECKPOINT
 from graders.ddp_train.runs import LR, MOMENTUM, on_nodes, options
 from graders.ddp_train.script_runs import SCRIPT_LIMITS
-from graders.ddp_train.weights import CLOSE, differing, first_unless_any, unlike
+from graders.ddp_train.weights import CLOSE, IN_SIXTEEN_BITS, differing, first_unless_any, unlike
 from lockstep.batchloop import LOOPS
 from lockstep.check import Check, Inputs
 from lockstep.compare import difference, elements, integer, shown
@@ -278,11 +278,14 @@ def _written_anew(check: Check, saved: Outcome) -> None:
 def _loaded_everywhere(check: Check, saved: Outcome, resumed: Outcome, epoch: int, names: Set[str]) -> None:
     held = {n.partition("/")[2]: v for n, v in saved.ranks[0].arrays.items() if n.startswith("held/")}
     wrong = differing(resumed.ranks, "held", held, "")
+    rounded = differing(resumed.ranks, "held", held, "", **IN_SIXTEEN_BITS) is None
     check.expect(
         wrong is None and names <= held.keys(),
         f"load_checkpoint on {len(resumed.ranks)} ranks: rank {wrong[0] if wrong else 0} does not hold the saved weights"
         f"{': ' + wrong[1].strip() if wrong else ''}.",
-        "Save and load the whole state_dict of the model: running_mean and running_var of a batch norm are no parameters, and "
+        "They are nearly the same, as after .half() or .bfloat16(): save the weights as the model has them, in 32 bits."
+        if rounded
+        else "Save and load the whole state_dict of the model: running_mean and running_var of a batch norm are no parameters, and "
         "without them the network evaluates as another."
         if wrong and "running_" in wrong[1]
         else "load_checkpoint has to put what the file holds into the model that it is given, "

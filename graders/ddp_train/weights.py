@@ -13,16 +13,24 @@ Problem = TypeVar("Problem")
 
 # float32 sums in another order differ by about 1e-7 of their size; the mistakes differ by 1e-3 and more.
 CLOSE = {"rtol": 2e-4, "atol": 5e-6}
+# The coarser of both kinds, bfloat16, keeps 8 bits of a number.
+IN_SIXTEEN_BITS = {"rtol": 2**-8, "atol": 1e-6}
 
 
 def differing(
-    ranks: Sequence[RankOutcome], prefix: str, wanted: dict[str, Array], what: str
+    ranks: Sequence[RankOutcome],
+    prefix: str,
+    wanted: dict[str, Array],
+    what: str,
+    *,
+    rtol: float = CLOSE["rtol"],
+    atol: float = CLOSE["atol"],
 ) -> tuple[int, str] | None:
     """The first rank and value that is not as wanted: missing, of another shape, not finite, or different."""
     for number_of_rank, rank in enumerate(ranks):
         for name, value in wanted.items():
             seen = rank.arrays.get(f"{prefix}/{name}")
-            problem = difference(seen, value, what=f"{what} {name}", **CLOSE)
+            problem = difference(seen, value, rtol=rtol, atol=atol, what=f"{what} {name}")
             if problem is not None:
                 return number_of_rank, problem
     return None

@@ -46,7 +46,7 @@ def test_data(check: Check) -> None:
         "Has LitFashion a method validation_step, spelled just so? Give Lightning a loader for validation, too: "
         "val_dataloader() of the module or the LightningDataModule, or the "
         "second loader of trainer.fit(model, train_loader, val_loader). Where there is one, is the Trainer told to leave it "
-        "out, as by limit_val_batches=0.0?",
+        "out, as by limit_val_batches=0.0 or a check_val_every_n_epoch larger than max_epochs?",
     )
     both = len(set(trained) & set(validated)) or _same_by_content(seen, trained, validated)
     check.expect(

@@ -39,7 +39,7 @@ INSIDE_FILES = (
     "sandbox/exported.py sandbox/running.py sandbox/elsewhere.py sandbox/databricks.py sandbox/wandb_spellings.py "
     "sandbox/after_import.py sandbox/library_spellings.py sandbox/unscripted.py sandbox/machines.py "
     "sandbox/lowprecision.py sandbox/firststeps.py sandbox/lately.py sandbox/fullsets.py sandbox/fewbatches.py "
-    "magics.py"
+    "sandbox/shortschedules.py magics.py"
 ).split()
 INSIDE = "/opt/lockstep"
 PROBES = "/opt/probes"

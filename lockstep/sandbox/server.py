@@ -88,12 +88,13 @@ def import_early() -> None:
     import torch
     from PIL import Image
 
-    from lockstep.sandbox import fullsets, lowprecision
+    from lockstep.sandbox import fullsets, lowprecision, shortschedules
 
     torch.set_num_threads(1)
     torch.set_num_interop_threads(1)
     lowprecision.install()
     fullsets.install()
+    shortschedules.install()
     Image.init()
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
 import pytorch_lightning as pl
@@ -14,6 +15,9 @@ from torch.utils.data import Dataset
 from lockstep.sandbox.probing import Student, StudentMistake, kind
 
 MODULE = "lightning_train"
+MOST_EPOCHS = 10  # of a Trainer that build_trainer makes by itself
+# Between two validations: a fifth of the real pictures has fewer, in batches of 16 and more.
+MOST_BATCHES = 1_000
 
 
 class Rows(Dataset[tuple[torch.Tensor, torch.Tensor]]):
@@ -63,9 +67,27 @@ def plain_trainers() -> None:
         # A share of so little could be less than one batch; a share of 0 is none, here as elsewhere.
         if isinstance(share, float) and 0 < share <= 1:
             kwargs["limit_val_batches"] = 1.0
+        kwargs |= validated_in_every_epoch(kwargs)
         construct(self, *args, **kwargs)
 
     pl.Trainer.__init__ = init  # type: ignore[method-assign]
+
+
+def validated_in_every_epoch(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """What of a Trainer's arguments changes so that it validates in epochs of a few batches, if it did in whole ones.
+
+    Lightning refuses an epoch of fewer batches than val_check_interval, and one epoch may be all that a check asks for.
+    """
+    changed: dict[str, Any] = {}
+    batches, epochs = kwargs.get("val_check_interval"), kwargs.get("check_val_every_n_epoch", 1)
+    # Some seconds, or a number of batches that the real pictures have.
+    if isinstance(batches, str | dict | timedelta) or (type(batches) is int and 1 < batches <= MOST_BATCHES):
+        changed["val_check_interval"] = 1.0
+        if epochs is None:  # counted over all epochs
+            changed["check_val_every_n_epoch"] = 1
+    if type(epochs) is int and 1 < epochs <= MOST_EPOCHS:
+        changed["check_val_every_n_epoch"] = 1
+    return changed
 
 
 def tolerate_gpu_calls(student: Student) -> list[str]:

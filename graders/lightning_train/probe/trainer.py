@@ -18,10 +18,10 @@ from lockstep.wire import Json
 from .files import Files
 from .fitting import in_some_shape
 from .recorder import Recorder
-from .student import Rows, students_model, students_module, tolerate_gpu_calls
+from .student import MOST_EPOCHS, Rows, students_model, students_module, tolerate_gpu_calls
 from .surroundings import Checkpoints, JudgesData, QuietLogger
 
-MOST_EPOCHS, SHARE = 10, 0.2
+SHARE = 0.2
 # What every Trainer of the probe's is told besides, as it is shown.
 ALWAYS = "accelerator='cpu', devices=1, logger=..., num_sanity_val_steps=0"
 
