@@ -1,12 +1,14 @@
 """Lines like `if i % (len(loader) // 10) == 0`, which divide by nothing where a check has a few batches only.
 
-On the data set that a script is for, a tenth of the batches is some. Here such a divisor, or the step of a range, is 1
-at least, wherever it is made of a length by a floor division: nothing else is changed, and another 0 fails as ever.
+On the data set that a script is for, a tenth of the batches is some, as is one of its epochs. Here such a divisor, or
+the step of a range, is 1 at least, wherever it is made of a length by a floor division, or of what is called a number
+of epochs, steps or batches: nothing else is changed, and another 0 fails as ever.
 """
 
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import TypeGuard, TypeVar
@@ -18,6 +20,7 @@ _ROUND = (*_ROUND_DOWN, "round", "ceil")
 _DEEP = (
     8  # operators within one another, of which sums of many texts have hundreds; names made of other names
 )
+_COUNTS = re.compile(r"(?:.*_)?(?:epochs|steps|batches|iterations|iters)", re.IGNORECASE)
 _DIVIDE = (ast.Mod, ast.Div, ast.FloorDiv)
 
 
@@ -82,7 +85,7 @@ class _Names:
             self._parts |= {name for name, values in self._values.items() if all(map(self.is_part, values))}
 
     def is_length(self, node: ast.expr, depth: int = _DEEP) -> bool:
-        """Whether it is a number of items or batches: `len(...)`, or what is worked out from such a number."""
+        """Whether it is a number of items, batches or epochs, or worked out from one: by `len` or by its name."""
         if depth == 0:
             return False
         if isinstance(node, ast.BinOp):
@@ -92,7 +95,9 @@ class _Names:
             return called == "len" or (
                 called in _ROUND and len(node.args) == 1 and self.is_length(node.args[0], depth - 1)
             )
-        return _name(node) in self._lengths
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            return _COUNTS.fullmatch(str(node.slice.value)) is not None  # config["epochs"]
+        return _name(node) in self._lengths or _COUNTS.fullmatch(_name(node)) is not None
 
     def is_part(self, node: ast.expr) -> bool:
         """Whether it is a length divided by something, as a whole number: it may be 0 where the length is small."""
