@@ -36,7 +36,7 @@ TRAINED = """
         ("CosineAnnealingWarmRestarts(o, T_0=0, T_mult=2)", "CosineAnnealingWarmRestarts(o, 1, 2)"),
         ("LinearLR(o, 0.1, total_iters=0)", "LinearLR(o, 0.1, total_iters=1)"),
         ("CyclicLR(o, 0.1, 1.0, step_size_up=0)", "CyclicLR(o, 0.1, 1.0, step_size_up=1)"),
-        ("OneCycleLR(o, 1.0, 4, pct_start=500 / 4)", "OneCycleLR(o, 1.0, total_steps=4, pct_start=1.0)"),
+        ("OneCycleLR(o, 1.0, 3, pct_start=500 / 3)", "OneCycleLR(o, 1.0, total_steps=3, pct_start=0.9)"),
         # A class of one's own.
         ("type('Own', (StepLR,), {})(o, 0)", "StepLR(o, 1)"),
     ],

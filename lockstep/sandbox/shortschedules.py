@@ -1,7 +1,7 @@
 """Schedules whose length is a part of all steps, where a check trains for a few.
 
 `StepLR(optimizer, step_size=n_steps // 10)` divides by nothing then, and a warm-up of 500 steps is more than all of
-them: `OneCycleLR(pct_start=500 / n_steps)` refuses it. A length of 0 is 1 here, and a share no more than all.
+them: `OneCycleLR(pct_start=500 / n_steps)` refuses it. A length of 0 is 1 here, and a share less than all.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ _LENGTHS: dict[type, tuple[str, ...]] = {
     lr_scheduler.OneCycleLR: (),
 }
 _SHARE = "pct_start"  # of OneCycleLR: how much of all steps the rate goes up
+_NEARLY_ALL = 0.9  # with all, torch divides by nothing in the last one
 
 
 def install() -> None:
@@ -45,7 +46,7 @@ def _one_at_least(construct: Callable[..., None], lengths: tuple[str, ...]) -> C
         }
         share = values.get(_SHARE)
         if isinstance(share, int | float) and share > 1:
-            changed[_SHARE] = 1.0  # of another type torch has none
+            changed[_SHARE] = _NEARLY_ALL
         if changed:
             values.update(changed)
             args, kwargs = given.args, given.kwargs
