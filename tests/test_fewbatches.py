@@ -22,6 +22,7 @@ SPARED = [
     "n_batches = len(FEW)\nevery: int = n_batches // 5\n1 % every\n7.0 / every",
     "every = int(len(FEW) / 10)\n1 % every",
     "every = int(len(FEW) * 0.1)\n1 % every",
+    "1 % round(len(FEW) / 10)",
     "every = math.floor(len(FEW) / 10)\n1 % every",
     "class A: pass\nself = A()\nself.n = len(FEW)\nself.every = self.n // 10\n1 % self.every",
     "every = (len(FEW) + 1) // 10\nlast = every\n1 // last",

@@ -56,12 +56,19 @@ OF_THEIRS = f"""{LAST_LINE}
         assert len(self.names) == 10
         assert not hasattr(self.trainer.datamodule, "nothing_of_that_name")
 """
+CLASSES = f"""{LAST_LINE}
+    def on_validation_epoch_end(self) -> None:
+        data = self.trainer.val_dataloaders.dataset
+        assert len(data.classes) == 10
+        assert len(data.targets) == len(data)
+"""
 ASKED = {
     "folders of the logger": IN_FOLDERS,
     "the best checkpoint": BEST,
     "how many batches there are": STEPS,
     "the size of a batch": SIZE,
     "what only their data module has": OF_THEIRS,
+    "the classes": CLASSES,
 }
 
 

@@ -15,7 +15,7 @@ from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.text import last_lines
 from lockstep.wire import Json
 
-LIMITS = Limits(disk=256 * MIB)
+LIMITS = Limits(disk=768 * MIB)  # two checkpoints of a ResNet-18 with what Adam keeps are 270 MB
 LOADED_BY = 8  # pictures in a batch of the script at the most: probe.BATCH_SIZE
 FEW = 8  # items that drop_last may leave out, and the padding of a sampler
 

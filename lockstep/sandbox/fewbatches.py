@@ -15,8 +15,8 @@ from typing import TypeGuard, TypeVar
 
 Tree = TypeVar("Tree", bound=ast.AST)
 
-_ROUND_DOWN = ("int", "floor")
-_ROUND = (*_ROUND_DOWN, "round", "ceil")
+_WHOLE = ("int", "floor", "round")
+_ROUND = (*_WHOLE, "ceil")
 _DEEP = (
     8  # operators within one another, of which sums of many texts have hundreds; names made of other names
 )
@@ -52,7 +52,7 @@ def _is_range_by_steps(node: ast.AST) -> TypeGuard[ast.Call]:
 def _may_be_part(node: ast.AST) -> bool:
     if isinstance(node, ast.BinOp):
         return isinstance(node.op, ast.FloorDiv)
-    return isinstance(node, ast.Call) and _name(node.func) in _ROUND_DOWN
+    return isinstance(node, ast.Call) and _name(node.func) in _WHOLE
 
 
 class _Names:
@@ -103,7 +103,7 @@ class _Names:
         """Whether it is a length divided by something, as a whole number: it may be 0 where the length is small."""
         if isinstance(node, ast.BinOp):
             return isinstance(node.op, ast.FloorDiv) and self.is_length(node.left)
-        if isinstance(node, ast.Call) and _name(node.func) in _ROUND_DOWN and len(node.args) == 1:
+        if isinstance(node, ast.Call) and _name(node.func) in _WHOLE and len(node.args) == 1:
             inner = node.args[0]
             return isinstance(inner, ast.BinOp) and self.is_length(inner)
         return _name(node) in self._parts

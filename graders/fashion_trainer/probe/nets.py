@@ -20,7 +20,10 @@ class Pictures(Dataset[tuple[torch.Tensor, torch.Tensor]]):
 
     def __init__(self, images: torch.Tensor, labels: torch.Tensor) -> None:
         self.images, self.labels = images, labels
+        # As torchvision's data set has them.
         self.classes = [f"class {number}" for number in range(10)]
+        self.class_to_idx = {name: number for number, name in enumerate(self.classes)}
+        self.targets = labels
 
     def __len__(self) -> int:
         return len(self.images)
@@ -30,6 +33,25 @@ class Pictures(Dataset[tuple[torch.Tensor, torch.Tensor]]):
         if not -len(self) <= index < len(self):
             raise IndexError(index)
         return self.images[index], self.labels[index]
+
+
+class Listeners(list[Callable[[nn.Module, tuple[object, ...], object], None]]):
+    """Who is told of a network's calls: whatever is copied, or written to a file and read again, tells the same ones."""
+
+    def __deepcopy__(self, memo: object) -> Listeners:
+        return self
+
+    def __reduce__(self) -> tuple[Callable[[int], Listeners], tuple[int]]:
+        _listeners[id(self)] = self
+        return _listening, (id(self),)
+
+
+_listeners: dict[int, Listeners] = {}
+
+
+def _listening(number: int) -> Listeners:
+    """Those of that number; none in a process that has never heard of them."""
+    return _listeners.get(number, Listeners())
 
 
 class Net(nn.Module):
@@ -42,7 +64,7 @@ class Net(nn.Module):
         self.dropout = nn.Dropout(dropout) if dropout else nn.Identity()
         self.head = nn.Linear(hidden, 10)
         # Not hooks: model.forward(images) would go past them. A copy of the model tells of its calls, too.
-        self.tell: list[Callable[[nn.Module, tuple[object, ...], object], None]] = []
+        self.tell = Listeners()
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Pictures to logits, shape (batch, 10)."""

@@ -41,8 +41,7 @@ class Recorder:
 
     def watch(self, model: Net) -> None:
         """Record the calls of one model."""
-        # A function, not a method: with a copy of the model a method's recorder would be copied, too.
-        model.tell.append(lambda module, args, output: self.called(module, args, output))
+        model.tell.append(self.called)
 
     def called(self, module: nn.Module, args: tuple[object, ...], output: object) -> None:
         """Note one call; a network is what turns pictures into ten numbers each."""

@@ -25,6 +25,10 @@ class Rows(Dataset[tuple[torch.Tensor, torch.Tensor]]):
 
     def __init__(self, images: torch.Tensor, labels: torch.Tensor) -> None:
         self.images, self.labels = images, labels
+        # As torchvision's data set has them.
+        self.classes = [f"class {number}" for number in range(10)]
+        self.class_to_idx = {name: number for number, name in enumerate(self.classes)}
+        self.targets = labels
 
     def __len__(self) -> int:
         return len(self.images)
