@@ -36,7 +36,7 @@ class Pictures(Dataset[tuple[torch.Tensor, torch.Tensor]]):
 
 
 class Listeners(list[Callable[[nn.Module, tuple[object, ...], object], None]]):
-    """Who is told of a network's calls. One that is copied, or written to a file and read again, tells the same ones."""
+    """Who is told of a network's calls. One that is copied, or saved and read again, tells the same ones."""
 
     def __deepcopy__(self, memo: object) -> Listeners:
         return self
