@@ -810,6 +810,7 @@ def test_constants_are_found_in_the_parameters_cell() -> None:
         ("191 images no longer fits, OOM\n", set()),
         ("best 7\nx.py:203: UserWarning: the result\n  f(203)\n", {7}),
         ("Using batch_size=187\nepoch 0: loss 2.31\n", {187, 0}),
+        ("The largest batch size is 187.\nepochs: 1, batch size: 4\nBest epoch took 1.80 s\n", {187, 1, 4}),
         (f"max {' '.join(map(str, range(150, 250)))}\n", set()),
         ("nothing\n", set()),
         ("1.5\n", set()),

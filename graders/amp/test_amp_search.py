@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence, Set
-from itertools import groupby
+from itertools import chain, groupby
 
 from fixtures import cinic10
 from graders.amp import complaints, search_precision, search_report
@@ -274,7 +274,7 @@ def was_a_step(outcome: Outcome, size: int) -> bool:
 
 
 def answers_printed(output: str) -> set[int]:
-    """The numbers in the last line with one, and in the last that has no other, speaks of a result, of a batch size."""
+    """The numbers in the last line with one, and in the last that has no other, speaks of a result, a batch size, both."""
     # A warning and the line of source below it are not the script's own words.
     said = [
         line
@@ -291,11 +291,14 @@ def answers_printed(output: str) -> set[int]:
         if re.search(r"larg|max|best|bigg|fit|found|optim|final|result", line, re.IGNORECASE)
     ]
     sizes = [line for line in lines if re.search(r"batch.?size|\bbs\b", line, re.IGNORECASE)]
+    # Behind it a training may be told, which has a batch size and a best epoch as well.
+    both = [line for line in speaking if line in sizes]
     # Whatever the language of its words.
     alone = [line for line in lines if len(re.findall(r"\d+(?:\.\d+)?", line)) == 1]
     limits = [line for line in numbered if _speaks_of_a_failure(line) and LIMIT.search(line)]
     # A line with many numbers is a list of what was tried, or of guesses.
-    found = [line[-400:] for line in (*lines[-1:], *alone[-1:], *speaking[-1:], *sizes[-1:], *limits[-1:])]
+    last = (listed[-1:] for listed in (lines, alone, speaking, sizes, both, limits))
+    found = [line[-400:] for line in chain.from_iterable(last)]
     return {
         int(word)
         for line in found
