@@ -119,6 +119,16 @@ def test_pictures_that_are_kept_in_memory_for_validation_may_be_of_the_training_
     assert {(check.verdict, check.message) for check in checks.values()} == {(Verdict.PASSED, "")}
 
 
+def test_pictures_that_are_kept_as_tensors_may_be_shuffled(tmp_path: Path, box: Box) -> None:
+    opened = "        self.train_data = datasets.FashionMNIST(self.data, train=True, transform=transform)\n"
+    kept = f"""{opened}        self.train_data = torch.utils.data.TensorDataset(
+            torch.stack([image for image, _ in self.train_data]), torch.tensor([label for _, label in self.train_data])
+        )
+"""
+    checks = checks_of(changed(tmp_path, (opened, kept)), box, "data", "two_ranks", "script")
+    assert {(check.verdict, check.message) for check in checks.values()} == {(Verdict.PASSED, "")}
+
+
 def test_the_likelihood_of_probabilities_is_a_loss(tmp_path: Path, box: Box) -> None:
     folder = changed(
         tmp_path,
