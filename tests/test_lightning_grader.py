@@ -764,6 +764,13 @@ def test_every_reading_of_accuracy_is_one_and_so_are_other_figures(name: str, fi
     assert validation(name, figure) is None
 
 
+def test_beside_a_loss_others_have_names_of_their_own() -> None:
+    right, same = {"val_loss": 2.3, "val_acc": 0.2}, {"valLoss": 2.3, "val_ce_loss": 2.3, "val_loss_epoch/0": 2.3}
+    others = {"val_hinge_loss": 0.9, "brier_loss": 0.8}
+    assert figures.mean_losses({**right, **same, **others}) == {"val_loss": 2.3, **same}
+    assert figures.mean_losses({**others, "val_loss_std": 0.1}) == others
+
+
 @pytest.mark.parametrize("name", ["val_loss_epoch_mean", "val_ce_loss", "loss/minibatch"])
 def test_what_is_called_a_loss_is_its_mean(name: str) -> None:
     ended = validation(name, lambda logits, labels: losses(logits, labels).std())

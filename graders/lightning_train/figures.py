@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TypeGuard
 
 from graders.lightning_train import expected
@@ -30,6 +31,12 @@ TRAINING_LOSS = re.compile(
 # Of what is called a loss, these words say that it is another figure than its mean over validation.
 OTHER_FIGURES = frozenset(
     "train training gap diff difference ratio std stdev sem var variance min max median best worst ema".split()
+)
+
+# And these that it may be that: beside a val_loss, what has other words in its name, as val_hinge_loss, is another.
+OF_THE_LOSS = frozenset(
+    "loss val valid validation test eval avg average mean total epoch batch minibatch step ce xent crossentropy cross "
+    "entropy nll cls classification".split()
 )
 
 LEAST_GUESSED = 1.0  # a mean cross-entropy before anything is learned; whoever guesses has 2.3
@@ -98,9 +105,17 @@ def watches_the_right_way(check: Check, seen: RankOutcome, call: str) -> None:
         )
 
 
-def is_mean_loss(name: str) -> bool:
-    """Whether something that validation logs is called its loss: val_loss, val_ce_loss, but not val_loss_std."""
-    return "loss" in name.lower() and not OTHER_FIGURES & set(re.split(r"[\W_]+", name.lower()))
+def mean_losses(logged: Mapping[str, float]) -> dict[str, float]:
+    """What of all that validation logs is called its mean loss: val_loss, val_ce_loss, but not val_loss_std."""
+    has_plain = any(map(LOSS.fullmatch, logged))
+    return {name: value for name, value in logged.items() if _is_mean_loss(name, has_plain)}
+
+
+def _is_mean_loss(name: str, beside_a_plain_one: bool) -> bool:
+    words = {word for word in re.split(r"[\W\d_]+", name.lower()) if word}
+    if beside_a_plain_one and not (LOSS.fullmatch(name) or words <= OF_THE_LOSS):
+        return False
+    return "loss" in name.lower() and not OTHER_FIGURES & words
 
 
 def is_of_training(name: str) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 
 from graders.lightning_train import expected, smoothing
 from graders.lightning_train.expected import Data
-from graders.lightning_train.figures import ACCURACY, is_mean_loss, is_of_training
+from graders.lightning_train.figures import ACCURACY, is_of_training, mean_losses
 from graders.lightning_train.modes import validates_in_training_mode
 from graders.lightning_train.multiples import Multiple, Multiples
 from graders.lightning_train.runs import train
@@ -175,9 +175,9 @@ def _validated(check: Check) -> _Validated:
 def _fits(metrics: Mapping[str, float], statistics: Sequence[_Statistics]) -> bool:
     """Whether all that is called a loss is the mean loss, by some tensor; without such, whether anything is that or a share."""
     losses = [each.loss for each in statistics]
-    named = [value for name, value in metrics.items() if is_mean_loss(name)]
+    named = mean_losses(metrics)
     if named:
-        return all(_is_one_of(value, losses) for value in named)
+        return all(_is_one_of(value, losses) for value in named.values())
     either = losses + [share for each in statistics for share in each.shares]
     return any(_is_one_of(value, either) for value in metrics.values())
 
@@ -186,8 +186,8 @@ def _misfit(metrics: Mapping[str, float], statistics: Sequence[_Statistics], bat
     """What is logged where that does not fit: what is called a loss, or all of it."""
     losses = [each.loss for each in statistics]
     shares = [share for each in statistics for share in each.shares]
-    for name, value in metrics.items():
-        if not is_mean_loss(name) or _is_one_of(value, losses):
+    for name, value in mean_losses(metrics).items():
+        if _is_one_of(value, losses):
             continue
         found = f"{safe(name, 60)} is {value:.4g}, which is not the mean loss over them"
         if _is_one_of(value, [loss * batch_size for loss in losses]):
