@@ -765,7 +765,10 @@ def test_every_reading_of_accuracy_is_one_and_so_are_other_figures(name: str, fi
 
 
 def test_beside_a_loss_others_have_names_of_their_own() -> None:
-    right, same = {"val_loss": 2.3, "val_acc": 0.2}, {"valLoss": 2.3, "val_ce_loss": 2.3, "val_loss_epoch/0": 2.3}
+    right, same = (
+        {"val_loss": 2.3, "val_acc": 0.2},
+        {"valLoss": 2.3, "val_ce_loss": 2.3, "val_loss_epoch/0": 2.3},
+    )
     others = {"val_hinge_loss": 0.9, "brier_loss": 0.8}
     assert figures.mean_losses({**right, **same, **others}) == {"val_loss": 2.3, **same}
     assert figures.mean_losses({**others, "val_loss_std": 0.1}) == others
