@@ -96,11 +96,11 @@ class Machine:
         return Rerun(**{**facts, **other})
 
 
-def written(runs: list[dict[str, Any]]) -> Report:
+def written(runs: list[dict[str, Any]], size: int = 8) -> Report:
     """The report of a re-run; what it claims is other rules' business, so it claims next to nothing."""
     report = copy.deepcopy(honest("dataloader", np.random.default_rng(0)))
     report["runs"] = runs
-    report["workload"]["dataset_n"] = 8
+    report["workload"]["dataset_n"] = size
     report["claims"] = [{"what": "best_config", "config": {"num_workers": 0}}]
     report["plot"] = {"x": list(COUNTS), "y": [], "yerr": []}
     report["attempt"]["created_utc"] = "2027-01-01T00:00:00Z"
@@ -135,6 +135,18 @@ def test_a_clock_that_is_right_is_right_on_any_machine(seed: int, busy: float) -
 
 def test_without_a_rerun_there_is_one_word_about_it() -> None:
     assert [(f.rule, f.judgement) for f in found(None)] == [("X01", Judgement.NOT_VERIFIED)]
+
+
+@pytest.mark.parametrize(("size", "rules"), [("as in the report", set()), (8, set()), (7_000, {"X01"})])
+def test_the_size_of_the_real_data_set_may_be_written_out(size: int | str, rules: set[str]) -> None:
+    machine = measured()
+    runs = [{**run, "epochs": 1} for run in machine.runs]
+    number = (
+        honest("dataloader", np.random.default_rng(3))["workload"]["dataset_n"]
+        if isinstance(size, str)
+        else size
+    )
+    assert costing(machine.rerun(report=written(runs, number))) == rules
 
 
 def test_a_quiet_honest_rerun_leaves_nothing_to_say() -> None:

@@ -11,6 +11,7 @@ from lockstep.reports.finding import Finding, few, inconsistent
 from lockstep.reports.rule import Facts, Rule
 
 FLOAT32_EPS = 2.0**-23
+STEPS_OF_AN_EPOCH = "C08"
 
 
 # C07: samples and steps
@@ -197,7 +198,7 @@ RULES: tuple[Rule, ...] = (
         examine=_samples,
     ),
     Rule(
-        id="C08",
+        id=STEPS_OF_AN_EPOCH,
         demands="An epoch has as many steps as the data set fills, and the processes get equal shares.",
         threshold="floor(n/B) to ceil(n/B) + 1 steps an epoch, of which Lightning's limit_train_batches may leave a part or a "
         "number; shares within one batch an epoch",

@@ -28,6 +28,7 @@ OVERLAP = 0.5
 MOMENT = 1.0
 """Seconds by which two clocks of one machine may differ in when something was."""
 DIGITS, MANY = 6, 3
+SIZE = "dataset_n"
 
 
 def _x01(report: Report, facts: Facts) -> Iterator[Finding]:
@@ -41,8 +42,12 @@ def _x01(report: Report, facts: Facts) -> Iterator[Finding]:
     elif rerun.report.kind != report.kind:
         yield inconsistent(f'{rerun.command} wrote a report of the kind "{rerun.report.kind}".')
     else:
+        # Who has written the size of the real data set out tells nothing of the few images of this run.
+        written_out = rerun.report.workload.get(SIZE) == report.workload.get(SIZE)
         for rule in (*claims.RULES, *clocks.RULES, *accounting.RULES, *equipment.RULES):
             if rule.kinds is not None and report.kind not in rule.kinds:
+                continue
+            if written_out and rule.id == accounting.STEPS_OF_AN_EPOCH:
                 continue
             for finding in rule.examine(rerun.report, Facts()):
                 if finding.judgement.costs:
