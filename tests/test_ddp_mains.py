@@ -70,3 +70,16 @@ def test_what_main_may_do_costs_nothing(name: str, tmp_path: Path, box: Box) -> 
     checks, edits = WAYS[name]
     folder = edited(EXERCISE, tmp_path, *edits)
     assert messages_of_losses(folder, EXERCISE, box, checks) == []
+
+
+SAVED = "        if args.checkpoint:\n            save_checkpoint(model, optimizer, epoch, args.checkpoint)\n"
+
+
+def test_who_comes_to_no_second_epoch_without_a_checkpoint_is_seen_in_three_with_one(
+    tmp_path: Path, box: Box
+) -> None:
+    always = (SAVED, "        save_checkpoint(model, optimizer, epoch, args.checkpoint)\n")
+    one_epoch = ("criterion, device, epoch)\n        if device", "criterion, device, 0)\n        if device")
+    folder = edited(EXERCISE, tmp_path, always, one_epoch)
+    (told,) = messages_of_losses(folder, EXERCISE, box, ["reshuffles"])
+    assert "two epochs had the same" in told

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 from fixtures import cifar10
 from graders.ddp_train import expected
 from graders.ddp_train.runs import options
-from graders.ddp_train.script_runs import SCRIPT_LIMITS
+from graders.ddp_train.script_runs import ITS_FILES, SCRIPT_LIMITS
 from lockstep import explain
 from lockstep.check import Check
 from lockstep.compare import integer
 from lockstep.sandbox.limits import Limits
-from lockstep.sandbox.outcome import RankOutcome
+from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.text import listed
 from lockstep.verdict import CheckEnded, Hung
 from lockstep.wire import Json
@@ -52,26 +51,39 @@ def test_cleans_up(check: Check) -> None:
 
 
 def _script_cleans_up(check: Check) -> None:
-    """End the check where cleanup works, but the script around it ends without having called it on every rank."""
-    run = partial(
-        check.run,
-        "script_ends",
-        values={"arguments": ["--training-data", "/data/cifar", "--epochs", "1", "--batch-size", "8"]},
-        data={"cifar": cifar10.make_batches(check.rng, 16, 10)},
-        limits=SCRIPT_LIMITS,
-        shared_files=True,
-        seconds=SCRIPT_TIDIES_SECONDS,
-    )
+    """End the check where cleanup works, but the script around it ends without having called it on every rank.
+
+    Or where that script works only if it is told where to write a checkpoint and a report.
+    """
+    arguments = ["--training-data", "/data/cifar", "--epochs", "1", "--batch-size", "8"]
+    tree = cifar10.make_batches(check.rng, 16, 10)
+
+    def run(ranks: int, *besides: str, expect: bool = True) -> Outcome:
+        return check.run(
+            "script_ends",
+            ranks=ranks,
+            values={"arguments": [*arguments, *besides]},
+            data={"cifar": tree},
+            limits=limits,
+            shared_files=True,
+            expect=expect,
+        )
+
+    limits = replace(SCRIPT_LIMITS, seconds=SCRIPT_TIDIES_SECONDS)
+    untold: CheckEnded | None = None
     try:
-        outcome = run(ranks=2)
-    except CheckEnded:
-        # What else may go wrong in a script on several ranks, `script` tells.
-        outcome = run(ranks=1, expect=False)
-        if any(map(_fails_before_cleanup, outcome.ranks)):
-            return
-        limits = replace(SCRIPT_LIMITS, seconds=SCRIPT_TIDIES_SECONDS)
-        if problem := explain.problem(outcome, limits, check.submission):
-            raise problem from None
+        outcome = run(2)
+    except CheckEnded as ended:
+        untold = ended
+        outcome = run(2, *ITS_FILES, expect=False)
+        if explain.problem(outcome, limits, check.submission):
+            # What else may go wrong in a script on several ranks, `script` tells.
+            untold = None
+            outcome = run(1, expect=False)
+            if any(map(_fails_before_cleanup, outcome.ranks)):
+                return
+            if problem := explain.problem(outcome, limits, check.submission):
+                raise problem from None
     world = len(outcome.ranks)
     still = [
         rank
@@ -91,6 +103,14 @@ def _script_cleans_up(check: Check) -> None:
         "`if rank == 0:`.",
         points=check.points / 2,
     )
+    if untold is not None:
+        check.fail(
+            f"cleanup() works, and so does ddp_train.py on 2 ranks with {' '.join(ITS_FILES)}. Without these, on the same data: "
+            f"{untold.feedback.message}",
+            "Whoever starts the script without them wants no such files: `if args.checkpoint:` before save_checkpoint, `if "
+            "args.report and rank == 0:` before the report.",
+            points=check.points / 2,
+        )
 
 
 def _fails_before_cleanup(rank: RankOutcome) -> bool:
