@@ -37,6 +37,12 @@ HEAD = """    head = set(map(id, model.module.fc.parameters()))
     body = [value for value in model.parameters() if id(value) not in head]
     groups = [{"params": body, "lr": lr / 10}, {"params": model.module.fc.parameters()}]
 """
+HANDED_ON = """        if rank == 0:
+            plan.step()
+        rate = torch.tensor(optimizer.param_groups[0]["lr"], dtype=torch.float64)
+        dist.broadcast(rate, 0)
+        optimizer.param_groups[0]["lr"] = rate.item()
+"""
 WAYS: dict[str, tuple[tuple[str, ...], Edits]] = {
     "the accuracy over the training images": (
         ("reshuffles", "script"),
@@ -56,6 +62,23 @@ WAYS: dict[str, tuple[tuple[str, ...], Edits]] = {
         [
             (OPTIMIZER, f"{OPTIMIZER}    warm_up = torch.optim.lr_scheduler.ConstantLR(optimizer)\n"),
             (EVALUATION, f"        warm_up.step()\n{EVALUATION}"),
+        ],
+    ),
+    "rank 0 plans the rate for all": (
+        ("really_communicates",),
+        [
+            (OPTIMIZER, f"{OPTIMIZER}    plan = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)\n"),
+            (EVALUATION, HANDED_ON + EVALUATION),
+        ],
+    ),
+    "every rank plans by what all came to": (
+        ("really_communicates",),
+        [
+            (
+                OPTIMIZER,
+                f"{OPTIMIZER}    plan = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, 'max')\n",
+            ),
+            (EVALUATION, f"{EVALUATION}        plan.step(accuracy)\n"),
         ],
     ),
     "a head that learns faster": (

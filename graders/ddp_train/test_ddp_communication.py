@@ -19,7 +19,7 @@ from graders.ddp_train.shares_read import epochs_read, learned_from, most_in_com
 from graders.ddp_train.weights import differing, has_gradients, unlike
 from lockstep.batchloop import LOOPS, Loop
 from lockstep.check import Check, Inputs
-from lockstep.compare import difference, integer, shown
+from lockstep.compare import difference, elements, integer, shown
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.wire import Array, Json
 
@@ -184,6 +184,7 @@ def _script_trains_together(check: Check, *, whole: bool) -> Outcome:
         "N times as many images, which is what --scale-lr is for.",
         points=check.points / 2,
     )
+    _plans_go_on_everywhere(check, first, second)
     late = _held_by_both(first, second, "late")
     steps = first.values.get("late")
     # As far as the steps above it is the same.
@@ -201,6 +202,24 @@ def _script_trains_together(check: Check, *, whole: bool) -> Outcome:
         points=check.points / 2,
     )
     return outcome
+
+
+def _plans_go_on_everywhere(check: Check, first: RankOutcome, second: RankOutcome) -> None:
+    """End the check where a schedule of the learning rate goes on in every epoch on rank 0, and never on rank 1."""
+    here, there = (elements(rank.values.get("plans")) for rank in (first, second))
+    for own, other in zip(here, there, strict=False):
+        match own, other:
+            case [[int() as gone_on, bool() as is_first], [0, bool() as is_first_there]]:
+                # Rank 0 may plan for all, and hand its rate on.
+                handed_on = not is_first and not is_first_there
+                check.expect(
+                    len(here) != len(there) or gone_on < SCRIPT_EPOCHS or handed_on,
+                    f"train_one_epoch keeps the ranks' weights equal, but in ddp_train.py --epochs {SCRIPT_EPOCHS} on two ranks "
+                    f"the schedule of the learning rate went on {gone_on} times on rank 0, and never on rank 1. Once it changes "
+                    "the rate, the ranks take steps of other sizes, and their weights go apart.",
+                    "Call scheduler.step() on every rank, outside of `if rank == 0:`.",
+                    points=check.points / 2,
+                )
 
 
 def _script_leaves_tests_alone(check: Check, outcome: Outcome) -> None:

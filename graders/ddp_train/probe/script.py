@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import sys
@@ -13,6 +14,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.optim import lr_scheduler
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from lockstep.sandbox.dataloaders import read_in_this_process
@@ -34,6 +36,7 @@ OTHERS_SECONDS = 6.0
 WRITTEN_SECONDS = 4.0  # for who writes a checkpoint beside the training
 COMPARED = 10  # numbers of each parameter
 MAX_GROUPS = 100
+MAX_PLANS = 10  # for the learning rate
 NARROW = 64
 
 
@@ -195,7 +198,7 @@ def together(student: Student, inputs: Inputs) -> Observation:
     `batches`: the images of its first steps. `rows`: the number of images in each step. `read`: which training images
     it read for each step. `learned`: how many images the last batch of each step had and how many of these were test
     images, nothing where other images were read for it than it had. `late`: what the network that learns holds before
-    the last step, and how many steps there were before that.
+    the last step, and how many steps there were before that. `plans`: see `_note_plans`.
     """
     from torchvision.models.resnet import ResNet
 
@@ -262,12 +265,39 @@ def together(student: Student, inputs: Inputs) -> Observation:
     register_optimizer_step_post_hook(cast(Callable[..., None], after_step))
     _before_each_image(note)
     _before_each_image(lambda _: are_tests.append(True), of_training=False)
+    plans = _note_plans()
     run_script(student, inputs)
     values: dict[str, Json] = {
-        "batches": cast(Json, batches), "gradients": any(gradients), "rows": cast(Json, rows),
+        "plans": plans(), "batches": cast(Json, batches), "gradients": any(gradients), "rows": cast(Json, rows),
         "read": cast(Json, read), "learned": cast(Json, learned), "late": cast(Json, steps_before),
     }  # fmt: skip
     return Observation(values, arrays)
+
+
+def _note_plans() -> Callable[[], Json]:
+    """Note the schedules of the learning rate: of each, how often it went on, and if its rate is still the first."""
+    made: list[Any] = []
+
+    def noting(construct: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(construct)
+        def init(self: Any, *args: Any, **kwargs: Any) -> None:
+            construct(self, *args, **kwargs)
+            if len(made) < MAX_PLANS and all(one is not self for one in made):
+                made.append(self)
+
+        return init
+
+    for schedule in (lr_scheduler.LRScheduler, lr_scheduler.ReduceLROnPlateau):
+        schedule.__init__ = noting(schedule.__init__)  # type: ignore[method-assign]
+
+    def plans() -> Json:
+        return [[plain(one.last_epoch), _is_first_rate(one.optimizer)] for one in made]
+
+    return plans
+
+
+def _is_first_rate(optimizer: torch.optim.Optimizer) -> bool:
+    return all(group["lr"] == group.get("initial_lr", group["lr"]) for group in optimizer.param_groups)
 
 
 def _some_of(parameter: torch.Tensor) -> torch.Tensor:
