@@ -2,12 +2,15 @@
 
 import ast
 import os
+import re
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from lockstep.sandbox.box import Box
 from lockstep.template import MEASURED, ROOT, cut, is_given, write_template
+from tests.sandboxed import seen
 
 TEMPLATE = ROOT / "student_template"
 CUT = sorted(
@@ -78,6 +81,21 @@ def test_the_template_is_cut_from_the_reference(tmp_path: Path) -> None:
         assert os.access(TEMPLATE / name, os.X_OK) == os.access(ROOT / "reference" / name, os.X_OK), name
     in_template = {path.relative_to(TEMPLATE).as_posix() for path in TEMPLATE.rglob("*.*")}
     assert {name for name in in_template if "__pycache__" not in name} == {*names, "README.md"}
+
+
+def test_what_students_are_told_is_installed_is(box: Box) -> None:
+    told = (
+        (TEMPLATE / "README.md").read_text().partition("modules there are ")[2].partition("needs others")[0]
+    )
+    names = re.findall(r"`(\w+)`", told)
+    source = f"""
+    import importlib
+
+    def main():
+        return [importlib.import_module(name).__name__ for name in {names}]
+    """
+    assert len(names) > 10
+    assert seen(box, source) == names
 
 
 @pytest.mark.parametrize("name", CUT)
