@@ -29,6 +29,7 @@ UNUSED = {
     "an annotation": "from no_such import Float\nimport no_such as ns\ndef f(x: Float['3 4'] | None, y: ns.A) -> ns.B[int]: pass",
     "the bound of a variable for types": "from typing import *\nfrom no_such import Float\nT = TypeVar('T', bound=Float)\ndef f(x: T) -> T: pass\nassert f",
     "an annotation of typing's": "from typing import *\nfrom no_such import Float\ndef f(x: Optional[Float], y: Union[int, Float, None], *z: List[Float]) -> Dict[str, Callable[[Float], Any]]: pass\nassert f",
+    "what tells of itself": "from no_such import logger, summary\ndef plot(): summary(logger), logger.info('{}', {})\nplot()",
     "a constant": "import no_such\nPALETTE = no_such.palette(3)\nno_such.set_theme()",
     "of a file with work in it": "import no_such\nclass M(no_such.Base): pass\nno_such.set_theme()\nfor _ in range(2): print()",
     "within an if": "if True:\n    import no_such",

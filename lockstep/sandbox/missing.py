@@ -27,6 +27,8 @@ _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
 _FORGETTABLE = frozenset(("dotenv", "nest_asyncio"))
 # How functions are called that give nothing, whatever they are given.
 _SHOWS = re.compile("set|summary|show|plot|print|display|heatmap")
+# What prints a line or a table wherever it stands, and gives nothing that anybody asks for.
+_TELLS = re.compile("summary|debug|info|success|warning|error|critical|exception")
 # And those that do the work of the file, for which it cannot do without.
 _DOES = re.compile("main|run|train|fit|eval|test|launch|start|spawn", re.IGNORECASE)
 # Not `[]` and `|`, as annotations have them, and not always `==`.
@@ -91,7 +93,8 @@ class Missing:
         # A theme for all pictures, the picture of a model, `load_dotenv()` at the top of a file.
         plain = all(map(_is_plain, (*given, *named.values()))) and not _DOES.match(self._name)
         harmless = plain or _SHOWS.match(self._name)
-        if not (at_top and harmless) and self._package not in _FORGETTABLE:
+        tells = _TELLS.fullmatch(self._name)
+        if not (at_top and harmless) and not tells and self._package not in _FORGETTABLE:
             complain(self)
         return Missing(self._message, self._package, self._name)
 
