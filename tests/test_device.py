@@ -25,6 +25,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from lockstep.exercise import Server
 from lockstep.sandbox.box import Box
 from lockstep.sandbox.device import Machine, emulated_gpus, home
+from lockstep.sandbox.device.machine import MOST_QUEUED
 from tests.sandboxed import message, run, seen
 
 Tensors = dict[str, torch.Tensor]
@@ -1182,6 +1183,14 @@ def test_every_gpu_has_work_of_its_own() -> None:
         done = gpus.enqueue(600.0, "cuda:1")
         torch.cuda.synchronize(0)
         assert time.perf_counter() < done
+
+
+def test_nobody_queues_work_without_end() -> None:
+    with emulated_gpus(1) as gpus:
+        for _ in range(3 * MOST_QUEUED):
+            done = gpus.enqueue(0.001)
+        assert done - time.perf_counter() <= 0.001 * (MOST_QUEUED + 1)
+        assert not gpus.waits
 
 
 def test_replicas_work_at_the_same_time() -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import threading
 import time
+from collections import deque
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,7 @@ from lockstep.sandbox.lowprecision import LOW, cast
 
 DEFAULT_MEMORY = 16 << 30
 MAX_RECORDS = 100_000
+MOST_QUEUED = 64  # calls of a model; a driver has room for about a thousand kernels, of which each takes some
 _UNSET = object()
 
 
@@ -67,12 +69,24 @@ class Clock:
 
     def __init__(self, count: int) -> None:
         self.busy_until = [0.0] * count
+        # When each piece of work that is not done yet will be.
+        self.queued: list[deque[float]] = [deque() for _ in range(count)]
         self.waits: list[Wait] = []
         self.queries = 0
 
     def queue(self, index: int, seconds: float) -> float:
-        """Work follows what is queued; returns when it will be done."""
+        """Work follows what is queued; returns when it will be done.
+
+        As a driver does, it lets nobody queue without end: who warms up for a second, waiting for nothing, would else
+        wait for minutes afterwards.
+        """
+        queued = self.queued[index]
+        while queued and queued[0] <= time.perf_counter():
+            queued.popleft()
+        if len(queued) >= MOST_QUEUED:
+            time.sleep(max(0.0, queued.popleft() - time.perf_counter()))
         self.busy_until[index] = self.done_at(index) + seconds
+        queued.append(self.busy_until[index])
         return self.busy_until[index]
 
     def done_at(self, index: int) -> float:
