@@ -106,3 +106,25 @@ def test_who_comes_to_no_second_epoch_without_a_checkpoint_is_seen_in_three_with
     folder = edited(EXERCISE, tmp_path, always, one_epoch)
     (told,) = messages_of_losses(folder, EXERCISE, box, ["reshuffles"])
     assert "two epochs had the same" in told
+
+
+RETURNED = "    return DataLoader(dataset, batch_size, sampler=sampler, drop_last=drop_last)\n"
+LOOP = "    for images, labels in loader:\n        images, labels = images.to(device), labels.to(device)\n"
+EVALUATED = "    for images, labels in loader:\n        correct"
+MADE = """    def named(items):
+        return {"labels": torch.tensor([int(label) for _, label in items]), "pixels": torch.stack([x for x, _ in items])}
+
+    return DataLoader(dataset, batch_size, sampler=sampler, drop_last=drop_last, collate_fn=named)
+"""
+NAMED = """    for batch in loader:
+        images, labels = batch["pixels"].to(device), batch["labels"].to(device)
+"""
+
+
+def test_batches_may_be_dicts(tmp_path: Path, box: Box) -> None:
+    taken = (
+        '    for batch in loader:\n        images, labels = batch["pixels"], batch["labels"]\n        correct'
+    )
+    folder = edited(EXERCISE, tmp_path, (RETURNED, MADE), (LOOP, NAMED), (EVALUATED, taken))
+    shares = ["sampler_disjoint", "shuffle_false_for_eval", "steps_per_epoch"]
+    assert messages_of_losses(folder, EXERCISE, box, shares) == []

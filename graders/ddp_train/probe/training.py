@@ -121,12 +121,19 @@ def _items_kept(lab: Lab, inputs: Inputs) -> int | None:
         return None
 
 
+def _images_of(batch: object) -> object:
+    """What is to be the images: the first of several, or what looks like some in a dict of their own collate_fn."""
+    if isinstance(batch, dict):
+        return next((v for v in batch.values() if isinstance(v, torch.Tensor) and v.ndim > 1), batch)
+    return batch[0] if isinstance(batch, list | tuple) else batch
+
+
 def one_pass(lab: Lab, loader: Any) -> tuple[list[int], Array]:
     """The sizes of a loader's batches, and their images one after the other."""
     rows: list[Array] = []
     with lab.student.calling("iterating over the loader of make_loader(dataset, batch_size)"):
         for batch in loader:
-            images = plain_tensor(batch[0] if isinstance(batch, list | tuple) else batch)
+            images = plain_tensor(_images_of(batch))
             if images is None or images.ndim < 2:
                 raise StudentMistake(
                     f"the loader gives {kind(batch)} instead of a batch of images and labels"
