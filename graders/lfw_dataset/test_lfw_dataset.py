@@ -295,7 +295,7 @@ def test_lazy(check: Check) -> None:
             "Files were replaced between two passes, and items still showed the old images: they are kept "
             "in memory once they were read.",
             hint="Do not store images in the data set; after one epoch it would hold all of LFW, in every "
-            "worker.",
+            "worker. An lru_cache stores them as well, the last ones of each worker.",
         )
     handles = _integers(seen.values.get("handles"))
     if not handles or max(handles) - handles[0] > 16:
