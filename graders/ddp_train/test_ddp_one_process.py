@@ -40,7 +40,7 @@ def test_no_double_softmax(check: Check) -> None:
     outcome = check.run(
         "train",
         ranks=1,
-        values=options(shape, smoothing=SMOOTHING),
+        values=options(shape, smoothing=SMOOTHING, rate_kept=True),
         arrays={**data.arrays(), **expected.as_inputs(weights)},
     )
     steps = fed_by_step(check, outcome, [data])

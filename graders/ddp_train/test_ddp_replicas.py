@@ -71,7 +71,9 @@ def test_weights_in_sync(check: Check) -> None:
                 for seed, own, held in zip(rank_seeds(check, world), data, weights, strict=True)
             ],
         )
-        values = options(shape, batch_size=batch_size, epochs=[0, 1], optimizer_first=world % 2 == 1)
+        values = options(
+            shape, batch_size=batch_size, epochs=[0, 1], optimizer_first=world % 2 == 1, rate_kept=True
+        )
         begun = Training(shape, weights[0], lr=LR, momentum=MOMENTUM)
         judge = partial(_one_training, check, begun, data, batch_size)
         has_gpus = world == check.world_sizes[0]
@@ -118,6 +120,14 @@ def _one_training(
             f"batches ({wrong[1]}).",
             f"Each step has to average the gradients of all ranks before optimizer.step(), once. {WRAP_HINT} {LOOP_FIRST}",
         )
+    # The steps were made at the rate given all the same; at their own the ranks would have gone apart.
+    other = unlike(outcome.ranks, "rates")
+    check.expect(
+        other is None,
+        f"{call}: the ranks set other learning rates than one another, {other}: at those their weights go apart.",
+        "Every rank has an optimizer of its own: a schedule has to be stepped on all of them, not on rank 0 alone, and to "
+        "go by what is the same on all ranks.",
+    )
 
 
 def _insist_on_averages_on_gpus(check: Check, seen: Outcome) -> None:

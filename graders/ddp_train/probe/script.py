@@ -28,6 +28,7 @@ from .group import emulated_machine
 from .lab import Lab, clean_up, seed_of
 from .nets import MAX_ROWS, InjectedFault, new_rows, state_of
 from .options import note_data_at_home
+from .rates import insist_on_a_rate, keep_rate
 from .recorder import FIRST_STEPS, wrapped_model
 from .training import train_once
 from .written import CHECKPOINTS, versions, written_since
@@ -51,6 +52,7 @@ def _alone(student: Student, inputs: Inputs) -> Observation:
     lab.setup()
     recorder, wrapped, optimizer = wrapped_model(lab, inputs)
     recorder.watch(optimizer, wrapped)
+    rates = keep_rate(optimizer)
     trains: list[bool] = []
     optimizer.register_step_pre_hook(lambda *_: trains.append(_trains(wrapped)))
     wrapped.eval()
@@ -58,6 +60,7 @@ def _alone(student: Student, inputs: Inputs) -> Observation:
     dataset = new_rows(inputs)
     loader = lab.loader(dataset, batch_size, shuffle=True, seed=seed_of(inputs))
     loss = train_once(lab, wrapped, loader, optimizer, cast(int, inputs.values["epoch"]))
+    insist_on_a_rate(rates)
     seen = recorder.values(), recorder.arrays()
     evaluation = lab.loader(dataset, batch_size, shuffle=False, seed=seed_of(inputs))
     result = plain(lab.call("evaluate", wrapped, evaluation, lab.device, shown="model, loader, device"))

@@ -15,6 +15,7 @@ from lockstep.wire import Array, Json
 from .group import emulated_machine
 from .lab import Lab, clean_up, new_optimizer, training_loader
 from .nets import InjectedFault, new_model, new_rows, state_of
+from .rates import insist_on_a_rate, keep_rate
 from .recorder import FIRST_STEPS, Recorder
 
 
@@ -49,6 +50,7 @@ def _train(student: Student, inputs: Inputs) -> Observation:
         wrapped = lab.wrap(model)
         optimizer = new_optimizer(inputs, wrapped)
     recorder.watch(optimizer, wrapped, cast(list[int], inputs.values.get("gradients_of", list(FIRST_STEPS))))
+    rates = keep_rate(optimizer) if inputs.values.get("rate_kept") else []
     loader = training_loader(lab, inputs)
     losses, boundaries = [], []
     criterion = nn.CrossEntropyLoss(label_smoothing=cast(float, inputs.values.get("smoothing", 0.0)))
@@ -57,7 +59,10 @@ def _train(student: Student, inputs: Inputs) -> Observation:
         boundaries.append(len(recorder.sizes))
         if inputs.values.get("halving"):
             _halve(model)
+    insist_on_a_rate(rates)
     arrays = {**recorder.arrays(), **state_of(wrapped, "final")}
+    if rates:
+        arrays["rates/the learning rate"] = np.array(rates)
     clean_up(lab, inputs)
     return Observation({**recorder.values(), "losses": losses, "boundaries": cast(Json, boundaries)}, arrays)
 
