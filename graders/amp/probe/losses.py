@@ -12,6 +12,7 @@ from lockstep.crossentropy import row_losses
 from lockstep.sandbox.probing import plain_tensor
 from lockstep.wire import Array, Json
 
+from .graph import records_in, remember
 from .recorder import MAX_EVENTS, Recorder, at_home, scalar
 
 # Where a loss by hand takes its logits, and where labels come into it.
@@ -30,8 +31,9 @@ class LossRecorder(Recorder):
     """Keeps of every loss the batch it is about, and notes ["loss", value, mean].
 
     `value` is the scalar it came to, None where it is a number for each item; `mean` the mean cross-entropy of the
-    batch. What is computed by hand is noted when it is scaled or derived, as a guess: guesses count in a run that calls
-    no cross-entropy at all, so that a softmax for another purpose is not taken for a second loss.
+    batch. One that is computed for a log beside another that is derived is no loss. What is computed by hand is noted
+    when it is scaled or derived, as a guess: guesses count in a run that derives no cross-entropy of torch's, so that a
+    softmax for another purpose is not taken for a second loss.
     """
 
     def __init__(self) -> None:
@@ -40,6 +42,8 @@ class LossRecorder(Recorder):
         # In which types layers have answered since the last loss, where they are watched.
         self.answers: set[torch.dtype] = set()
         self._guessed: list[dict[str, Any]] = []
+        # How many of the batches are past the question which of them were derived.
+        self._decided = 0
         self._logits: torch.Tensor | None = None
         self._labels: torch.Tensor | None = None
 
@@ -68,17 +72,40 @@ class LossRecorder(Recorder):
     def forget_losses(self) -> None:
         """Begin anew."""
         self.batches.clear()
+        self._decided = 0
         self._guessed.clear()
         self._logits = self._labels = None
         self.answers.clear()
 
     def settle(self) -> None:
-        """Take the guesses where there is nothing else, and drop them where there is."""
-        if self.batches:
+        """Take the guesses where nothing else was derived, and drop them where something was."""
+        self._drop_what_is_for_a_log()
+        if not self._guessed or any(batch["derived"] for batch in self.batches):
             self.events[:] = [event for event in self.events if event[0] != "guess"]
         else:
             self.batches, self._guessed = self._guessed, []
-            self.events[:] = [["loss", *event[1:]] if event[0] == "guess" else event for event in self.events]
+            kept = [event for event in self.events if event[0] != "loss"]
+            self.events[:] = [["loss", *event[1:]] if event[0] == "guess" else event for event in kept]
+
+    def derives(self, outputs: object) -> None:
+        """Know which losses are in what is about to be derived."""
+        for batch in records_in(outputs):
+            batch["derived"] = True
+
+    def _drop_what_is_for_a_log(self) -> None:
+        """Forget the losses since the last ones that were derived, where some of them were derived, and they were not.
+
+        Where none is seen to be, as behind loss.requires_grad_(), all are kept.
+        """
+        recent = self.batches[self._decided :]
+        if not any(batch["derived"] for batch in recent):
+            return
+        places = [place for place, event in enumerate(self.events) if event[0] == "loss"][self._decided :]
+        for place, batch in reversed(list(zip(places, recent, strict=False))):
+            if not batch["derived"]:
+                del self.events[place]
+        self.batches[self._decided :] = [batch for batch in recent if batch["derived"]]
+        self._decided = len(self.batches)
 
     def _watch_loss(self, name: str) -> None:
         original = getattr(nn.functional, name)
@@ -87,8 +114,11 @@ class LossRecorder(Recorder):
             with self.within("loss") as outermost:
                 value = original(input, target, *args, **kwargs)
                 if outermost and torch.is_grad_enabled() and len(self.batches) < MAX_EVENTS:
+                    # A backward of several losses may be several calls: now that the next one comes, all were made.
+                    self._drop_what_is_for_a_log()
                     batch = self._batch(input, target, scalar(value))
                     if batch is not None:
+                        remember(value, batch)
                         self.batches.append(batch)
                         self.note("loss", batch["loss"], batch["mean"])
                 return value
@@ -129,6 +159,9 @@ class LossRecorder(Recorder):
             return None
         answers = sorted(map(str, self.answers))
         self.answers.clear()
+        if not answers and self.batches and not self.batches[-1]["derived"]:
+            # Of the same forward as the loss before it.
+            answers = self.batches[-1]["answers"]
         return {
             "type": str(logits.dtype),
             "loss": value,
@@ -136,6 +169,7 @@ class LossRecorder(Recorder):
             "logits": rows,
             "labels": own,
             "answers": answers,
+            "derived": False,
         }
 
 

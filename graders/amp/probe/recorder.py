@@ -79,7 +79,7 @@ class Recorder:
     def install(self) -> None:
         """Record backward, clipping, the scaler's calls and the optimizer's steps from now on, before any import."""
         for owner, name, counts in BACKWARDS:
-            self.wrap(owner, name, "backward", _backward, counts)
+            self.wrap(owner, name, "backward", self._backward, counts)
         for module in (nn.utils, nn.utils.clip_grad):
             for name in ("clip_grad_norm_", "clip_grad_value_"):
                 self.wrap(module, name, "clip")
@@ -94,17 +94,20 @@ class Recorder:
 
         register_optimizer_step_pre_hook(cast(Callable[..., None], stepped))
 
+    def derives(self, outputs: object) -> None:
+        """These are about to be derived."""
+
+    def _backward(self, outputs: object = None, *_: object, **kwargs: object) -> tuple[Json, ...]:
+        """Whether autocast is on, and the number that is derived."""
+        outputs = kwargs.get("tensors", outputs)
+        self.derives(outputs)
+        alone = outputs[0] if isinstance(outputs, list | tuple) and len(outputs) == 1 else outputs
+        return autocast_is_on(), scalar(alone)
+
 
 def autocast_is_on() -> bool:
     """Whether autocast is on, on either kind of device."""
     return torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
-
-
-def _backward(outputs: object = None, *_: object, **kwargs: object) -> tuple[Json, ...]:
-    """Whether autocast is on, and the number that is derived."""
-    outputs = kwargs.get("tensors", outputs)
-    alone = outputs[0] if isinstance(outputs, list | tuple) and len(outputs) == 1 else outputs
-    return autocast_is_on(), scalar(alone)
 
 
 def _gives_gradients(outputs: object, inputs: object, *args: object, **kwargs: object) -> bool:
