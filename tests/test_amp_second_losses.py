@@ -41,6 +41,11 @@ def second(arguments: str, then: str = "") -> tuple[Edit, Edit]:
 
 
 BEFORE: Edit = (LOSS, LOSS.replace("        loss =", SECOND.format("logits, labels") + "        loss ="))
+# Behind autocast the logits are what the layers answered in.
+IN_LOW: Edit = (
+    LOSS,
+    LOSS.replace("    # Small", SECOND.format("logits.detach(), labels")[4:] + "    # Small"),
+)
 
 
 @pytest.mark.parametrize(
@@ -50,8 +55,9 @@ BEFORE: Edit = (LOSS, LOSS.replace("        loss =", SECOND.format("logits, labe
         second('logits.detach(), labels, reduction="none"', ".max()"),
         (SMOOTHED, *second("logits, labels")),
         (SMOOTHED, BEFORE, RETURNED),
+        (SMOOTHED, IN_LOW, RETURNED),
     ],
-    ids=["detached", "hardest", "with a graph", "before"],
+    ids=["detached", "hardest", "with a graph", "before", "in low precision"],
 )
 def test_a_second_loss_may_be_computed_for_a_log(edits: tuple[Edit, ...], tmp_path: Path, box: Box) -> None:
     assert messages_of_losses(edited("amp_train", tmp_path, *edits), "amp", box, CHECKS) == []
@@ -77,6 +83,16 @@ def test_a_second_loss_hides_no_training_in_fp32(tmp_path: Path, box: Box) -> No
     folder = edited("amp_train", tmp_path, in_full, SMOOTHED, *second("logits, labels"))
     (message,) = messages_of_losses(folder, "amp", box, ["autocast_on"])
     assert "trained on its first batches in float32" in message
+
+
+def test_a_second_loss_hides_no_loss_in_low_precision(tmp_path: Path, box: Box) -> None:
+    in_low = LOSS.replace("        loss =", "    loss =").replace(
+        "    # Small",
+        "    with torch.autocast(device.type):\n" + SECOND.format("logits, labels") + "    # Small",
+    )
+    folder = edited("amp_train", tmp_path, (LOSS, in_low), RETURNED)
+    (message,) = messages_of_losses(folder, "amp", box, ["autocast_on"])
+    assert "the loss was computed in bfloat16, expected float32" in message
 
 
 def test_a_second_loss_is_not_what_is_to_be_logged(tmp_path: Path, box: Box) -> None:

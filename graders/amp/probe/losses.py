@@ -12,7 +12,6 @@ from lockstep.crossentropy import row_losses
 from lockstep.sandbox.probing import plain_tensor
 from lockstep.wire import Array, Json
 
-from .graph import records_in, remember
 from .recorder import MAX_EVENTS, Recorder, at_home, scalar
 
 # Where a loss by hand takes its logits, and where labels come into it.
@@ -38,12 +37,9 @@ class LossRecorder(Recorder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.batches: list[dict[str, Any]] = []
         # In which types layers have answered since the last loss, where they are watched.
         self.answers: set[torch.dtype] = set()
         self._guessed: list[dict[str, Any]] = []
-        # How many of the batches are past the question which of them were derived.
-        self._decided = 0
         self._logits: torch.Tensor | None = None
         self._labels: torch.Tensor | None = None
 
@@ -71,41 +67,20 @@ class LossRecorder(Recorder):
 
     def forget_losses(self) -> None:
         """Begin anew."""
-        self.batches.clear()
-        self._decided = 0
+        super().forget_losses()
         self._guessed.clear()
         self._logits = self._labels = None
         self.answers.clear()
 
     def settle(self) -> None:
         """Take the guesses where nothing else was derived, and drop them where something was."""
-        self._drop_what_is_for_a_log()
+        self.drop_what_is_for_a_log()
         if not self._guessed or any(batch["derived"] for batch in self.batches):
             self.events[:] = [event for event in self.events if event[0] != "guess"]
         else:
             self.batches, self._guessed = self._guessed, []
             kept = [event for event in self.events if event[0] != "loss"]
             self.events[:] = [["loss", *event[1:]] if event[0] == "guess" else event for event in kept]
-
-    def derives(self, outputs: object) -> None:
-        """Know which losses are in what is about to be derived."""
-        for batch in records_in(outputs):
-            batch["derived"] = True
-
-    def _drop_what_is_for_a_log(self) -> None:
-        """Forget the losses since the last ones that were derived, where some of them were derived, and they were not.
-
-        Where none is seen to be, as behind loss.requires_grad_(), all are kept.
-        """
-        recent = self.batches[self._decided :]
-        if not any(batch["derived"] for batch in recent):
-            return
-        places = [place for place, event in enumerate(self.events) if event[0] == "loss"][self._decided :]
-        for place, batch in reversed(list(zip(places, recent, strict=False))):
-            if not batch["derived"]:
-                del self.events[place]
-        self.batches[self._decided :] = [batch for batch in recent if batch["derived"]]
-        self._decided = len(self.batches)
 
     def _watch_loss(self, name: str) -> None:
         original = getattr(nn.functional, name)
@@ -114,13 +89,10 @@ class LossRecorder(Recorder):
             with self.within("loss") as outermost:
                 value = original(input, target, *args, **kwargs)
                 if outermost and torch.is_grad_enabled() and len(self.batches) < MAX_EVENTS:
-                    # A backward of several losses may be several calls: now that the next one comes, all were made.
-                    self._drop_what_is_for_a_log()
+                    self.drop_what_is_for_a_log()
                     batch = self._batch(input, target, scalar(value))
                     if batch is not None:
-                        remember(value, batch)
-                        self.batches.append(batch)
-                        self.note("loss", batch["loss"], batch["mean"])
+                        self.note_loss(value, batch, batch["loss"], batch["mean"])
                 return value
 
         setattr(nn.functional, name, loss)
