@@ -744,7 +744,13 @@ def _trained(*batches: nn.Module) -> tuple[list[Json], list[Json]]:
     for number, model in enumerate(batches):
         training.forward(model, torch.zeros(2, 3, 8, 8))
         training.batches.append(
-            {"loss": number, "type": "", "logits": torch.zeros(2, 3).numpy(), "labels": [0, 0]}
+            {
+                "loss": number,
+                "type": "",
+                "logits": torch.zeros(2, 3).numpy(),
+                "labels": [0, 0],
+                "derived": False,
+            }
         )
         training.note("loss", number)
     values = training.observation(0).values

@@ -30,13 +30,13 @@ class LossRecorder(Recorder):
     """Keeps of every loss the batch it is about, and notes ["loss", value, mean].
 
     `value` is the scalar it came to, None where it is a number for each item; `mean` the mean cross-entropy of the
-    batch. What is computed by hand is noted when it is scaled or derived, as a guess: guesses count in a run that calls
-    no cross-entropy at all, so that a softmax for another purpose is not taken for a second loss.
+    batch. One that is computed for a log beside another that is derived is no loss. What is computed by hand is noted
+    when it is scaled or derived, as a guess: guesses count in a run that derives no cross-entropy of torch's, so that a
+    softmax for another purpose is not taken for a second loss.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.batches: list[dict[str, Any]] = []
         # In which types layers have answered since the last loss, where they are watched.
         self.answers: set[torch.dtype] = set()
         self._guessed: list[dict[str, Any]] = []
@@ -67,18 +67,20 @@ class LossRecorder(Recorder):
 
     def forget_losses(self) -> None:
         """Begin anew."""
-        self.batches.clear()
+        super().forget_losses()
         self._guessed.clear()
         self._logits = self._labels = None
         self.answers.clear()
 
     def settle(self) -> None:
-        """Take the guesses where there is nothing else, and drop them where there is."""
-        if self.batches:
+        """Take the guesses where nothing else was derived, and drop them where something was."""
+        self.drop_what_is_for_a_log()
+        if not self._guessed or any(batch["derived"] for batch in self.batches):
             self.events[:] = [event for event in self.events if event[0] != "guess"]
         else:
             self.batches, self._guessed = self._guessed, []
-            self.events[:] = [["loss", *event[1:]] if event[0] == "guess" else event for event in self.events]
+            kept = [event for event in self.events if event[0] != "loss"]
+            self.events[:] = [["loss", *event[1:]] if event[0] == "guess" else event for event in kept]
 
     def _watch_loss(self, name: str) -> None:
         original = getattr(nn.functional, name)
@@ -87,10 +89,10 @@ class LossRecorder(Recorder):
             with self.within("loss") as outermost:
                 value = original(input, target, *args, **kwargs)
                 if outermost and torch.is_grad_enabled() and len(self.batches) < MAX_EVENTS:
+                    self.drop_what_is_for_a_log()
                     batch = self._batch(input, target, scalar(value))
                     if batch is not None:
-                        self.batches.append(batch)
-                        self.note("loss", batch["loss"], batch["mean"])
+                        self.note_loss(value, batch, batch["loss"], batch["mean"])
                 return value
 
         setattr(nn.functional, name, loss)
@@ -129,6 +131,9 @@ class LossRecorder(Recorder):
             return None
         answers = sorted(map(str, self.answers))
         self.answers.clear()
+        if not answers and self.batches and not self.batches[-1]["derived"]:
+            # Of the same forward as the loss before it.
+            answers = self.batches[-1]["answers"]
         return {
             "type": str(logits.dtype),
             "loss": value,
@@ -136,6 +141,7 @@ class LossRecorder(Recorder):
             "logits": rows,
             "labels": own,
             "answers": answers,
+            "derived": False,
         }
 
 

@@ -14,6 +14,8 @@ from lockstep.sandbox.device import home
 from lockstep.sandbox.probing import plain
 from lockstep.wire import Json
 
+from .graph import records_in, remember
+
 MAX_EVENTS = 4000
 
 
@@ -30,12 +32,45 @@ class Recorder:
 
     def __init__(self) -> None:
         self.events: list[list[Json]] = []
+        # What is kept of each loss, in the order of their events, and how many of them are past the question whether
+        # they were derived.
+        self.batches: list[dict[str, Any]] = []
+        self._decided = 0
         self._depth: dict[str, int] = {}
 
     def note(self, *event: Json) -> None:
         """Add an event."""
         if len(self.events) < MAX_EVENTS:
             self.events.append(list(event))
+
+    def note_loss(self, value: object, batch: dict[str, Any], *details: Json) -> None:
+        """Add the event of a loss, and what is kept of it."""
+        if len(self.batches) >= MAX_EVENTS:
+            return
+        remember(value, batch)
+        self.batches.append(batch)
+        self.note("loss", *details)
+
+    def drop_what_is_for_a_log(self) -> None:
+        """Forget the losses since the last ones that were derived, where some of them were derived, and they were not.
+
+        Where none is seen to be, as behind loss.requires_grad_(), all are kept. The time for it is when the next loss
+        comes, or none comes any more: a backward of several losses may be several calls.
+        """
+        recent = self.batches[self._decided :]
+        if not any(batch["derived"] for batch in recent):
+            return
+        places = [place for place, event in enumerate(self.events) if event[0] == "loss"][self._decided :]
+        for place, batch in reversed(list(zip(places, recent, strict=False))):
+            if not batch["derived"]:
+                del self.events[place]
+        self.batches[self._decided :] = [batch for batch in recent if batch["derived"]]
+        self._decided = len(self.batches)
+
+    def forget_losses(self) -> None:
+        """Begin anew with the losses; their events go by themselves."""
+        self.batches.clear()
+        self._decided = 0
 
     @contextlib.contextmanager
     def within(self, name: str) -> Iterator[bool]:
@@ -79,7 +114,7 @@ class Recorder:
     def install(self) -> None:
         """Record backward, clipping, the scaler's calls and the optimizer's steps from now on, before any import."""
         for owner, name, counts in BACKWARDS:
-            self.wrap(owner, name, "backward", _backward, counts)
+            self.wrap(owner, name, "backward", self._backward, counts)
         for module in (nn.utils, nn.utils.clip_grad):
             for name in ("clip_grad_norm_", "clip_grad_value_"):
                 self.wrap(module, name, "clip")
@@ -94,17 +129,18 @@ class Recorder:
 
         register_optimizer_step_pre_hook(cast(Callable[..., None], stepped))
 
+    def _backward(self, outputs: object = None, *_: object, **kwargs: object) -> tuple[Json, ...]:
+        """Whether autocast is on, and the number that is derived; and know which losses are in that."""
+        outputs = kwargs.get("tensors", outputs)
+        for batch in records_in(outputs):
+            batch["derived"] = True
+        alone = outputs[0] if isinstance(outputs, list | tuple) and len(outputs) == 1 else outputs
+        return autocast_is_on(), scalar(alone)
+
 
 def autocast_is_on() -> bool:
     """Whether autocast is on, on either kind of device."""
     return torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda")
-
-
-def _backward(outputs: object = None, *_: object, **kwargs: object) -> tuple[Json, ...]:
-    """Whether autocast is on, and the number that is derived."""
-    outputs = kwargs.get("tensors", outputs)
-    alone = outputs[0] if isinstance(outputs, list | tuple) and len(outputs) == 1 else outputs
-    return autocast_is_on(), scalar(alone)
 
 
 def _gives_gradients(outputs: object, inputs: object, *args: object, **kwargs: object) -> bool:
@@ -147,7 +183,8 @@ def watch_loss(recorder: Recorder) -> None:
         with recorder.within("loss") as outermost:
             value = original(*args, **kwargs)
         if outermost:
-            recorder.note("loss", str(value.dtype))
+            recorder.drop_what_is_for_a_log()
+            recorder.note_loss(value, {"derived": False}, str(value.dtype))
         return value
 
     nn.functional.cross_entropy = loss

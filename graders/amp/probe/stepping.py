@@ -51,6 +51,7 @@ def steps(student: Student, inputs: Inputs) -> Observation:
         train_step = student.get(module, "train_step")
         for number, scenario in enumerate(cast(list[dict[str, Any]], inputs.values["scenarios"])):
             recorder.events = []
+            recorder.forget_losses()
             told, kept = _scenario(student, inputs, train_step, scenario, device, recorder)
             values[str(number)] = told
             arrays |= {f"{number}/{name}": value for name, value in kept.items()}
@@ -150,6 +151,7 @@ def _scenario(
             weight = at_home(value.detach().clone())
             if isinstance(weight, torch.Tensor):
                 kept[f"step{number}/{name}"] = weight
+    recorder.drop_what_is_for_a_log()
     logits = seen["logits"]
     if logits:
         kept["logits"] = logits[0]
