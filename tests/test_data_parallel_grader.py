@@ -47,6 +47,7 @@ SAMPLES = build.all_submissions(EXERCISE)
         ("hours_within_a_second", "report", 0.5),
         ("script_never_warms_up", "report", 0.5),
         ("report_name_written_out", "report", 0.5),
+        ("needs_report", "report", 0.5),
         ("devices_never_handed_on", "report", 0.5),
         ("ends_at_the_first_missing_gpu", "report", 0.5),
         ("warms_up_in_training_mode", "timing_is_sound", 2.5),

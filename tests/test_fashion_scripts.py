@@ -152,6 +152,68 @@ def test_a_script_may_have_loops_of_its_own(name: str, tmp_path: Path, box: Box)
     assert (one.points, one.message) == (one.max_points, "")
 
 
+DEVICE_IS_TEXT: Edits = [
+    ("else torch.device(args.device)", "else args.device"),
+    ("args.batch_size, shuffle=True)", 'args.batch_size, shuffle=True, pin_memory=device.type == "cuda")'),
+]
+NEEDS_REPORT: Edits = [("    if args.report:\n", "    if True:\n")]
+REPORT_OPTION = '"--report", metavar="FILE"'
+# What is lost where the script fails with fewer options than no_cuda_needed gives it, with a check and its points.
+HIDDEN: dict[str, tuple[str, float, Edits]] = {
+    "text for a device": ("no_cuda_needed", 0.5, DEVICE_IS_TEXT),
+    "a report without a name": ("no_cuda_needed", 0.5, [(REPORT_OPTION, f'{REPORT_OPTION}, default=""'), *NEEDS_REPORT]),
+    "a GPU by default": ("no_cuda_needed", 0.5, [('default="auto"', 'default="cuda"')]),
+    "no default": ("no_cuda_needed", 0.5, [('"--epochs", default=EPOCHS', '"--epochs"')]),
+    "and only that": ("trains_on_cpu", 2.0, DEVICE_IS_TEXT),
+    "trains on the test pictures": ("trains_on_cpu", 0.0, [("train=True, t", "train=False, t"), *DEVICE_IS_TEXT]),
+    "ignores --epochs": ("trains_on_cpu", 1.0, [(TRAIN, TRAIN.replace("args.epochs", "1")), *NEEDS_REPORT]),
+    "ignores --lr": ("trains_on_cpu", 1.5, [(TRAIN, TRAIN.replace(", args.lr", "")), *NEEDS_REPORT]),
+    "one epoch alone goes well": ("trains_on_cpu", 1.0, [(TRAIN, f"    [0][args.epochs - 1]\n{TRAIN}")]),
+    "text for a rate": ("trains_on_cpu", 0.0, [
+        ("default=LEARNING_RATE, type=float", "default=LEARNING_RATE"), ("train=True, t", "train=False, t"),
+    ]),
+    "tests in training mode": ("eval_mode", 0.5, [
+        (EVALUATE, "    model.train()\n    right = [(model(x).argmax(1) == y).sum().item() for x, y in test_loader]\n"
+                   "    accuracy = sum(right) / len(test_data)\n"),
+        *NEEDS_REPORT,
+    ]),
+    "reports the last loss": ("returns_mean_loss", 0.5, [('"losses": losses,', '"losses": losses[-1:],'), *DEVICE_IS_TEXT]),
+    "ignores get_device()": ("device_agnostic", 1.0, [
+        ('get_device() if args.device == "auto" else torch.device(args.device)', 'torch.device("cpu")'), *NEEDS_REPORT,
+    ]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HIDDEN)
+def test_a_crash_for_want_of_an_option_hides_nothing(name: str, tmp_path: Path, box: Box) -> None:
+    check, points, edits = HIDDEN[name]
+    (exercise,) = graded(changed(tmp_path, *edits), EXERCISE, box, checks=[check]).exercises
+    assert [one.points for one in exercise.checks if one.id == check] == [points]
+
+
+# Scripts that may do without their options, or have what they lack elsewhere.
+WITH_FEW_OPTIONS: dict[str, Edits] = {
+    "data has to be named": [('"--data", default="data"', '"--data", required=True')],
+    "large batches alone": [
+        ("default=BATCH_SIZE", "default=512"), ("args.batch_size, shuffle=True)", "args.batch_size, drop_last=True)"),
+    ],
+    "a report in a folder of one's own": [
+        (REPORT_OPTION, f'{REPORT_OPTION}, default="my_reports/fashion.json"'),
+        ("        Path(args.report).parent.mkdir(parents=True, exist_ok=True)\n", ""),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WITH_FEW_OPTIONS)
+def test_defaults_may_be_for_larger_data_and_a_folder_of_ones_own(
+    name: str, tmp_path: Path, box: Box
+) -> None:
+    folder = changed(tmp_path, *WITH_FEW_OPTIONS[name])
+    (exercise,) = graded(folder, EXERCISE, box, checks=["no_cuda_needed"]).exercises
+    (one,) = (one for one in exercise.checks if one.id == "no_cuda_needed")
+    assert (one.points, one.message) == (1.0, "")
+
+
 # What costs nothing, and is told by trains_on_cpu.
 TOLD: dict[str, tuple[str, Edits]] = {
     "half": ("on 20 of the 40 training pictures, and makes no use", [

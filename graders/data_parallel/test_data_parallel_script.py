@@ -10,12 +10,15 @@ from graders.data_parallel.noted import config_value, steps
 from lockstep.check import Check
 from lockstep.compare import elements, integer, number, shown
 from lockstep.helptexts import answers_help
+from lockstep.ownfolder import lacks_a_file
+from lockstep.refusedoptions import refused
 from lockstep.reports import format as perf_report
 from lockstep.reports.clocks import longer_than_its_span
 from lockstep.reports.document import document
 from lockstep.sandbox.outcome import Outcome, RankOutcome
 from lockstep.slips import slip
 from lockstep.text import last_lines
+from lockstep.verdict import CheckEnded
 from lockstep.wire import Json
 
 REPORT = "reports/data_parallel.json"
@@ -92,6 +95,31 @@ def test_report(check: Check) -> None:
     inference.readings_are_read_each(check, call, document(report))
     answers_help(check, seen, "data_parallel.py")
     _uses_gpus(check, n_reps, {_readings(runs, size, 1) for size in sizes})
+    _needs_no_report(check, asked.removesuffix(f" --report {REPORT}"))
+
+
+def _needs_no_report(check: Check, asked: str) -> None:
+    """The script comes to its end where it is asked for no report, with all that it was `asked` before."""
+    values: dict[str, Json] = {"arguments": list(asked.split()), "report": REPORT, "gpus": 0, "delay": 0.0}
+    hint = "Is a report written even where none is asked for? Write it under `if args.report:`."
+    try:
+        seen = check.run("script", values=values).ranks[0]
+    except CheckEnded as ended:
+        message = ended.feedback.message
+        if lacks_a_file(message):
+            return
+        raise type(ended)(
+            f"With --report {REPORT} the script runs, and not without: {message}",
+            hint,
+            points=check.points / 2,
+        ) from None
+    check.expect(
+        integer(seen.values.get("status")) == 0,
+        f"`python data_parallel.py {asked}` ended with status {shown(seen.values.get('status'))}. With --report {REPORT} it "
+        f"runs. Its last lines: {last_lines(seen.output)}",
+        refused(last_lines(seen.output)) or hint,
+        points=check.points / 2,
+    )
 
 
 def _uses_gpus(check: Check, n_reps: int, readings: set[int]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from fixtures import fashion_mnist
-from graders.fashion_trainer import expected, idx
+from graders.fashion_trainer import expected, idx, scripts
 from graders.fashion_trainer.devices import DEVICE_LINE, NEEDS_GPU, wants_gpu
 from graders.fashion_trainer.expected import Patterns, Shape
 from graders.fashion_trainer.runs import BATCH_SIZE, ON_GPU, REPORT, calls_of, options
@@ -128,7 +128,7 @@ def _works_on_cpu(check: Check, values: Mapping[str, Json], arrays: Mapping[str,
 
 
 def _script_uses_gpu(check: Check, tree: Mapping[str, bytes]) -> None:
-    arguments = ["--data", "/data/fashion", "--epochs", "1", "--batch-size", "16", "--device", "auto"]
+    arguments = ["--data", "/data/fashion", "--epochs", "1", "--batch-size", "16", *scripts.FULLY_TOLD]
     values: dict[str, Json] = {"arguments": [*arguments], "report": REPORT, "gpus": 1}
     shown_call = " ".join(["fashion_trainer.py", *arguments])
     try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fixtures import fashion_mnist
-from graders.fashion_trainer import expected, losses
+from graders.fashion_trainer import expected, losses, scripts
 from graders.fashion_trainer.expected import Patterns
 from graders.fashion_trainer.report import losses_lost, read
 from graders.fashion_trainer.runs import (
@@ -18,7 +18,7 @@ from graders.fashion_trainer.runs import (
 )
 from graders.fashion_trainer.wording import worded
 from lockstep.check import Check
-from lockstep.compare import elements, integer, number, shown
+from lockstep.compare import elements, number, shown
 from lockstep.sandbox.outcome import RankOutcome
 
 TRAIN = 24  # pictures of the script's run
@@ -92,20 +92,16 @@ def _train_returns_them(check: Check) -> None:
 
 def _report_keeps_them(check: Check) -> None:
     """The script trained through all epochs, and the report holds fewer losses; that there is one is another check's business."""
-    told = f"--data /data/fashion --epochs {SCRIPT_EPOCHS} --batch-size 8 --device cpu --report {REPORT}"
-    outcome = check.run(
-        "script",
-        values={"arguments": [*told.split()], "report": REPORT, "gpus": 0},
-        data={"fashion": fashion_mnist.make_idx(check.rng, TRAIN, 8)},
-        expect=False,
-    )
-    seen = outcome.ranks[0]
-    calls = expected.noted(seen, "script") if seen.complete and seen.error is None else None
+    tree = fashion_mnist.make_idx(check.rng, TRAIN, 8)
+    script = scripts.on_cpu(check, tree, "--epochs", str(SCRIPT_EPOCHS), "--batch-size", "8", report=True)
+    if script.seen is None or script.fault is not None:
+        return
+    calls = expected.noted(script.seen, "script")
     trained = sum(call.size for call in calls or () if call.trained)
-    lost = losses_lost(read(seen.values.get("report")), SCRIPT_EPOCHS)
+    lost = losses_lost(read(script.seen.values.get("report")), SCRIPT_EPOCHS)
     check.expect(
-        integer(seen.values.get("status")) != 0 or trained < SCRIPT_EPOCHS * TRAIN or lost is None,
-        f"`fashion_trainer.py {told}` trained for {SCRIPT_EPOCHS} epochs, and of {len(lost or ())} of "
+        trained < SCRIPT_EPOCHS * TRAIN or lost is None,
+        f"`{script.call}` trained for {SCRIPT_EPOCHS} epochs, and of {len(lost or ())} of "
         f"them the loss is in {REPORT}: {', '.join(f'{one:.4g}' for one in lost or ())}.",
         "Write down all that train returns. Where the script calls it once for every epoch, add what it returns to a list: "
         "losses += train(model, loader, device, 1, args.lr).",

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from fixtures import fashion_mnist
-from graders.fashion_trainer import expected, idx, loops
+from graders.fashion_trainer import expected, idx, loops, scripts
 from graders.fashion_trainer.expected import Patterns
-from graders.fashion_trainer.runs import BATCH_SIZE, REPORT, calls_of, look, options
+from graders.fashion_trainer.runs import BATCH_SIZE, calls_of, look, options
 from lockstep.check import Check
-from lockstep.compare import difference, integer
+from lockstep.compare import difference
 from lockstep.sandbox.outcome import RankOutcome
 
 
@@ -91,16 +91,9 @@ def _trains_in_training_mode(check: Check, seen: RankOutcome) -> None:
 def _script_does_likewise(check: Check) -> None:
     """The script, which may have loops of its own; that it runs at all is another check's business."""
     tree = fashion_mnist.make_idx(check.rng, 24, 12)
-    arguments = ["--data", "/data/fashion", "--epochs", "1", "--batch-size", "4", "--device", "cpu"]
-    outcome = check.run(
-        "script",
-        values={"arguments": [*arguments], "report": REPORT, "gpus": 0},
-        data={"fashion": tree},
-        expect=False,
-    )
-    seen = outcome.ranks[0]
-    found = expected.calls(seen, "script") if seen.complete and seen.error is None else None
-    if found is None or integer(seen.values.get("status")) != 0:
+    script = scripts.on_cpu(check, tree, "--epochs", "1", "--batch-size", "4")
+    found = expected.calls(script.seen, "script") if script.seen is not None else None
+    if script.seen is None or script.fault is not None or found is None:
         return
     parts = {part: idx.pictures(tree, part) for part in ("train", "t10k")}
-    loops.in_their_modes(check, " ".join(["fashion_trainer.py", *arguments]), seen, found, parts)
+    loops.in_their_modes(check, script.call, script.seen, found, parts)

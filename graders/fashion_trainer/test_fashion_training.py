@@ -11,11 +11,11 @@ from collections.abc import Mapping
 import numpy as np
 
 from fixtures import fashion_mnist
-from graders.fashion_trainer import accuracy, expected, idx, loops, network, steps, tested, twins
+from graders.fashion_trainer import accuracy, expected, idx, loops, network, scripts, steps, tested, twins
 from graders.fashion_trainer.accuracy import between, by_hand
 from graders.fashion_trainer.devices import GUARD_HINT, wants_gpu
 from graders.fashion_trainer.expected import Calls, Data, Patterns, Shape
-from graders.fashion_trainer.runs import BATCH_SIZE, LR, RANGE_HINT, REPORT, SCRIPT_EPOCHS, calls_of, options
+from graders.fashion_trainer.runs import BATCH_SIZE, LR, RANGE_HINT, SCRIPT_EPOCHS, calls_of, options
 from graders.fashion_trainer.wording import within, worded
 from lockstep.check import Check
 from lockstep.compare import integer, number
@@ -243,23 +243,20 @@ def _parts_kept_apart(check: Check, tree: Mapping[str, bytes]) -> RankOutcome | 
 
     Returns what was seen of it at a tiny learning rate; None where it knows no --lr, or could not be looked at.
     """
-    arguments = ["--data", "/data/fashion", "--epochs", str(SCRIPT_EPOCHS), "--batch-size", str(SCRIPT_BATCH)]
-    arguments += ["--device", "cpu"]
-    for more in (["--lr", TINY_LR], []):
-        shown_call = " ".join(["fashion_trainer.py", *arguments, *more])
-        outcome = check.run(
-            "script",
-            values={"arguments": [*arguments, *more], "report": REPORT, "gpus": 0},
-            data={"fashion": tree},
-            expect=False,
-        )
-        seen = outcome.ranks[0]
-        found = expected.calls(seen, "script") if seen.complete and seen.error is None else None
+    batches = ("--batch-size", str(SCRIPT_BATCH))
+    with_rate = scripts.on_cpu(check, tree, "--epochs", str(SCRIPT_EPOCHS), *batches, "--lr", TINY_LR)
+    script = with_rate
+    # With 2 argparse ends where it does not know an option.
+    if with_rate.failed and (with_rate.seen is None or integer(with_rate.seen.values.get("status")) == 2):
+        script = scripts.on_cpu(check, tree, "--epochs", str(SCRIPT_EPOCHS), *batches)
+    seen, shown_call = script.seen, script.call
+    found = expected.calls(seen, "script") if seen is not None else None
+    if seen is None or found is None or not found.calls:
         if (
-            integer(seen.values.get("status")) != 2
-        ):  # what argparse ends with where it does not know an option
-            break
-    if found is None or not found.calls:
+            script.failed
+            and scripts.start(check, tree, "--epochs", "1", *batches, *scripts.FULLY_TOLD).fault is None
+        ):
+            script.blame(check, "With --epochs 1 the script runs", "Run the same line in a terminal.")
         check.note("Which pictures the script trains on could not be looked at: see no_cuda_needed.")
         return None
     parts = {part: idx.pictures(tree, part) for part in ("train", "t10k")}
@@ -293,7 +290,13 @@ def _parts_kept_apart(check: Check, tree: Mapping[str, bytes]) -> RankOutcome | 
         loops.clears_gradients(check, shown_call, found)
     twins.are_shown_alike(check, shown_call, seen, found, parts, SCRIPT_EPOCHS)
     network.convolves(check, shown_call, found)
-    return seen if more else None
+    if script is with_rate:
+        return seen
+    if with_rate.seen is None or "argument --lr" in with_rate.seen.output:
+        with_rate.blame(
+            check, "Without --lr the script runs", 'Is it a number? add_argument("--lr", type=float, ...).'
+        )
+    return None
 
 
 def _others_looked_at(

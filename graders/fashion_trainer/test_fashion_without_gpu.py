@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from fixtures import fashion_mnist
-from graders.fashion_trainer import answered, expected, idx
+from graders.fashion_trainer import answered, expected, idx, scripts
 from graders.fashion_trainer.accuracy import between, by_hand
 from graders.fashion_trainer.devices import DEVICE_LINE, GUARD_HINT, wants_gpu
 from graders.fashion_trainer.expected import Calls
@@ -24,6 +24,8 @@ from lockstep.wire import Json
 
 # Enough batches to know the training pictures better than the test pictures, which are a single one.
 TRAIN, TEST, BATCH = 96, 12, 16
+# As large as the batches of a default.
+MANY = 1024
 # So much of a script's test pictures is labelled wrongly.
 MISLABELLED = 0.75
 # What a report says may be the mean of batches, or of classes; one that nobody measured is seldom so close.
@@ -40,8 +42,7 @@ JSON_HINT = (
 def test_no_cuda_needed(check: Check) -> None:
     """On a machine without a GPU the file imports, get_device() says so, and the script runs and writes its report."""
     tree = _mislabelled(fashion_mnist.make_idx(check.rng, TRAIN, TEST), check.rng)
-    arguments = ["--data", "/data/fashion", "--epochs", "1", "--batch-size", str(BATCH), "--device", "auto"]
-    arguments += ["--report", REPORT]
+    arguments = ["--data", "/data/fashion", "--epochs", "1", "--batch-size", str(BATCH), *scripts.FULLY_TOLD]
     try:
         seen = check.run("ask_device", values={"gpus": 0}).ranks[0]
         device, kind = seen.values.get("device"), seen.values.get("kind")
@@ -102,6 +103,33 @@ def test_no_cuda_needed(check: Check) -> None:
         "Take the time of this very run, in seconds: start = time.perf_counter() before, time.perf_counter() - start after.",
         points=check.points / 2,
     )
+    _needs_no_options(check, tree)
+
+
+def _needs_no_options(check: Check, tree: Mapping[str, bytes]) -> None:
+    """The script runs without its options, but for --data, and with --device cpu."""
+    plain = scripts.start(check, tree)
+    on_cpu = scripts.start(check, tree, "--epochs", "1", "--batch-size", str(BATCH), "--device", "cpu")
+    if plain.failed:
+        on_cpu.blame(
+            check,
+            "With --report the script runs",
+            "Is a report written even where none is asked for? Write it under `if args.report:`.",
+        )
+    on_cpu.blame(
+        check,
+        "With --device auto the script runs",
+        "args.device is text: torch.device(args.device) is the device that get_device() returns otherwise.",
+    )
+    if plain.failed:
+        # Of few pictures a loader with drop_last may make no batch of the size that is the script's own.
+        plain = scripts.start(check, fashion_mnist.make_idx(check.rng, MANY, TEST))
+    if plain.failed:
+        plain.blame(
+            check,
+            "With all of its options the script runs",
+            "Every option but --data needs a default that works, on a machine without a GPU as well.",
+        )
 
 
 def _mislabelled(tree: Mapping[str, bytes], rng: np.random.Generator) -> dict[str, bytes]:
