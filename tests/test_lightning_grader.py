@@ -544,6 +544,19 @@ def test_a_callback_is_told_which_way_is_better(name: str, mode: str, said: str)
     assert [said in call.args[0] for call in check.fail.call_args_list] == ([True] if said else [])
 
 
+PLATEAU = """optimizer = torch.optim.Adam(self.parameters(), lr=self.hparams.lr)
+        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "monitor": "val_acc"}}
+
+    def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
+        scheduler.step(1 - metric)"""
+
+
+def test_a_hook_may_turn_what_a_scheduler_watches(tmp_path: Path, box: Box) -> None:
+    edit = ("return torch.optim.Adam(self.parameters(), lr=self.hparams.lr)", PLATEAU)
+    assert checks_of(changed(tmp_path, edit), box, "script")["script"].verdict is Verdict.PASSED
+
+
 Figure = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
