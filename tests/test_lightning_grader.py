@@ -563,10 +563,12 @@ Figure = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 def validated(spec: RunSpec, name: str, figure: Figure) -> Outcome:
     """A validation on two processes, of a network that guesses, with one figure beside the loss.
 
-    `figure` is given logits (6, 8, 10) and labels (6, 8) of the batches, those of rank 0 first.
+    `figure` is given logits (6, 8, 10) and labels (6, 8) of the batches, those of rank 0 first. In training, of a batch
+    on each, it has answered all.
     """
     given = spec.ranks[0]
-    labels = given.arrays["labels"][given.values["split"] :]
+    trained, labels = np.split(given.arrays["labels"], [given.values["split"]])
+    hashes: list[Json] = [expected.hash_of(image) for image in given.arrays["images"][: len(trained)]]
     shared = np.concatenate([labels[rank::2] for rank in (0, 1)]).reshape(6, 8)
     values = (
         np.random.default_rng(int(labels @ np.arange(len(labels)))).normal(size=(6, 8, 10)).astype(np.float32)
@@ -580,8 +582,11 @@ def validated(spec: RunSpec, name: str, figure: Figure) -> Outcome:
     ranks = [
         RankOutcome(
             complete=True,
-            values={"metrics": metrics, "logged": logged},
-            arrays={f"val{batch}/seen0": values[3 * rank + batch] for batch in range(3)},
+            values={"metrics": metrics, "logged": logged, "hashes": {"train": hashes[rank::2]}},
+            arrays={
+                "train0/seen0": np.eye(10, dtype=np.float32)[trained[rank::2]],
+                **{f"val{batch}/seen0": values[3 * rank + batch] for batch in range(3)},
+            },
         )
         for rank in (0, 1)
     ]
@@ -750,6 +755,17 @@ def of_classes(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return multiclass_accuracy(logits, labels, num_classes=10)
 
 
+N_OF_CLASSES = torch.arange(64).remainder(10).bincount()  # balanced, of all 64 pictures
+
+
+def with_training(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """By class, of a metric that holds the batches of training as well: the labels that they have left, all answered."""
+    left = N_OF_CLASSES - labels.flatten().bincount(minlength=10)
+    trained = torch.arange(10).repeat_interleave(left)
+    answers = torch.cat([logits.argmax(dim=-1).flatten(), trained])
+    return multiclass_accuracy(answers, torch.cat([labels.flatten(), trained]), num_classes=10)
+
+
 @pytest.mark.parametrize(
     ("name", "figure"),
     [
@@ -806,6 +822,9 @@ def test_what_is_called_a_loss_is_its_mean(name: str) -> None:
         ("val_acc", lambda logits, labels: rights(logits, labels).mean() / 8, "0.125 times the share of right answers"),
         ("val_acc", lambda logits, labels: 200 * rights(logits, labels).mean(), "200 times the share of right answers"),
         ("val_acc", lambda logits, labels: flat(logits, labels).mean(), "the largest of all logits of their batch"),
+        ("val_acc", lambda logits, labels: rights(logits, labels)[[2, 5]].mean(), "in the last batch of every process"),
+        ("val_acc", lambda logits, labels: (rights(logits, labels).sum() + 16) / 64, "training and of validation together"),
+        ("val_acc", lambda logits, labels: with_training(logits, labels), "training and of validation together"),
     ],
 )  # fmt: skip
 def test_wrong_answers_are_no_accuracy(name: str, figure: Figure, said: str) -> None:
