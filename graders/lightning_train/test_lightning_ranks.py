@@ -16,6 +16,10 @@ from lockstep.text import few_names
 from lockstep.verdict import Crashed, Failed
 
 BATCH_SIZE = "--batch-size"
+BY_HAND_HINT = (
+    "With automatic_optimization = False say self.manual_backward(loss), not loss.backward(): only so does "
+    "DistributedDataParallel take the mean of the gradients over the processes."
+)
 
 
 def test_two_ranks(check: Check) -> None:
@@ -210,5 +214,7 @@ def _same_weights(check: Check, outcome: Outcome, call: str) -> None:
     check.expect(
         problem is None,
         f"{call}: after an epoch the processes hold different models: {problem} from rank 0.",
-        "Train with trainer.fit and let Lightning do the steps: it wraps the module in DistributedDataParallel.",
+        BY_HAND_HINT
+        if outcome.ranks[0].values.get("automatic") is False
+        else "Train with trainer.fit and let Lightning do the steps: it wraps the module in DistributedDataParallel.",
     )
