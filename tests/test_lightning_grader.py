@@ -703,6 +703,10 @@ def test_an_optimizer_may_compute_in_bfloat16(steps: str, tmp_path: Path, box: B
             ("return self.network(images)", 'return torch.einsum("np,pc->nc", self.network(images), self.matrix)'),
         ], id="a network of one einsum"),
         pytest.param(["script"], [
+            ('add_argument("--precision", ', 'add_argument("--precision", choices=["32-true", "16-mixed", "bf16-mixed"], '),
+            ('"--logger", default="tensorboard", choices=["tensorboard", "wandb", "csv"]', '"--logger", default="wandb"'),
+        ], id="choices, and a logger of W&B by default"),
+        pytest.param(["script"], [
             ('        "lightning_logs", name="lightning_train"', '        os.path.expanduser("~/logs"), name="lightning_train"'),
             ("import argparse\n", "import argparse\nimport os\n"),
         ], id="logs in the home folder"),
