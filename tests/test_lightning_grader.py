@@ -702,6 +702,20 @@ def test_an_optimizer_may_compute_in_bfloat16(steps: str, tmp_path: Path, box: B
             ("        self.network = nn", "        self.matrix = nn.Parameter(torch.randn(49, 10) / 7)\n        self.network = nn"),
             ("return self.network(images)", 'return torch.einsum("np,pc->nc", self.network(images), self.matrix)'),
         ], id="a network of one einsum"),
+        pytest.param(["learns", "script"], [
+            ("return torch.optim.Adam(self.parameters(), lr=self.hparams.lr)",
+             "optimizer = torch.optim.Adam(self.parameters(), lr=self.hparams.lr)\n"
+             "        return [optimizer], [torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=40)]"),
+        ], id="a schedule of forty epochs, as many as a check has batches"),
+        pytest.param(["learns"], [
+            ("return torch.optim.Adam(self.parameters(), lr=self.hparams.lr)", """optimizer = torch.optim.Adam(self.parameters())
+        steps = self.trainer.estimated_stepping_batches
+        return [optimizer], [torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=steps)]
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        self.lr_schedulers().step()
+"""),
+        ], id="a schedule of batches that a hook steps"),
         pytest.param(["script"], [
             ('add_argument("--precision", ', 'add_argument("--precision", choices=["32-true", "16-mixed", "bf16-mixed"], '),
             ('"--logger", default="tensorboard", choices=["tensorboard", "wandb", "csv"]', '"--logger", default="wandb"'),
