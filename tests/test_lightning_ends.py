@@ -52,6 +52,21 @@ def test_a_value_that_is_no_number_is_told() -> None:
     assert "'auto' (lightning_train.py, line 196)" in stumbled_over(seen)
 
 
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("KeyError", "None"),
+        (
+            "UnboundLocalError",
+            "cannot access local variable 'logger' where it is not associated with a value",
+        ),
+    ],
+)
+def test_what_a_logger_that_nobody_named_comes_to_is_told(kind: str, message: str) -> None:
+    seen = RankOutcome(False, error=error(kind, message))
+    assert f"{kind}: {message} (lightning_train.py, line 196)" in stumbled_over(seen)
+
+
 def test_an_option_that_must_be_said_is_told() -> None:
     seen = RankOutcome(True, {"status": 2}, output="error: the following arguments are required: --devices\n")
     assert "required: --devices" in stumbled_over(seen)
@@ -68,6 +83,7 @@ def test_an_option_that_must_be_said_is_told() -> None:
         RankOutcome(False, error=error("MisconfigurationException", "`Trainer(devices=0)` value is not a valid input")),
         RankOutcome(False, error=error("RuntimeError", "the server socket has failed to listen")),
         RankOutcome(False, error=error("ValueError", "a lie", frames=())),
+        RankOutcome(False, error=error("KeyError", "'COMET_API_KEY'")),
     ],
 )  # fmt: skip
 def test_what_is_no_matter_of_devices_is_not_told(seen: RankOutcome) -> None:

@@ -544,16 +544,31 @@ def test_a_callback_is_told_which_way_is_better(name: str, mode: str, said: str)
     assert [said in call.args[0] for call in check.fail.call_args_list] == ([True] if said else [])
 
 
+PLATEAU = """optimizer = torch.optim.Adam(self.parameters(), lr=self.hparams.lr)
+        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer)
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "monitor": "val_acc"}}
+
+    def lr_scheduler_step(self, scheduler: Any, metric: Any) -> None:
+        scheduler.step(1 - metric)"""
+
+
+def test_a_hook_may_turn_what_a_scheduler_watches(tmp_path: Path, box: Box) -> None:
+    edit = ("return torch.optim.Adam(self.parameters(), lr=self.hparams.lr)", PLATEAU)
+    assert checks_of(changed(tmp_path, edit), box, "script")["script"].verdict is Verdict.PASSED
+
+
 Figure = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
 
 def validated(spec: RunSpec, name: str, figure: Figure) -> Outcome:
     """A validation on two processes, of a network that guesses, with one figure beside the loss.
 
-    `figure` is given logits (6, 8, 10) and labels (6, 8) of the batches, those of rank 0 first.
+    `figure` is given logits (6, 8, 10) and labels (6, 8) of the batches, those of rank 0 first. In training, of a batch
+    on each, it has answered all.
     """
     given = spec.ranks[0]
-    labels = given.arrays["labels"][given.values["split"] :]
+    trained, labels = np.split(given.arrays["labels"], [given.values["split"]])
+    hashes: list[Json] = [expected.hash_of(image) for image in given.arrays["images"][: len(trained)]]
     shared = np.concatenate([labels[rank::2] for rank in (0, 1)]).reshape(6, 8)
     values = (
         np.random.default_rng(int(labels @ np.arange(len(labels)))).normal(size=(6, 8, 10)).astype(np.float32)
@@ -567,8 +582,11 @@ def validated(spec: RunSpec, name: str, figure: Figure) -> Outcome:
     ranks = [
         RankOutcome(
             complete=True,
-            values={"metrics": metrics, "logged": logged},
-            arrays={f"val{batch}/seen0": values[3 * rank + batch] for batch in range(3)},
+            values={"metrics": metrics, "logged": logged, "hashes": {"train": hashes[rank::2]}},
+            arrays={
+                "train0/seen0": np.eye(10, dtype=np.float32)[trained[rank::2]],
+                **{f"val{batch}/seen0": values[3 * rank + batch] for batch in range(3)},
+            },
         )
         for rank in (0, 1)
     ]
@@ -684,6 +702,24 @@ def test_an_optimizer_may_compute_in_bfloat16(steps: str, tmp_path: Path, box: B
             ("        self.network = nn", "        self.matrix = nn.Parameter(torch.randn(49, 10) / 7)\n        self.network = nn"),
             ("return self.network(images)", 'return torch.einsum("np,pc->nc", self.network(images), self.matrix)'),
         ], id="a network of one einsum"),
+        pytest.param(["learns", "script"], [
+            ("return torch.optim.Adam(self.parameters(), lr=self.hparams.lr)",
+             "optimizer = torch.optim.Adam(self.parameters(), lr=self.hparams.lr)\n"
+             "        return [optimizer], [torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=40)]"),
+        ], id="a schedule of forty epochs, as many as a check has batches"),
+        pytest.param(["learns"], [
+            ("return torch.optim.Adam(self.parameters(), lr=self.hparams.lr)", """optimizer = torch.optim.Adam(self.parameters())
+        steps = self.trainer.estimated_stepping_batches
+        return [optimizer], [torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=steps)]
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        self.lr_schedulers().step()
+"""),
+        ], id="a schedule of batches that a hook steps"),
+        pytest.param(["script"], [
+            ('add_argument("--precision", ', 'add_argument("--precision", choices=["32-true", "16-mixed", "bf16-mixed"], '),
+            ('"--logger", default="tensorboard", choices=["tensorboard", "wandb", "csv"]', '"--logger", default="wandb"'),
+        ], id="choices, and a logger of W&B by default"),
         pytest.param(["script"], [
             ('        "lightning_logs", name="lightning_train"', '        os.path.expanduser("~/logs"), name="lightning_train"'),
             ("import argparse\n", "import argparse\nimport os\n"),
@@ -735,6 +771,17 @@ def flat(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
 
 def of_classes(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     return multiclass_accuracy(logits, labels, num_classes=10)
+
+
+N_OF_CLASSES = torch.arange(64).remainder(10).bincount()  # balanced, of all 64 pictures
+
+
+def with_training(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+    """By class, of a metric that holds the batches of training as well: the labels that they have left, all answered."""
+    left = N_OF_CLASSES - labels.flatten().bincount(minlength=10)
+    trained = torch.arange(10).repeat_interleave(left)
+    answers = torch.cat([logits.argmax(dim=-1).flatten(), trained])
+    return multiclass_accuracy(answers, torch.cat([labels.flatten(), trained]), num_classes=10)
 
 
 @pytest.mark.parametrize(
@@ -793,6 +840,9 @@ def test_what_is_called_a_loss_is_its_mean(name: str) -> None:
         ("val_acc", lambda logits, labels: rights(logits, labels).mean() / 8, "0.125 times the share of right answers"),
         ("val_acc", lambda logits, labels: 200 * rights(logits, labels).mean(), "200 times the share of right answers"),
         ("val_acc", lambda logits, labels: flat(logits, labels).mean(), "the largest of all logits of their batch"),
+        ("val_acc", lambda logits, labels: rights(logits, labels)[[2, 5]].mean(), "in the last batch of every process"),
+        ("val_acc", lambda logits, labels: (rights(logits, labels).sum() + 16) / 64, "training and of validation together"),
+        ("val_acc", lambda logits, labels: with_training(logits, labels), "training and of validation together"),
     ],
 )  # fmt: skip
 def test_wrong_answers_are_no_accuracy(name: str, figure: Figure, said: str) -> None:

@@ -277,6 +277,7 @@ UNJUDGED: dict[str, tuple[Row, ...]] = {
         Row("validation_logged", "train* values.logged*", "*", "one name that was logged in validation is enough"),
         Row("validation_logged", "train* values.metrics*", "missing|as text|*more*|*again", "what one rank alone does not log, and what is no part of validation"),
         Row("validation_logged", "train* arrays.val#/*", "*", "any tensor of the network may be the logits that fit, or its answers"),
+        Row("validation_logged", "train* values.hashes*|train* arrays.train#/*", "*", "what training answered is asked of an accuracy that is none of validation"),
         Row("learns", "train values.sums*|train values.opened", "*", "weights that change after the first epoch, by however much, are still being trained"),
         Row("validation_logged|learns", "train* values.modes*|train values.frozen", "*", "a network without dropout and batch norm is the same in both modes"),
         Row("trainer_flags", "flags values.*", f"{MORE}|one twice|other text|emptied", "an epoch or a batch more or less, and loggers of any name"),

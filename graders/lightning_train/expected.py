@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -122,6 +123,11 @@ def hashes(value: Json, stage: str) -> list[Item]:
     """Pictures known by their content alone."""
     listed = value.get(stage) if isinstance(value, dict) else None
     return [("?", code) for code in elements(listed) if isinstance(code, int)]
+
+
+def hash_of(picture: Array) -> int:
+    """By what the probe knows a picture."""
+    return int.from_bytes(hashlib.blake2b(picture.tobytes(), digest_size=6).digest(), "big")
 
 
 def pictures(rank: RankOutcome, stage: str) -> list[Item]:

@@ -39,6 +39,7 @@ OF_THE_LOSS = frozenset(
     "entropy nll cls classification".split()
 )
 
+PLATEAU = "ReduceLROnPlateau"
 LEAST_GUESSED = 1.0  # a mean cross-entropy before anything is learned; whoever guesses has 2.3
 
 
@@ -87,19 +88,20 @@ def _has_three(told: Json) -> TypeGuard[list[Json]]:
 
 
 def watches_the_right_way(check: Check, seen: RankOutcome, call: str) -> None:
-    """End the check where a callback takes the smallest accuracy for the best one, or the largest loss."""
+    """End the check where a callback or a plateau takes the smallest accuracy for the best one, or the largest loss."""
     monitors = seen.values.get("monitors")
     for entry in elements(monitors):
         match entry:
-            case [str() as callback, str() as name, "min"] if ACCURACY.fullmatch(name):
+            case [str() as watcher, str() as name, "min"] if ACCURACY.fullmatch(name):
                 taken, better = "smallest accuracy", "max"
-            case [str() as callback, str() as name, "max"] if _is_a_loss(name):
+            case [str() as watcher, str() as name, "max"] if _is_a_loss(name):
                 taken, better = "largest loss", "min"
             case _:
                 continue
+        so = ": the learning rate falls while the network gets better" if watcher == PLATEAU else ""
         check.fail(
-            f"{call}: the Trainer has {safe(callback, 60)} with monitor={safe(name, 60)!r} and mode={entry[2]!r}, "
-            f"which takes the {taken} for the best.",
+            f"{call}: the Trainer has {safe(watcher, 60)} with monitor={safe(name, 60)!r} and mode={entry[2]!r}, "
+            f"which takes the {taken} for the best{so}.",
             f"Say mode={better!r}: it is 'min' where nothing is said, whatever the figure.",
             points=check.points / 2,
         )

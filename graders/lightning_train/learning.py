@@ -10,7 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from lockstep.compare import elements
+from lockstep.compare import elements, integer
 from lockstep.sandbox.outcome import RankOutcome
 
 FEW = 5  # steps, which say nothing yet
@@ -84,6 +84,19 @@ def stands_still_after(seen: RankOutcome, losses: Sequence[float], batches: int)
     last = max((step for step, (one, other) in enumerate(pairwise(sums), 1) if one != other), default=0)
     is_left = np.mean(losses[batches:]) > NOTHING_LEFT * losses[0]
     return last if 0 < last < batches and bool(is_left) else None
+
+
+def made_for_batches(seen: RankOutcome, steps: int, epochs: int) -> tuple[str, int] | None:
+    """A schedule that was made for all steps of the training and made one an epoch: its class, and how many it made."""
+    schedules = seen.values.get("stepped_by_epoch")
+    for entry in elements(schedules):
+        match entry:
+            case [str() as name, length, made]:
+                stepped = integer(made)
+                # Who steps it by hand as well goes further.
+                if integer(length) == steps and stepped is not None and stepped <= epochs < steps:
+                    return name, stepped
+    return None
 
 
 def _stayed(seen: RankOutcome) -> list[bool]:

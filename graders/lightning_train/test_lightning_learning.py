@@ -12,6 +12,7 @@ from graders.lightning_train.expected import Data
 from graders.lightning_train.learning import (
     comes_down,
     falls_at_once,
+    made_for_batches,
     piles_up,
     share_left,
     stands_still_after,
@@ -22,6 +23,7 @@ from graders.lightning_train.runs import train
 from lockstep.check import Check
 from lockstep.compare import elements
 from lockstep.sandbox.outcome import RankOutcome
+from lockstep.text import safe
 from lockstep.verdict import CheckEnded
 
 LEARNING_HINT = "Is the learning rate far too small or too large, and does a graph lead from the loss to this module's own network?"
@@ -64,6 +66,8 @@ class Course:
 SHORT = Course(160, 8, epochs=2)
 # A large learning rate may lead uphill first.
 LONGER = Course(160, 8, epochs=8)
+# As short, with other numbers.
+SECOND = Course(176, 8, epochs=2)
 # With batch norm a learning rate that is right for batches of this size may blow up in batches of 8 by bad luck: of
 # small networks of two convolutions and three linear layers, trained by SGD(lr=0.1, momentum=0.9), 9 of 20 did not
 # learn in those, and all in these.
@@ -144,6 +148,29 @@ def test_learns(check: Check) -> None:
         f"{np.mean(short.losses[SHORT.batches :]):.3g}.",
         "Is the learning rate 0 by then? With interval='step' a scheduler steps after every batch: plan it in batches, as "
         "with total_iters=self.trainer.estimated_stepping_batches, or leave interval out, and it steps once an epoch.",
+        points=check.points / 2,
+    )
+    _goes_as_planned(check, short.seen)
+
+
+def _goes_as_planned(check: Check, seen: RankOutcome) -> None:
+    """End the check where a schedule is planned in batches and steps once an epoch."""
+    found = made_for_batches(seen, SHORT.steps, SHORT.epochs)
+    if found is None:
+        return
+    # So many epochs could be meant, if they were as many in a training of other length.
+    try:
+        other = _fit(check, _drawn(check, SECOND), SECOND)
+    except CheckEnded:
+        return
+    if made_for_batches(other, SECOND.steps, SECOND.epochs) is None:
+        return
+    name, made = found
+    check.fail(
+        f"{SHORT}: {safe(name, 40)} was made for {SHORT.steps} steps, one for each batch, and made {made}, one an epoch. The "
+        "learning rate hardly leaves where it began.",
+        'Tell Lightning to step after every batch: {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, '
+        '"interval": "step"}}. Or plan in epochs: self.trainer.max_epochs.',
         points=check.points / 2,
     )
 

@@ -6,7 +6,7 @@ Two processes of it have a judge of their own, test_lightning_ranks.py.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from fixtures import fashion_mnist
@@ -15,13 +15,14 @@ from graders.lightning_train.expected import Item
 from graders.lightning_train.figures import logs_no_constant, logs_no_sum, watches_the_right_way
 from graders.lightning_train.left import has_table, writes_its_report
 from graders.lightning_train.runs import FEW, LIMITS, drawn_size, fitted, run_script
-from graders.lightning_train.unsaid import without_devices
+from graders.lightning_train.unsaid import goes_without_logger, without_devices
 from graders.lightning_train.validated_alike import tells_of_changed_pictures
 from lockstep.check import Check
 from lockstep.compare import close, integer, shown
 from lockstep.sandbox.outcome import RankOutcome
 from lockstep.text import few_names, safe
 from lockstep.verdict import CheckEnded
+from lockstep.wire import Json
 
 MOST_EPOCHS = 10  # until a run that was told two of them is ended
 FEW_PICTURES = 4  # in a batch; larger ones are cut down to LOADED_BY
@@ -209,7 +210,7 @@ def test_script(check: Check) -> None:
     if astray is not None:
         check.fail(astray.message, astray.hint, points=check.points / 2)
     _keeps_defaults(check, untold)
-    _hands_on(check)
+    _hands_on(check, (n_train, 24))
     _batches_as_asked(check)
     _hands_on_the_strategy(check)
     writes_its_report(check)
@@ -248,29 +249,42 @@ def _keeps_defaults(check: Check, untold: RankOutcome) -> None:
     )
 
 
-def _hands_on(check: Check) -> None:
-    """End the check where --accelerator or --precision do not reach the Trainer, on a machine with a GPU."""
+def _hands_on(check: Check, n: tuple[int, int]) -> None:
+    """End the check where --accelerator or --precision do not reach the Trainer, on a machine with a GPU.
+
+    The script is not told of a logger, and where it needs one the check ends as well.
+    """
     # Without --strategy, which was called accelerator once.
-    told = ["--devices", "1", "--precision", "64-true", "--logger", "csv"]
-    try:
-        seen = run_script(check, told, n=(16, 8), at_fit=True, gpus=1).ranks[0].values
-    except CheckEnded:
-        return  # not all of these need be known to a script
-    if not integer(seen.get("fits")):
+    told = ["--devices", "1", "--precision", "64-true"]
+    made = _made_with_a_gpu(check, told)
+    if made is None:
+        del told[2:]  # its choices may be other precisions
+        made = _made_with_a_gpu(check, told)
+    if made is None:
+        goes_without_logger(check, n)
         return
     call = f"lightning_train.py --accelerator cpu {' '.join(told)} on a machine with a GPU"
     check.expect(
-        seen.get("accelerator") == "CPUAccelerator",
-        f"{call}: the Trainer has a {shown(seen.get('accelerator'))}.",
+        made.get("accelerator") == "CPUAccelerator",
+        f"{call}: the Trainer has a {shown(made.get('accelerator'))}.",
         "Hand --accelerator on to build_trainer(accelerator=args.accelerator).",
         points=check.points / 2,
     )
     check.expect(
-        seen.get("precision") == "64-true",
-        f"{call}: the Trainer has precision {shown(seen.get('precision'))}.",
+        "--precision" not in told or made.get("precision") == "64-true",
+        f"{call}: the Trainer has precision {shown(made.get('precision'))}.",
         "Hand --precision on to build_trainer(precision=args.precision), whatever it is.",
         points=check.points / 2,
     )
+
+
+def _made_with_a_gpu(check: Check, told: Sequence[str]) -> Mapping[str, Json] | None:
+    """What the Trainer is like whose fit is called on a machine with a GPU; None where it is not called."""
+    try:
+        seen = run_script(check, told, n=(16, 8), at_fit=True, gpus=1).ranks[0].values
+    except CheckEnded:
+        return None
+    return seen if integer(seen.get("fits")) else None
 
 
 def _batches_as_asked(check: Check) -> None:

@@ -27,6 +27,10 @@ from lockstep.wire import Array, Json
 
 MAX_DRAWS = 5
 ERROR, COUNT = "the share of wrong answers", "the number of right answers, of a batch or of all"
+LEAST = "the share of pictures whose label got the smallest of the ten logits"
+FLAT = "the share of labels that are the place of the largest of all logits of their batch (no dim=1)"
+LAST = "the share of right answers in the last batch of every process, not in all batches"
+TOGETHER = "the share of right answers to the pictures of training and of validation together"
 EXACT = 1e-5  # what losses of one batch differ by, worked out in float32 and here
 ROUNDED = 0.06  # more than what a share loses when it is rounded to a tenth
 
@@ -34,20 +38,24 @@ ROUNDED = 0.06  # more than what a share loses when it is rounded to a tenth
 def test_validation_logged(check: Check) -> None:
     """validation_step logs loss or accuracy with self.log, as one number for all processes."""
     # On few pictures a part of them may by chance have the loss and the accuracy of all, and tell nothing; and an odd
-    # figure may by chance be another one, once.
-    before: set[str] = set()
+    # figure may by chance be another one, but not every time.
+    may_be: dict[str, set[str]] = {}
     constant: set[tuple[str, float]] | None = None
     far: set[str] = set()
     shares = Multiples()
     for _ in range(MAX_DRAWS):
         seen = _validated(check)
         shares.note(seen.multiples)
-        for name in seen.turned.keys() & before:
-            check.fail(seen.turned[name].message, seen.turned[name].hint, points=check.points / 2)
+        for name, told in seen.turned.items():
+            before = may_be.get(name)
+            may_be[name] = set(told) if before is None else before & set(told)
+            # What could be two of them, as 0 could, the next draw tells apart.
+            if before is not None and len(may_be[name]) == 1:
+                (what,) = may_be[name]
+                check.fail(told[what].message, told[what].hint, points=check.points / 2)
         constant = set(seen.odd.items()) if constant is None else constant & seen.odd.items()
-        if seen.tells and not seen.turned and not constant and not shares.found():
+        if seen.tells and not any(may_be.values()) and not constant and not shares.found():
             return
-        before |= seen.turned.keys()
         far |= seen.far
     for name, value in sorted(constant or ()):
         if name in far:
@@ -72,13 +80,14 @@ def test_validation_logged(check: Check) -> None:
 class _Validated:
     """What one validation came to; `tells`: nothing that it could be by mistake is by chance what it should be.
 
-    `turned` says, by name, of what is called an accuracy and counts something else. `odd` has the value of what is called
-    one and is not the share of right answers, and `far` the names of those that are not that rounded, either. `multiples`
-    says how often such a one holds the share, by its name and by the tensor that could be the logits.
+    `turned` says, of what is called an accuracy, what else it may count: of each by its name, and nothing where it is one.
+    `odd` has the value of what is called one and is not the share of right answers, and `far` the names of those that are
+    not that rounded, either. `multiples` says how often such a one holds the share, by its name and by the tensor that
+    could be the logits.
     """
 
     tells: bool
-    turned: Mapping[str, Feedback]
+    turned: Mapping[str, Mapping[str, Feedback]]
     odd: Mapping[str, float]
     far: frozenset[str]
     multiples: Mapping[tuple[str, int], Multiple]
@@ -150,12 +159,17 @@ def _validated(check: Check) -> _Validated:
     )
     called = {name: value for name, value in metrics[0].items() if ACCURACY.fullmatch(name)}
     wrong = {
-        name: Feedback(f"{call}: {safe(name, 60)} is {value:.4g}, and so is {what}.", _turned_hint(what))
+        name: {
+            what: Feedback(f"{call}: {safe(name, 60)} is {value:.4g}, and so is {what}.", _turned_hint(what))
+            for what in _turned(value, statistics)
+        }
         for name, value in called.items()
-        if (what := _turned(value, statistics))
     }
+    # By chance, or because it is what it should be.
     explained = {
-        name for name in wrong if any(_is_one_of(called[name], each.accuracies) for each in statistics)
+        name
+        for name, told in wrong.items()
+        if told and any(_is_one_of(called[name], each.accuracies) for each in statistics)
     }
     odd = {name: value for name, value in called.items() if not _is_accuracy(value, statistics, 1e-4)}
     return _Validated(
@@ -250,24 +264,34 @@ def _is_accuracy(value: float, statistics: Sequence[_Statistics], tolerance: flo
     )
 
 
-def _turned(value: float, statistics: Sequence[_Statistics]) -> str:
-    """What a figure is if it is the share of wrong answers, or of the least likely ones; else nothing."""
-    for each in statistics:
-        # Of a few pictures the number may by chance be a share, too.
-        if value > 1 and _is_one_of(value, each.counts):
-            return COUNT
-        if _is_one_of(value, each.errors):
-            return ERROR
-        if _is_one_of(value, each.least):
-            return "the share of pictures whose label got the smallest of the ten logits"
-        if _is_one_of(value, each.counts):
-            return COUNT
-        if _is_one_of(value, each.flat):
-            return "the share of labels that are the place of the largest of all logits of their batch (no dim=1)"
-    return ""
+def _turned(value: float, statistics: Sequence[_Statistics]) -> list[str]:
+    """All that a figure may be that is no accuracy of the validation, the share of wrong answers for one."""
+    return [
+        what
+        for what, figures in {
+            # Of a few pictures the number may by chance be a share, too.
+            COUNT: [count for each in statistics for count in each.counts],
+            ERROR: [share for each in statistics for share in each.errors],
+            LEAST: [share for each in statistics for share in each.least],
+            FLAT: [share for each in statistics for share in each.flat],
+            LAST: [share for each in statistics for share in each.last],
+            TOGETHER: [share for each in statistics for share in each.together],
+        }.items()
+        if _is_one_of(value, figures)
+    ]
 
 
 def _turned_hint(what: str) -> str:
+    if what == LAST:
+        return (
+            "What is kept on self with `=` is that of the last batch when the epoch ends. self.log in validation_step takes "
+            "the mean over all batches; or add up with `+=`, and begin at 0 in on_validation_epoch_start."
+        )
+    if what == TOGETHER:
+        return (
+            "Is one metric updated in training_step and in validation_step? Lightning validates before the epoch of "
+            "training ends: what training put in is still there. Make two of them, self.train_acc and self.val_acc."
+        )
     accuracy = (
         "The answer to a picture is the class with the largest logit, logits.argmax(dim=1); the accuracy is the mean of "
         "`answers == labels`."
@@ -320,7 +344,8 @@ class _Statistics:
 
     `shares` are the accuracy in all the ways in which it may be told, the error among them; `accuracies` go further:
     of the best few, by batch, by class. `least` takes the smallest logit for the answer; `counts` are right answers, of
-    a batch and of all; `flat` has one answer for a batch. `parts_differ`: neither one process nor the last batch has the
+    a batch and of all; `flat` has one answer for a batch; `last` is the accuracy of the last batches, and `together` that
+    of training and validation. `parts_differ`: neither one process nor the last batch has the
     loss or the accuracy of the whole. `are_probabilities`: the tensor is what a softmax makes.
     """
 
@@ -331,6 +356,8 @@ class _Statistics:
     least: tuple[float, ...]
     counts: tuple[float, ...]
     flat: tuple[float, ...]
+    last: tuple[float, ...]
+    together: tuple[float, ...]
     parts_differ: bool
     are_probabilities: bool
 
@@ -341,6 +368,7 @@ def _statistics(
     """Loss, with so much label smoothing, and accuracy over all validation items, by each tensor that could be the logits."""
     ranks = len(outcome.ranks)
     found: list[_Statistics] = []
+    trained = _trained_on(outcome, data, split, batch_size)
     for index in range(expected.MAX_SEEN):
         losses, rights, answers, wanted, outputs = [], [], [], [], []
         for rank, seen in enumerate(outcome.ranks):
@@ -373,10 +401,56 @@ def _statistics(
             flat = _in_percent(
                 [float(np.mean([o.argmax() == w for o, w in zip(outputs, wanted, strict=True)]))]
             )
+            last = _in_percent([expected.mean_over(rights[parts[1]])])
+            together = _in_percent(_together(trained, answers, wanted))
             of_softmax = all(expected.is_probabilities(each) for each in outputs)
             found.append(
-                _Statistics(loss, shares, accuracies, errors, least, counts, flat, not same, of_softmax)
+                _Statistics(
+                    loss,
+                    shares,
+                    accuracies,
+                    errors,
+                    least,
+                    counts,
+                    flat,
+                    last,
+                    together,
+                    not same,
+                    of_softmax,
+                )
             )
+    return found
+
+
+def _trained_on(outcome: Outcome, data: Data, split: int, batch_size: int) -> list[tuple[Array, Array]]:
+    """The answers and the labels of the one batch that each process trained on, by each tensor that could be the logits.
+
+    Nothing where they are not known, as of pictures that were changed: Lightning shares them out in an order of its own.
+    """
+    labels = dict(zip(map(expected.hash_of, data.images[:split]), data.labels[:split], strict=True))
+    trained = [
+        code for rank in outcome.ranks for _, code in expected.hashes(rank.values.get("hashes"), "train")
+    ]
+    if sorted(trained) != sorted(labels):
+        return []
+    wanted = np.array([labels[code] for code in trained])
+    seen = [expected.seen_in(rank, "train0", batch_size) for rank in outcome.ranks]
+    return [
+        (np.concatenate([each[index].argmax(axis=1) for each in seen]), wanted)
+        for index in seen[0]
+        if all(index in each for each in seen)
+    ]
+
+
+def _together(
+    trained: Sequence[tuple[Array, Array]], answers: Sequence[Array], wanted: Sequence[Array]
+) -> list[float]:
+    """The accuracy of the pictures of training and of validation, of all and by class."""
+    found = []
+    for given, labels in trained:
+        both = [given, *answers], [labels, *wanted]
+        found.append(float((np.concatenate(both[0]) == np.concatenate(both[1])).mean()))
+        found.append(expected.mean_of_classes(*both))
     return found
 
 

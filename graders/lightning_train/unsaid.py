@@ -1,4 +1,4 @@
-"""A script that is not told how many devices to take, as the first line of the exercise has it."""
+"""A script that is not told how many devices to take, nor where to log, as the first line of the exercise has it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from lockstep.verdict import Feedback
 
 # What comes of a value that is not what it was taken for. What Lightning says of devices that this machine lacks, such
 # as all of its GPUs, is no mistake of the script's.
-KINDS = ("ValueError", "TypeError", "AttributeError")
+KINDS = ("ValueError", "TypeError", "AttributeError", "UnboundLocalError")
 OF_THE_MACHINE = "CPUAccelerator"
+CALLED_SO = "The exercise calls the script so: `python lightning_train.py --max-epochs 3`. "
 
 
 def without_devices(
@@ -32,19 +33,34 @@ def without_devices(
     return told, Feedback(
         f"lightning_train.py --accelerator cpu {' '.join(arguments)} ends before its training: {why} It trains with "
         "--devices 1 besides, expected without it, too.",
-        "The exercise calls the script so: `python lightning_train.py --max-epochs 3`. Where nothing is said, "
+        f"{CALLED_SO}Where nothing is said, "
         '--devices is the "auto" of the template, and no number: hand it on as it is, '
         'build_trainer(devices=args.devices). Lightning knows "auto" and "2", and makes numbers of both.',
     )
 
 
+def goes_without_logger(check: Check, n: tuple[int, int]) -> None:
+    """End the check where a script that has come to fit with --devices 1 --logger wandb does not without the logger."""
+    seen = run_script(check, ["--devices", "1"], n=n, at_fit=True, expect=False).ranks[0]
+    why = stumbled_over(seen)
+    check.expect(
+        not why,
+        f"lightning_train.py --accelerator cpu --devices 1 ends before its training: {why} It comes to it with "
+        "--logger wandb besides, expected without it, too.",
+        f'{CALLED_SO}Give --logger a default: parser.add_argument("--logger", default="tensorboard", ...).',
+        points=check.points / 2,
+    )
+
+
 def stumbled_over(seen: RankOutcome) -> str:
-    """In what a script ended before its training for want of --devices, as it seems; else nothing."""
+    """In what a script ended before its training for want of an option, as it seems; else nothing."""
     status, error = seen.values.get("status"), seen.error
     if error is None:
         failed = seen.complete and status is not None and integer(status) != 0
         return f"it ended with status {shown(status)}: {last_lines(seen.output)}" if failed else ""
-    if error.type not in KINDS or not error.frames or OF_THE_MACHINE in error.message:
+    # What is looked up by an option that nobody gave. By another name it may be the machine's, as a variable is.
+    is_none = error.type == "KeyError" and error.message == "None"
+    if not (error.type in KINDS or is_none) or not error.frames or OF_THE_MACHINE in error.message:
         return ""
     frame = error.frames[-1]
     return f"{safe(error.type, 40)}: {safe_line(error.message)} ({safe(str(frame), 120)})."

@@ -12,7 +12,9 @@ from typing import cast
 import numpy as np
 import pytorch_lightning as pl
 import torch
+from pytorch_lightning.utilities.model_helpers import is_overridden
 from torch.nn.parameter import is_lazy
+from torch.optim.lr_scheduler import CosineAnnealingLR, OneCycleLR
 from torch.utils.data import DataLoader
 
 from lockstep.sandbox.gpus import gpus
@@ -32,6 +34,8 @@ OTHER_SHAPE = re.compile(
     r"dimension out of range",
     re.IGNORECASE,
 )
+# In which attribute a schedule keeps how many steps it was made for.
+LENGTHS: dict[type, str] = {OneCycleLR: "total_steps", CosineAnnealingLR: "T_max"}
 SHAPES = ((1, 28, 28), (784,), (28, 28))
 
 
@@ -175,4 +179,25 @@ def _optimizers(recorder: Recorder) -> dict[str, Json]:
         "rates": rates[:50],
         "trainable": trainable[:2000],
         "schedulers": len(trainer.lr_scheduler_configs),
+        **(
+            {"stepped_by_epoch": cast(Json, stepped)}
+            if (stepped := _stepped_by_epoch(trainer, model))
+            else {}
+        ),
     }
+
+
+def _stepped_by_epoch(trainer: pl.Trainer, model: pl.LightningModule) -> list[list[Json]]:
+    """The schedules that Lightning steps once an epoch: the class, the steps that it was made for and those it made."""
+    # Who writes the loop, or the hook, steps them when they like.
+    if not model.automatic_optimization or is_overridden("lr_scheduler_step", model):
+        return []
+    return [
+        [
+            type(config.scheduler).__name__,
+            plain(getattr(config.scheduler, length)),
+            plain(config.scheduler.last_epoch),
+        ]
+        for config in trainer.lr_scheduler_configs
+        if config.interval == "epoch" and (length := LENGTHS.get(type(config.scheduler)))
+    ]

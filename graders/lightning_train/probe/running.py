@@ -16,6 +16,8 @@ from typing import Any, NoReturn, cast
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
+from pytorch_lightning.utilities.model_helpers import is_overridden
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils.data import DataLoader, DistributedSampler
 
 from lockstep.sandbox.gpus import gpus
@@ -182,7 +184,7 @@ def _facts(trainer: pl.Trainer) -> dict[str, Json]:
 
 
 def _monitors(trainer: pl.Trainer) -> list[Json]:
-    """Which callbacks keep or stop by a figure: the callback, the figure, and whether small or large is better."""
+    """What keeps, stops or slows down by a figure: its class, the figure, and whether small or large is better."""
     found: list[Json] = []
     for callback in trainer.callbacks:  # type: ignore[attr-defined]
         # Who keeps every checkpoint, or none, asks of none if it is better.
@@ -191,7 +193,20 @@ def _monitors(trainer: pl.Trainer) -> list[Json]:
             monitor, mode = callback.monitor, callback.mode
             if isinstance(monitor, str):
                 found.append([type(callback).__name__[:60], monitor[:100], plain(mode)])
-    return found[:20]
+    return [*found, *_slowed_down_by(trainer)][:20]
+
+
+def _slowed_down_by(trainer: pl.Trainer) -> Iterator[Json]:
+    """The plateaus that lower the learning rate by a figure that Lightning hands them as it is."""
+    model = trainer.lightning_module
+    # A loop written by hand, or a hook, steps by what it likes.
+    if model is None or not model.automatic_optimization or is_overridden("lr_scheduler_step", model):
+        return
+    for config in trainer.lr_scheduler_configs:
+        scheduler = config.scheduler
+        # One of their own may turn the figure round.
+        if type(scheduler) is ReduceLROnPlateau and isinstance(config.monitor, str):
+            yield ["ReduceLROnPlateau", config.monitor[:100], plain(scheduler.mode)]
 
 
 def _strategy(strategy: object) -> str:
