@@ -166,6 +166,9 @@ HIDDEN: dict[str, tuple[str, float, Edits]] = {
     "no default": ("no_cuda_needed", 0.5, [('"--epochs", default=EPOCHS', '"--epochs"')]),
     "and only that": ("trains_on_cpu", 2.0, DEVICE_IS_TEXT),
     "trains on the test pictures": ("trains_on_cpu", 0.0, [("train=True, t", "train=False, t"), *DEVICE_IS_TEXT]),
+    "for want of a file": ("trains_on_cpu", 0.0, [
+        ("train=True, t", "train=False, t"), ("else torch.device(args.device)", 'else torch.device(open("/home/me/gpu").read())'),
+    ]),
     "ignores --epochs": ("trains_on_cpu", 1.0, [(TRAIN, TRAIN.replace("args.epochs", "1")), *NEEDS_REPORT]),
     "ignores --lr": ("trains_on_cpu", 1.5, [(TRAIN, TRAIN.replace(", args.lr", "")), *NEEDS_REPORT]),
     "one epoch alone goes well": ("trains_on_cpu", 1.0, [(TRAIN, f"    [0][args.epochs - 1]\n{TRAIN}")]),

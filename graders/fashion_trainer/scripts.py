@@ -29,13 +29,13 @@ class Script:
 
     @property
     def failed(self) -> bool:
-        """Whether it raised or ended with another status than 0: not for want of a file, time or memory."""
-        return isinstance(self.fault, Crashed | Failed) and not lacks_a_file(self.fault.feedback.message)
+        """Whether it raised or ended with another status than 0: not for want of time or memory."""
+        return isinstance(self.fault, Crashed | Failed)
 
     def blame(self, check: Check, beside: str, usual: str) -> None:
         """End the check at half of its points where this run came to nothing, though `beside` says what runs.
 
-        `usual` is the hint unless the script refused an option.
+        `usual` is the hint unless the script refused an option. Want of a file that its author has is nobody's fault.
         """
         if self.fault is None or lacks_a_file(self.fault.feedback.message):
             return
