@@ -278,7 +278,7 @@ def _written_anew(check: Check, saved: Outcome) -> None:
 def _loaded_everywhere(check: Check, saved: Outcome, resumed: Outcome, epoch: int, names: Set[str]) -> None:
     held = {n.partition("/")[2]: v for n, v in saved.ranks[0].arrays.items() if n.startswith("held/")}
     wrong = differing(resumed.ranks, "held", held, "")
-    rounded = differing(resumed.ranks, "held", held, "", **IN_SIXTEEN_BITS) is None
+    rounded = wrong is not None and differing(resumed.ranks, "held", held, "", **IN_SIXTEEN_BITS) is None
     check.expect(
         wrong is None and names <= held.keys(),
         f"load_checkpoint on {len(resumed.ranks)} ranks: rank {wrong[0] if wrong else 0} does not hold the saved weights"

@@ -207,13 +207,15 @@ def _script_trains_together(check: Check, *, whole: bool) -> Outcome:
 def _plans_go_on_everywhere(check: Check, first: RankOutcome, second: RankOutcome) -> None:
     """End the check where a schedule of the learning rate goes on in every epoch on rank 0, and never on rank 1."""
     here, there = (elements(rank.values.get("plans")) for rank in (first, second))
-    for own, other in zip(here, there, strict=False):
+    if len(here) != len(there):
+        return
+    for own, other in zip(here, there, strict=True):
         match own, other:
-            case [[int() as gone_on, bool() as is_first], [0, bool() as is_first_there]]:
-                # Rank 0 may plan for all, and hand its rate on.
-                handed_on = not is_first and not is_first_there
-                check.expect(
-                    len(here) != len(there) or gone_on < SCRIPT_EPOCHS or handed_on,
+            # Rank 0 may plan for all, and hand its rate on: then neither rate is the first.
+            case [[int() as gone_on, bool() as is_first], [0, bool() as is_first_there]] if (
+                gone_on >= SCRIPT_EPOCHS and (is_first or is_first_there)
+            ):
+                check.fail(
                     f"train_one_epoch keeps the ranks' weights equal, but in ddp_train.py --epochs {SCRIPT_EPOCHS} on two ranks "
                     f"the schedule of the learning rate went on {gone_on} times on rank 0, and never on rank 1. Once it changes "
                     "the rate, the ranks take steps of other sizes, and their weights go apart.",

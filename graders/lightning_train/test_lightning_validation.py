@@ -345,8 +345,8 @@ class _Statistics:
     `shares` are the accuracy in all the ways in which it may be told, the error among them; `accuracies` go further:
     of the best few, by batch, by class. `least` takes the smallest logit for the answer; `counts` are right answers, of
     a batch and of all; `flat` has one answer for a batch; `last` is the accuracy of the last batches, and `together` that
-    of training and validation. `parts_differ`: neither one process nor the last batch has the
-    loss or the accuracy of the whole. `are_probabilities`: the tensor is what a softmax makes.
+    of training and validation. `parts_differ`: neither one process nor the last batch has the loss or the accuracy of the
+    whole. `are_probabilities`: the tensor is what a softmax makes.
     """
 
     loss: float

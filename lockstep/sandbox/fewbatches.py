@@ -17,9 +17,8 @@ Tree = TypeVar("Tree", bound=ast.AST)
 
 _WHOLE = ("int", "floor", "round")
 _ROUND = (*_WHOLE, "ceil")
-_DEEP = (
-    8  # operators within one another, of which sums of many texts have hundreds; names made of other names
-)
+# Operators within one another, of which sums of many texts have hundreds; names made of other names.
+_DEEP = 8
 _COUNTS = re.compile(r"(?:.*_)?(?:epochs|steps|batches|iterations|iters)", re.IGNORECASE)
 _DIVIDE = (ast.Mod, ast.Div, ast.FloorDiv)
 

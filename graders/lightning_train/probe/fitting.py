@@ -12,7 +12,6 @@ from typing import cast
 import numpy as np
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.utilities.model_helpers import is_overridden
 from torch.nn.parameter import is_lazy
 from torch.optim.lr_scheduler import CosineAnnealingLR, OneCycleLR
 from torch.utils.data import DataLoader
@@ -23,7 +22,7 @@ from lockstep.wire import Json
 
 from .files import Files
 from .recorder import Recorder, SeenEnough
-from .student import Rows, students_model, students_module, tolerate_gpu_calls
+from .student import Rows, steps_schedules_by_hand, students_model, students_module, tolerate_gpu_calls
 from .surroundings import Checkpoints, JudgesData, QuietLogger
 
 # How torch and Python say that a network takes rows or planes where it was given images, or the other way round: what
@@ -189,8 +188,7 @@ def _optimizers(recorder: Recorder) -> dict[str, Json]:
 
 def _stepped_by_epoch(trainer: pl.Trainer, model: pl.LightningModule) -> list[list[Json]]:
     """The schedules that Lightning steps once an epoch: the class, the steps that it was made for and those it made."""
-    # Who writes the loop, or the hook, steps them when they like.
-    if not model.automatic_optimization or is_overridden("lr_scheduler_step", model):
+    if steps_schedules_by_hand(model):
         return []
     return [
         [

@@ -16,7 +16,6 @@ from typing import Any, NoReturn, cast
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
-from pytorch_lightning.utilities.model_helpers import is_overridden
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils.data import DataLoader, DistributedSampler
 
@@ -26,7 +25,7 @@ from lockstep.wire import Array, Json
 
 from .files import Files, small_loaders
 from .recorder import MAX_WEIGHTS, Recorder, SeenEnough, see_enough
-from .student import MODULE, plain_trainers, tolerate_gpu_calls
+from .student import MODULE, plain_trainers, steps_schedules_by_hand, tolerate_gpu_calls
 
 
 def script(student: Student, inputs: Inputs) -> Observation:
@@ -199,8 +198,7 @@ def _monitors(trainer: pl.Trainer) -> list[Json]:
 def _slowed_down_by(trainer: pl.Trainer) -> Iterator[Json]:
     """The plateaus that lower the learning rate by a figure that Lightning hands them as it is."""
     model = trainer.lightning_module
-    # A loop written by hand, or a hook, steps by what it likes.
-    if model is None or not model.automatic_optimization or is_overridden("lr_scheduler_step", model):
+    if model is None or steps_schedules_by_hand(model):
         return
     for config in trainer.lr_scheduler_configs:
         scheduler = config.scheduler

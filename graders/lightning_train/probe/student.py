@@ -10,6 +10,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import ModelSummary, ProgressBar, RichModelSummary
+from pytorch_lightning.utilities.model_helpers import is_overridden
 from torch.utils.data import Dataset
 
 from lockstep.sandbox.probing import Student, StudentMistake, kind
@@ -52,6 +53,11 @@ def students_model(student: Student, module: Any) -> pl.LightningModule:
         student.phase = "making LitFashion()"
         raise StudentMistake(f"LitFashion() is {kind(model)}, not a LightningModule")
     return model
+
+
+def steps_schedules_by_hand(model: pl.LightningModule) -> bool:
+    """Whether a loop written by hand, or a hook, steps the schedules: when it likes, and by what it likes."""
+    return not model.automatic_optimization or is_overridden("lr_scheduler_step", model)
 
 
 def plain_trainers() -> None:
