@@ -35,12 +35,15 @@ from lockstep.reports.document import document
 from lockstep.result import CheckResult, ExerciseResult, Review
 from lockstep.submission import open_submission, unread_archive
 from lockstep.verdict import Verdict
+from tests.disguise import DISGUISES
 from tests.fillings import filled
+from tests.test_copies import sources
 from tests.test_similarity import COPIES as REWORDED
 from tests.test_similarity import HONEST, QUESTION
 
 ROOT = Path(__file__).resolve().parent.parent
 HANDED = flags.handed_out(ROOT / "graders")
+SOLVED = flags.solution(ROOT / "graders")
 Report = dict[str, Any]
 
 
@@ -424,6 +427,79 @@ def test_malformed_files_stop_nothing(case: Malformed, school: Class, tmp_path: 
 def test_odd_reports_are_left_out_or_compared(content: Any) -> None:
     names = [frozenset({"1"})] * 2
     assert not [*readings.shared(packed([content, content]), ["a", "b"], names, lambda a, b: False)]
+
+
+# The worked solutions
+
+
+def worked_solution(exercise: str) -> str:
+    return (ROOT / "reference" / f"{exercise}.py").read_text()
+
+
+@pytest.mark.parametrize("disguise", DISGUISES)
+def test_a_disguised_worked_solution_is_told(school: Class, disguise: str) -> None:
+    for exercise in ("ddp_train", "lfw_dataset", "scaling"):
+        name = f"{exercise}.py"
+        school.add(exercise, DISGUISES[disguise]({name: worked_solution(exercise)}))
+    found = flags.find(school.records, school.handins, HANDED, SOLVED)
+    assert {student: [flag.kind for flag in own] for student, own in found.items()} == {
+        student: ["worked solution"] for student in ("ddp_train", "lfw_dataset", "scaling")
+    }
+    (flag,) = found["scaling"]
+    assert flag.others == ()
+    assert "in the worked solutions, most of it in scaling.py, lines " in flag.detail
+
+
+def test_however_many_hand_in_a_worked_solution_each_is_told(school: Class) -> None:
+    for number in range(3 * COMMON_LEAST):
+        text = worked_solution("ddp_train").replace("model", f"network_{number}")
+        school.add(f"s{number}", {"ddp_train.py": f"{text}\n# {number}\n"})
+    found = flags.find(school.records, school.handins, HANDED, SOLVED)
+    assert len(found) == 3 * COMMON_LEAST
+    assert {flag.kind for own in found.values() for flag in own} == {"worked solution"}
+
+
+def test_independent_work_is_not_like_the_worked_solutions(school: Class) -> None:
+    derived = "own_arithmetic"  # begins with the worked solution's code
+    for file, name, text in sources():
+        if name != derived:
+            school.add(f"{file} {name}".replace(" ", "-"), {file: text})
+    found = flags.find(school.records, school.handins, HANDED, SOLVED)
+    assert "worked solution" not in {flag.kind for own in found.values() for flag in own}
+
+
+def test_worked_answers_are_told_and_honest_ones_are_not() -> None:
+    text = (ROOT / "reference" / "answers.md").read_text()
+    answer = text[text.index("When the model is wrapped") : text.index("<!-- <<< -->")]
+    quoted = "When the model is wrapped, in `forward`, in `backward`: who sends what to whom? I do not know it yet."
+    records = [
+        with_answers("ann", {"Q1": REWORDED["every sixth word replaced"](answer), "Q2": HONEST["terse"]}),
+        with_answers("ben", {"Q1": HONEST["long"], "Q2": HONEST["formal"]}),
+        with_answers("cat", {"Q1": quoted}),
+    ]
+    found = flags.find(records, [], HANDED, SOLVED)
+    assert found.keys() == {"ann"}
+    (flag,) = found["ann"]
+    assert (flag.kind, flag.subject, flag.others) == ("similar answer", "Q1", ())
+    assert "that the worked solutions hold as well. Q1: " in flag.detail
+
+
+def test_worked_solutions_that_come_later_or_go_count(school: Class, tmp_path: Path) -> None:
+    graders = tmp_path / "graders"
+    graders.mkdir()
+    assert flags.solution(graders) is None
+    school.add("ann", {"ddp_train.py": worked_solution("ddp_train")})
+    with open_gradebook(tmp_path / "gradebook.db") as book:
+        enrolled(book, school)
+        flags.refresh(book, school.handins, HANDED, flags.solution(graders))
+        assert kinds(book) == {}
+        shutil.copytree(ROOT / "reference", tmp_path / "reference")
+        flags.refresh(book, school.handins, HANDED, flags.solution(graders))
+        assert kinds(book) == {"ann": ["worked solution"]}
+        shutil.rmtree(tmp_path / "reference")
+        (tmp_path / "reference").mkdir()  # in which nothing could be handed in
+        flags.refresh(book, school.handins, HANDED, flags.solution(graders))
+        assert kinds(book) == {}
 
 
 # Answers

@@ -139,21 +139,22 @@ def _equal(people: People, found: Sequence[Traces]) -> _Placed:
 
 def _code(people: People, found: Sequence[Traces], excused: Callable[[int, int], bool]) -> _Placed:
     for place, each in alike([traces.prints for traces in found], excused).items():
-        detail = _beside(people, each)
+        work = f"the work of {people.name(each.others[0])}"
+        detail = beside(each, work, "what was handed out or is common in the class")
         if len(each.others) > 1:
             detail += f" Alike as well: {people.names(each.others[1:], each.more)}."
-        yield place, people.flag(CODE, _listed(each.files), detail, each.others)
+        yield place, people.flag(CODE, listed_paths(each.files), detail, each.others)
 
 
-def _beside(people: People, each: Alike) -> str:
-    mine, theirs, name = each.mine, each.theirs, people.name(each.others[0])
+def beside(each: Alike, work: str, left_out: str) -> str:
+    """A sentence or two on a file that is like one of the `work`; `left_out` says what counted for nothing."""
+    mine, theirs = each.mine, each.theirs
     if each.same:
-        return f"{safe_line(mine.path)} is byte for byte {safe_line(theirs.path)} of {name}."
+        return f"{safe_line(mine.path)} is byte for byte {safe_line(theirs.path)} in {work}."
     return (
         f"{safe_line(mine.path)}, {mine.where}: {mine.share:.0%} of what is the student's own in this file also stands "
-        f"in the work of {name}, most of it in {safe_line(theirs.path)}, {theirs.where}; the other way round it is "
-        f"{theirs.share:.0%}. Names, texts, numbers, layout and comments make no difference; what was handed out or "
-        "is common in the class is left out."
+        f"in {work}, most of it in {safe_line(theirs.path)}, {theirs.where}; the other way round it is "
+        f"{theirs.share:.0%}. Names, texts, numbers, layout and comments make no difference; {left_out} is left out."
     )
 
 
@@ -182,7 +183,7 @@ def _files(people: People, found: Sequence[Traces], excused: Callable[[int, int]
             )
             if len(others) > 1:
                 detail += f" The same files: {people.names([*others][1:])}."
-            yield place, people.flag(FILES, _listed([*files]), detail, [*others])
+            yield place, people.flag(FILES, listed_paths([*files]), detail, [*others])
 
 
 def _readings(people: People, found: Sequence[Traces], excused: Callable[[int, int], bool]) -> _Placed:
@@ -198,9 +199,10 @@ def _readings(people: People, found: Sequence[Traces], excused: Callable[[int, i
         if len(others) > 1:
             detail += f" The like with {people.names([*others][1:])}."
         paths = dict.fromkeys(each.path for each in (first, *rest))
-        yield place, people.flag(READINGS, _listed([*paths]), detail, [*others])
+        yield place, people.flag(READINGS, listed_paths([*paths]), detail, [*others])
 
 
-def _listed(paths: Sequence[str]) -> str:
+def listed_paths(paths: Sequence[str]) -> str:
+    """A few paths for the subject of a flag, and how many more there are."""
     told = ", ".join(safe_line(path, 80) for path in paths[:NAMED])
     return f"{told} and {len(paths) - NAMED} more" if len(paths) > NAMED else told

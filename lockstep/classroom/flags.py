@@ -10,9 +10,10 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 
-from lockstep.classroom import compared
+from lockstep.classroom import compared, worked
 from lockstep.classroom.absent import has_no_file
 from lockstep.classroom.compared import Told
 from lockstep.classroom.failure import noted
@@ -22,6 +23,7 @@ from lockstep.classroom.record import Flag, Record, in_class
 from lockstep.classroom.tracebytes import packed, unpacked
 from lockstep.classroom.traces import Traces, traces
 from lockstep.classroom.winnowing import Given, given
+from lockstep.classroom.worked import WORKED, Worked
 from lockstep.reports.finding import ASIDE, GRAVITY, Judgement
 from lockstep.submission import SubmissionError, is_unread_archive, open_submission
 from lockstep.text import safe, safe_line
@@ -36,6 +38,7 @@ UNUSUAL, ENDED, FAULT, NOT_GRADED, UNREAD, TURNED = (
     "hidden characters",
 )
 MEANING: Mapping[str, str] = {
+    WORKED: "Sources that are alike to the worked solutions, up to names and layout. Ask how they were written.",
     compared.EQUAL: "Two hand-ins are equal byte for byte. Look who handed in what, and when.",
     compared.CODE: "Sources that are alike up to names and layout. Look at both; they may have a common source.",
     compared.READINGS: "Measurements that also stand in somebody else's report. Ask whether they measured together.",
@@ -51,7 +54,7 @@ MEANING: Mapping[str, str] = {
 """Every kind of flag, in the order in which a table shows them, with a sentence on what to do about it."""
 KINDS = tuple(MEANING)
 
-FROM_FILES = (compared.EQUAL, compared.CODE, compared.READINGS, compared.FILES, TURNED)
+FROM_FILES = (WORKED, compared.EQUAL, compared.CODE, compared.READINGS, compared.FILES, TURNED)
 """Kinds that only the files themselves tell; the others follow from the gradebook."""
 BASIS = "flags rest on"
 """Under this key a gradebook keeps what its flags from files were made of."""
@@ -71,25 +74,35 @@ def handed_out(graders: Path) -> tuple[Path, ...]:
     return (template,) if template.is_dir() else ()
 
 
-def refresh(book: Gradebook, handins: Iterable[HandIn], handed: Sequence[Path] = ()) -> tuple[str, ...]:
+def solution(graders: Path) -> Path | None:
+    """The folder of the worked solutions, which lies beside the graders too."""
+    folder = graders.resolve().parent / "reference"
+    return folder if folder.is_dir() else None
+
+
+def refresh(
+    book: Gradebook, handins: Iterable[HandIn], handed: Sequence[Path] = (), solved: Path | None = None
+) -> tuple[str, ...]:
     """Write the flags of a class into its gradebook, in the place of those that are there.
 
-    Hand-ins are read one at a time, and only those that are new, if a hand-in, the class, a team or what was `handed`
-    out changed since the last time. With students who are not among them the class is compared by what the gradebook
-    keeps of their work; where it keeps nothing, their flags stay. So do those of a kind at which lockstep itself
-    fails: sentences on that are returned, and the next time tries again. Raises GradebookError.
+    Hand-ins are read one at a time, and only those that are new, if a hand-in, the class, a team, what was `handed` out
+    or a worked solution in the folder `solved` changed since the last time. With students who are not among them the
+    class is compared by what the gradebook keeps of their work; where it keeps nothing, their flags stay. So do those
+    of a kind at which lockstep itself fails: sentences on that are returned, and the next time tries again. Raises
+    GradebookError.
     """
     known = given(handed)
+    solutions = worked.worked(solved, known, handed)
     records = book.records()
-    basis = _basis(book, records, known)
+    basis = _basis(book, records, known, solutions)
     failures: list[str] = []
-    kinds = _from_answers(records)
+    kinds = _from_answers(records, solutions)
     if book.recall(BASIS) == basis:
         found = _kept(records, FROM_FILES)
     else:
         compared_now = _traces_of_class(book, in_class(records), handins, known, failures)
         found = _kept([each for each in in_class(records) if each.student.id not in compared_now], FROM_FILES)
-        kinds |= _from_files(records, compared_now)
+        kinds |= _from_files(records, compared_now, solutions)
     for kind, told in kinds.items():
         with noted(failures, f"flags for {kind}"):
             found += [*told]
@@ -129,10 +142,18 @@ def basis_of_traces(known: Given) -> str:
 
 
 def find(
-    records: Sequence[Record], handins: Iterable[HandIn], handed: Sequence[Path] = ()
+    records: Sequence[Record],
+    handins: Iterable[HandIn],
+    handed: Sequence[Path] = (),
+    solved: Path | None = None,
 ) -> Mapping[str, tuple[Flag, ...]]:
-    """The flags of a class by student id, gravest kinds first; `handed` is what students were given to start from."""
-    kinds = {**_from_answers(records), **_from_files(records, gather(handins, given(handed)))}
+    """The flags of a class by student id, gravest kinds first; `handed` and `solved` are those of `refresh`."""
+    known = given(handed)
+    solutions = worked.worked(solved, known, handed)
+    kinds = {
+        **_from_answers(records, solutions),
+        **_from_files(records, gather(handins, known), solutions),
+    }
     return _sorted(records, [each for told in kinds.values() for each in told])
 
 
@@ -174,12 +195,13 @@ def from_record(record: Record) -> Iterator[Flag]:
         yield Flag(FAULT, ", ".join(concerned), f"{len(faults)} without a verdict: {_named(faults)}.")
 
 
-def _from_answers(records: Sequence[Record]) -> dict[str, Told]:
+def _from_answers(records: Sequence[Record], solutions: Worked) -> dict[str, Told]:
     """The flags of these kinds, worked out as they are asked for."""
-    return {compared.ANSWERS: compared.from_answers(in_class(records))}
+    own = in_class(records)
+    return {compared.ANSWERS: chain(worked.from_answers(own, solutions), compared.from_answers(own))}
 
 
-def _from_files(records: Sequence[Record], found: Mapping[str, Traces]) -> dict[str, Told]:
+def _from_files(records: Sequence[Record], found: Mapping[str, Traces], solutions: Worked) -> dict[str, Told]:
     """The flags of these kinds, worked out as they are asked for; only students of the gradebook can have any."""
     students = sorted(
         (record.student for record in records if record.student.id in found), key=lambda each: each.id
@@ -190,7 +212,11 @@ def _from_files(records: Sequence[Record], found: Mapping[str, Traces]) -> dict[
         for student, each in zip(students, own, strict=True)
         if each.turned
     )
-    return {**compared.from_hand_ins(students, own), TURNED: turned}
+    return {
+        WORKED: worked.from_sources(students, own, solutions),
+        **compared.from_hand_ins(students, own),
+        TURNED: turned,
+    }
 
 
 def _sorted(records: Sequence[Record], found: Iterable[tuple[str, Flag]]) -> Mapping[str, tuple[Flag, ...]]:
@@ -211,14 +237,14 @@ def _kept(records: Sequence[Record], kinds: Sequence[str]) -> list[tuple[str, Fl
     return [(record.student.id, flag) for record in records for flag in record.flags if flag.kind in kinds]
 
 
-def _basis(book: Gradebook, records: Sequence[Record], known: Given) -> str:
+def _basis(book: Gradebook, records: Sequence[Record], known: Given, solutions: Worked) -> str:
     """Equal as long as the same files would be compared in the same way."""
     received = book.received()
     newest = {student: received[student].digest for student in sorted(received)}
     people = {
         record.student.id: [record.student.shown, record.student.team, record.in_class] for record in records
     }
-    about = json.dumps([basis_of_traces(known), newest, people], sort_keys=True)
+    about = json.dumps([basis_of_traces(known), solutions.digest, newest, people], sort_keys=True)
     return hashlib.sha256(about.encode()).hexdigest()
 
 

@@ -30,17 +30,17 @@ def publish(
     book: Gradebook,
     out: Path,
     handins: Sequence[HandIn],
-    handed: Sequence[Path],
+    rest_on: Sequence[Path],
     flag: Callable[[], Sequence[str]],
 ) -> Published:
     """Let `flag` write flags into the gradebook and say what it failed at, then write exports and pages below `out`.
 
-    Pages draw the reports of `handins`; flags rest on what was `handed` out as well. What fails is told and keeps
-    nothing else from being made: the grades are safe. What is there already and would not change is left as it is.
+    Pages draw the reports of `handins`; flags `rest_on` these folders as well. What fails is told and keeps nothing
+    else from being made: the grades are safe. What is there already and would not change is left as it is.
     Whoever asks for it holds the gradebook, and lets `renewal.keep_up` follow when it is held no more.
     """
     before, now = book.recall(PUBLISHED), Snapshot.of(book)
-    if before is not None and before["state"] == _state(now, out, handed):
+    if before is not None and before["state"] == _state(now, out, rest_on):
         return Published(now, tuple(before["notes"]))
     failures: list[str] = []
     notes: Sequence[str] = ()
@@ -54,14 +54,14 @@ def publish(
     with noted(failures, "pages"):
         now.write_pages(out)
     if not failures:
-        book.remember(PUBLISHED, {"state": _state(now, out, handed), "notes": notes})
+        book.remember(PUBLISHED, {"state": _state(now, out, rest_on), "notes": notes})
     return Published(now, tuple(notes), tuple(failures))
 
 
-def _state(now: Snapshot, out: Path, handed: Sequence[Path]) -> str:
+def _state(now: Snapshot, out: Path, rest_on: Sequence[Path]) -> str:
     """Equal as long as the same would be written where it lies already."""
     total = hashlib.sha256(now.revision.encode())
-    for root in (PACKAGE, *handed, *(out / name for name in PLACES)):
+    for root in (PACKAGE, *rest_on, *(out / name for name in PLACES)):
         for path in sorted(_files(root)):
             about = path.stat()
             total.update(f"{path}\n{about.st_size} {about.st_mtime_ns}\n".encode("utf-8", "surrogatepass"))

@@ -78,9 +78,10 @@ def run_grade(order: Order, *, gradebook: str | None, trusted: bool) -> int:
 def _published(order: Order, book: Gradebook, graded: Graded, err: Console) -> Published:
     """What others read, written down."""
     watched = track(graded.intake.handins, "comparing", console=err, transient=True)
-    handed = flags.handed_out(order.graders)
-    flag = partial(flags.refresh, book, watched, handed)
-    return publish(book, order.out, graded.intake.handins, handed, flag)
+    handed, solved = flags.handed_out(order.graders), flags.solution(order.graders)
+    flag = partial(flags.refresh, book, watched, handed, solved)
+    rest_on = (*handed, solved) if solved is not None else handed
+    return publish(book, order.out, graded.intake.handins, rest_on, flag)
 
 
 def _told(
