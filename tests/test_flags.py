@@ -35,6 +35,7 @@ from lockstep.reports.document import document
 from lockstep.result import CheckResult, ExerciseResult, Review
 from lockstep.submission import open_submission, unread_archive
 from lockstep.verdict import Verdict
+from tests.batches import LAB, grade, hand_in
 from tests.disguise import DISGUISES
 from tests.fillings import filled
 from tests.test_copies import sources
@@ -486,7 +487,8 @@ def test_worked_answers_are_told_and_honest_ones_are_not() -> None:
 
 def test_worked_solutions_that_come_later_or_go_count(school: Class, tmp_path: Path) -> None:
     graders = tmp_path / "graders"
-    graders.mkdir()
+    for folder in (graders, tmp_path / "student_template"):
+        folder.mkdir()
     assert flags.solution(graders) is None
     school.add("ann", {"ddp_train.py": worked_solution("ddp_train")})
     with open_gradebook(tmp_path / "gradebook.db") as book:
@@ -500,6 +502,19 @@ def test_worked_solutions_that_come_later_or_go_count(school: Class, tmp_path: P
         (tmp_path / "reference").mkdir()  # in which nothing could be handed in
         flags.refresh(book, school.handins, HANDED, flags.solution(graders))
         assert kinds(book) == {}
+
+
+def test_a_class_is_held_against_what_lies_beside_its_graders(tmp_path: Path) -> None:
+    shutil.copytree(LAB, tmp_path / "graders")
+    shutil.copytree(ROOT / "reference", tmp_path / "reference")
+    assert flags.solution(tmp_path / "graders") is None  # nobody knows which of its lines were handed out
+    shutil.copytree(ROOT / "student_template", tmp_path / "student_template")
+    for student, source in (("ann", worked_solution("scaling")), ("ben", filled("careful"))):
+        folder = hand_in(tmp_path / "class", {student: ""}) / student
+        (folder / "mine.py").write_text(source)
+    assert grade(tmp_path / "class", tmp_path / "results", graders=tmp_path / "graders") == 0
+    with open_gradebook(tmp_path / "results" / "gradebook.db", create=False) as book:
+        assert kinds(book) == {"ann": ["worked solution"]}
 
 
 # Answers

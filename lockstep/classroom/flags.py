@@ -75,9 +75,12 @@ def handed_out(graders: Path) -> tuple[Path, ...]:
 
 
 def solution(graders: Path) -> Path | None:
-    """The folder of the worked solutions, which lies beside the graders too."""
+    """The folder of the worked solutions, which lies beside the graders too.
+
+    None where nothing that was handed out lies there: which of their lines every student has is not known then.
+    """
     folder = graders.resolve().parent / "reference"
-    return folder if folder.is_dir() else None
+    return folder if handed_out(graders) and folder.is_dir() else None
 
 
 def refresh(
