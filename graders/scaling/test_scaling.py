@@ -151,7 +151,8 @@ def look_at_legal(check: Check, calls: list[Call], seen: list[dict[str, Any]], c
         )
     if isinstance(right(calls[0]), int) and any(isinstance(answer["returned"], float) for answer in seen):
         check.note(
-            f"{check.id} returns a float where it counts something; range() and others only take an int."
+            f"{check.id} returns a float where it counts something; range() and others only take an int. That costs no "
+            "points."
         )
 
 
@@ -277,7 +278,9 @@ def look_at_bad(check: Check, calls: list[Call], seen: list[dict[str, Any]]) -> 
     )
     if other is not None:
         call, answer = other
-        check.note(f"`{call}` {did(answer)}; the exercise asks for a ValueError.")
+        check.note(
+            f"`{call}` {did(answer)}; the exercise asks for a ValueError. That costs no points."
+        )
 
 
 def refuses(answer: dict[str, Any], others: tuple[str, ...]) -> bool:
