@@ -30,10 +30,29 @@ def clone(login: str) -> Person:
     return Person("github", login, id=login, name=login, email=login)
 
 
+WANG_YANG = "id,first name,last name\ns1,Wang,Yang\ns2,Yang,Wang"
+WANG_YANG_NUMBERS = "id,name,canvas id\ns1,Wang Yang,501\ns2,Yang Wang"
+BOTH_WANG_YANG = "It fits more than one on the roster: "
+
+
 @pytest.mark.parametrize(
     ("roster", "person", "who"),
     [
-        ("id,name\n1,Jane Doe\n2,Doe Jane", Person(name="Jane Doe"), "1"),
+        (WANG_YANG, Person("canvas", "501", name="yangwang"), BOTH_WANG_YANG),
+        (WANG_YANG, Person("canvas", "502", name="wangyang"), BOTH_WANG_YANG),
+        (WANG_YANG, Person("moodle", "501", name="Yang Wang"), BOTH_WANG_YANG),
+        (WANG_YANG, Person("gradescope", "5", "", "Yang Wang", "yw@x.org"), BOTH_WANG_YANG),
+        (WANG_YANG, Person("gradescope", "5", "s1", "Yang Wang", "yw@x.org"), "s1"),
+        (WANG_YANG, plain("Yang Wang"), BOTH_WANG_YANG),
+        (WANG_YANG, plain("s2"), "s2"),
+        (WANG_YANG, plain("Wang_Yang_Li"), "Nobody on the roster"),
+        ("id,name\n1,An Thi Le\n2,Thi An Le", Person("moodle", "5", name="Le An Thi"), "fits more than one"),
+        (f"{WANG_YANG_NUMBERS},502", Person("canvas", "501", name="yangwang"), "s1"),
+        (f"{WANG_YANG_NUMBERS},502", Person("canvas", "502", name="wangyang"), "s2"),
+        (f"{WANG_YANG_NUMBERS},", Person("canvas", "501", name="yangwang"), "s1"),
+        (f"{WANG_YANG_NUMBERS},", Person("canvas", "502", name="wangyang"), "s2"),
+        ("id,name\n1,Jörg Müller\n2,Jorg Muller", Person("moodle", "5", name="Jörg Müller"), "1"),
+        ("id,name\n1,Jörg Müller\n2,Jorg Muller", Person("moodle", "5", name="Jorg Muller"), "2"),
         ("id,name\n1,Jürgen Müller", Person(name="juergen mueller"), "1"),
         ("id,name\n1,Juergen Mueller", Person(name="Müller, Jürgen"), "1"),
         ("id,name\n1,Łukasz Żółć", Person("canvas", "7", name="zolclukasz"), "1"),

@@ -2,7 +2,8 @@
 
 To give somebody another one's grade is worse than to ask. Whatever fits two students, or fits one by name and
 contradicts the same student's id, fits nobody, and the reason names those it could be. What is weak, a part of a name
-or of an address, fits only where nothing else leads to another one.
+or of an address, fits only where nothing else leads to another one. A name fits only where nobody else has its words
+in another order: some write the last name first.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ class _Criterion:
     of_person: Callable[[Person], Iterable[str]]
     by_name: bool = False
     weak: bool = False
+    any_order: bool = False
     note: str = ""
 
 
@@ -112,17 +114,24 @@ class Register:
         return called if entry not in called else []
 
     def _others(self, entry: Entry, person: Person, criterion: _Criterion) -> list[Entry]:
-        """Those to whom a name or something weak leads as well as `criterion` to `entry`, and not to `entry`."""
+        """Those to whom a name or something weak leads as well as `criterion` to `entry`, and not to `entry`.
+
+        A name leads as well to those who have its words in another order, `Yang Wang` and `Wang Yang`.
+        """
         if not (criterion.weak or criterion.by_name):
             return []
         others = self._team(person) if criterion.weak else []
         others = others if entry not in others else []
+        letters = spellings(person.name)
         for other, index in zip(_CRITERIA, self._indexes, strict=True):
+            fitting = _fitting(other, index, person)
+            agreeing = [each for each in fitting if not _contradicts(each, person, other)]
             if other.weak or (criterion.weak and other.by_name):
-                fitting = _fitting(other, index, person)
-                agreeing = [each for each in fitting if not _contradicts(each, person, other)]
                 others += agreeing if entry not in agreeing else []
-        return _unique(others)
+            elif other.any_order:
+                # In the same order they differ in their accents, and these have told them apart.
+                others += (each for each in agreeing if not letters & spellings(each.student.name))
+        return _unique(each for each in others if each is not entry)
 
     def knows(self, name: str) -> bool:
         """Whether a file or folder called `name` is a student's."""
@@ -331,10 +340,16 @@ _CRITERIA = (
         lambda entry: spellings(entry.student.name), lambda person: spellings(person.name), by_name=True
     ),
     _Criterion(
-        lambda entry: rotations(entry.student.name), lambda person: rotations(person.name), by_name=True
+        lambda entry: rotations(entry.student.name),
+        lambda person: rotations(person.name),
+        by_name=True,
+        any_order=True,
     ),
     _Criterion(
-        lambda entry: words_of(entry.student.name), lambda person: words_of(person.name), by_name=True
+        lambda entry: words_of(entry.student.name),
+        lambda person: words_of(person.name),
+        by_name=True,
+        any_order=True,
     ),
     _Criterion(
         lambda entry: [folded(entry.student.id)],
