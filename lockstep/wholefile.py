@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
+import stat
 from pathlib import Path
+
+NAME_LENGTH = 40
+"""How much of a file's name an unfinished one has: a long name leaves no room for more."""
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -21,14 +25,22 @@ def _write(path: Path, content: bytes) -> None:
         path.write_bytes(content)  # /dev/stdout, a named pipe: written into, never replaced
         return
     target = path.resolve()  # a link stays a link
-    handle, unfinished = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else None
+    unfinished = target.with_name(f".{target.name[:NAME_LENGTH]}.{secrets.token_hex(8)}")
+    # The system takes off what the umask forbids; to ask for the umask is to set it, for every thread.
+    handle = os.open(
+        unfinished,
+        os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC,
+        0o666 if mode is None else mode & 0o600,
+    )
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
-        os.chmod(unfinished, 0o644)
+        if mode is not None:
+            os.chmod(unfinished, mode)  # whom the file was closed to must not read what replaces it
         os.replace(unfinished, target)
     except BaseException:
-        Path(unfinished).unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
         raise
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from lockstep.classroom.fingerprint import fingerprints
 from lockstep.classroom.gradebook import open_gradebook
 from lockstep.classroom.handin import HandIn
 from lockstep.classroom.people import Student
-from lockstep.classroom.plan import Wanted, make_plan
+from lockstep.classroom.plan import Wanted, forget_forced, make_plan
 from lockstep.classroom.pool import LocalPool
 from lockstep.classroom.record import Override
 from lockstep.classroom.scratch import Scratch
@@ -518,6 +519,28 @@ def test_what_was_lost_is_taken_up_again_a_few_times(times: int, tmp_path: Path)
         assert len({(task.attempt, task.seed) for run in pool.runs for task in run}) == 1
         problem = book.records()[0].problem
     assert problem.startswith(f"It was taken up {TIMES} times") is (times == TIMES)
+
+
+def test_a_forced_grading_that_failed_is_gone_on_with_by_a_plain_one(tmp_path: Path) -> None:
+    submissions = hand_in(tmp_path / "submissions", {"ada": "", "bob": ""})
+    handins = [HandIn(Student(path.name), path, path.name) for path in sorted(submissions.iterdir())]
+    wanted = Wanted(fingerprints(find_exercises(LAB), Setup()), {})
+    with open_gradebook(tmp_path / "gradebook.db") as book:
+        book.enroll([handin.student for handin in handins])
+
+        def graded(pool: Losing, wanted: Wanted, those: list[HandIn]) -> tuple[int, int]:
+            made = make_plan(book, those, wanted)
+            Batch(book, Way(Setup(), wanted, {}), Unwatched()).grade(pool, made.work)
+            forget_forced(book)
+            return len(made.work), made.unchanged
+
+        assert graded(Losing(0), wanted, handins) == (2, 0)
+        assert graded(Losing(TIMES), replace(wanted, regrade=True), handins[:1]) == (1, 0)
+        assert [bool(record.problem) for record in book.records()] == [True, False]
+        assert graded(Losing(0), wanted, handins) == (1, 1)
+        assert not any(record.problem for record in book.records())
+        assert graded(Losing(0), wanted, handins) == (0, 2)
+        assert len(book.attempts("ada")) == 2  # the one that failed was gone on with
 
 
 def test_tables_and_pages_of_an_unchanged_class_are_left_as_they_are(submissions: Path, out: Path) -> None:

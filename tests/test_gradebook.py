@@ -154,6 +154,19 @@ def test_what_could_not_be_graded_says_why_and_is_tried_again(book: Gradebook) -
     assert _fingerprints(book) == {}
 
 
+def test_only_the_exercise_whose_last_attempt_failed_is_tried_again(book: Gradebook) -> None:
+    handin = _handin(book)
+    _grade(book, handin, _passed("one"), exercise="ex")
+    _grade(book, handin, _passed("two"), exercise="other")
+    failed = book.begin(handin, {"ex": "f"}, seed=1)
+    book.end(failed.id, "It took too long.")
+    _grade(book, handin, _passed("two"), exercise="other")
+    graded = book.received()[ADA.id].graded
+    assert {name: grading.failed_since for name, grading in graded.items()} == {"ex": True, "other": False}
+    _grade(book, handin, _passed("one"), exercise="ex")
+    assert not book.received()[ADA.id].graded["ex"].failed_since
+
+
 def test_the_newest_work_counts_and_work_handed_in_again_keeps_its_grade(book: Gradebook) -> None:
     _grade(book, _handin(book, "d1"), _passed("one"))
     newer = _handin(book, "d2")

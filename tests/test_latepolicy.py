@@ -117,3 +117,9 @@ def test_a_file_that_cannot_be_read_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes("[late] # früh".encode("latin-1"))
     with pytest.raises(PolicyError, match="is not UTF-8"):
         read_policy(tmp_path / "latin.toml")
+
+
+def test_a_byte_order_mark_is_no_part_of_a_policy(tmp_path: Path) -> None:
+    path = tmp_path / "late.toml"
+    path.write_text("[late]\npercent_per_day = 10\n", encoding="utf-8-sig")
+    assert read_policy(path).percent_per_day == 10

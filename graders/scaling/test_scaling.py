@@ -278,9 +278,7 @@ def look_at_bad(check: Check, calls: list[Call], seen: list[dict[str, Any]]) -> 
     )
     if other is not None:
         call, answer = other
-        check.note(
-            f"`{call}` {did(answer)}; the exercise asks for a ValueError. That costs no points."
-        )
+        check.note(f"`{call}` {did(answer)}; the exercise asks for a ValueError. That costs no points.")
 
 
 def refuses(answer: dict[str, Any], others: tuple[str, ...]) -> bool:

@@ -59,7 +59,7 @@ def read_policy(path: Path) -> LatePolicy:
     Every key may be left out: `percent_per_day`, `max_percent`, `grace_hours`, and `deadline`, a time with its zone.
     """
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise PolicyError(f"{path} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

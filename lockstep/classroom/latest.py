@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Subquery, Table, and_, func, select
+from sqlalchemy import ColumnElement, Subquery, Table, and_, func, select
 
 from lockstep.classroom import tables
 
@@ -21,11 +21,20 @@ def newest_handins(student: str | None = None) -> Any:
 
 def latest_gradings(handins: Any) -> Subquery:
     """`handin`, `exercise`, and as `attempt` the last attempt at it that ended without a problem."""
+    return _last_ended(handins, tables.attempts.c.problem == "")
+
+
+def latest_failures(handins: Any) -> Subquery:
+    """`handin`, `exercise`, and as `attempt` the last attempt at it that ended with a problem."""
+    return _last_ended(handins, tables.attempts.c.problem != "")
+
+
+def _last_ended(handins: Any, how: ColumnElement[bool]) -> Subquery:
     attempts, gradings = tables.attempts, tables.gradings
     return (
         select(attempts.c.handin, gradings.c.exercise, func.max(attempts.c.id).label("attempt"))
         .join(gradings, attempts.c.id == gradings.c.attempt)
-        .where(attempts.c.handin.in_(handins), attempts.c.state == tables.DONE, attempts.c.problem == "")
+        .where(attempts.c.handin.in_(handins), attempts.c.state == tables.DONE, how)
         .group_by(attempts.c.handin, gradings.c.exercise)
         .subquery()
     )

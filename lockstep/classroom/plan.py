@@ -1,4 +1,4 @@
-"""What of a class has to be graded now: hand-ins that are new or changed, or whose graders have."""
+"""What of a class has to be graded now: what is new or changed, whose graders have, or whose last attempt failed."""
 
 from __future__ import annotations
 
@@ -198,6 +198,6 @@ def _forced_after(book: Gradebook, wanted: Wanted, known: Mapping[str, Received]
 
 
 def _has_to_be_graded(graded: Graded | None, fingerprint: str, after: int | None) -> bool:
-    if graded is None or graded.faulty or graded.fingerprint != fingerprint:
+    if graded is None or graded.faulty or graded.failed_since or graded.fingerprint != fingerprint:
         return True
     return after is not None and graded.attempt <= after

@@ -9,18 +9,22 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, select
 
 from lockstep.classroom import tables
-from lockstep.classroom.latest import latest_gradings, newest_handins, on_latest
+from lockstep.classroom.latest import latest_failures, latest_gradings, newest_handins, on_latest
 from lockstep.verdict import Verdict
 
 
 @dataclass(frozen=True)
 class Graded:
-    """The newest grading of one exercise. A `faulty` one holds a fault of the grader: it is no grade."""
+    """The newest grading of one exercise. A `faulty` one holds a fault of the grader: it is no grade.
+
+    `failed_since` says that a later attempt at it ended with a problem: what was asked for then is still to be done.
+    """
 
     attempt: int
     seed: int
     fingerprint: str
     faulty: bool
+    failed_since: bool
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,9 @@ def _graded(connection: Connection, newest: object) -> Mapping[int, Mapping[str,
     latest = latest_gradings(newest)
     faults = select(checks.c.attempt, checks.c.exercise).join(latest, on_latest(checks, latest))
     faulty = {tuple(row) for row in connection.execute(faults.where(checks.c.verdict == str(Verdict.FAULT)))}
+    failures = {
+        (row.handin, row.exercise): row.attempt for row in connection.execute(select(latest_failures(newest)))
+    }
     query = (
         select(latest.c.handin, attempts.c.seed, gradings)
         .join(latest, on_latest(gradings, latest))
@@ -69,5 +76,8 @@ def _graded(connection: Connection, newest: object) -> Mapping[int, Mapping[str,
     found: dict[int, dict[str, Graded]] = defaultdict(dict)
     for row in connection.execute(query):
         is_faulty = (row.attempt, row.exercise) in faulty
-        found[row.handin][row.exercise] = Graded(row.attempt, row.seed, row.fingerprint, is_faulty)
+        failed_since = failures.get((row.handin, row.exercise), 0) > row.attempt
+        found[row.handin][row.exercise] = Graded(
+            row.attempt, row.seed, row.fingerprint, is_faulty, failed_since
+        )
     return found
