@@ -315,6 +315,65 @@ def test_an_answer_that_was_replaced_is_read_again(book: Gradebook, table: Path)
     assert _points(book) == 3.0
 
 
+def test_what_is_filled_in_is_not_written_over_before_it_is_taken_in(book: Gradebook, table: Path) -> None:
+    empty = table.read_bytes()
+    assert write_reviews(book, table) == 4
+    assert table.read_bytes() == empty
+    for filled in ({"points": "4"}, {"comment": "well argued"}, {"points": "many"}):
+        rows = _table(table)
+        rows[0] |= filled
+        kept = _save(table, rows).read_bytes()
+        with pytest.raises(MarkingError) as refused:
+            write_reviews(book, table)
+        assert (
+            "1 row has points or a comment that the gradebook does not (line 3, 007). Take them in first"
+            in str(refused.value)
+        )
+        assert table.read_bytes() == kept
+        table.write_bytes(empty)
+    rows = _table(table)
+    rows[0] |= {"points": "4,0", "comment": "fine; =indeed;\n=so"}
+    rows[1] |= {"comment": "see me"}
+    read_reviews(book, _save(table, rows, ";"), "Kim")
+    assert write_reviews(book, table) == 3
+    assert write_reviews(book, table) == 3
+    rows[0]["points"] = "3"  # on second thoughts, and not taken in
+    _save(table, rows)
+    with pytest.raises(MarkingError, match="1 row has points"):
+        write_reviews(book, table)
+
+
+def test_points_for_an_answer_that_was_replaced_are_not_written_over_either(
+    book: Gradebook, table: Path
+) -> None:
+    rows = _table(table)
+    rows[0]["points"] = rows[1]["points"] = "3"
+    _save(table, rows)
+    _grade(book, ADA, {"Q1": "Because I say so."}, work="w2")
+    with pytest.raises(MarkingError, match="2 rows have"):
+        write_reviews(book, table)
+    read_reviews(book, table, "Kim")
+    assert write_reviews(book, table) == 1
+
+
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        (b"name,email\nAda,ada@example.org\n", "has no column student, exercise, question, points, comment"),
+        (b"PK\x03\x04", "Save it as CSV"),
+    ],
+)
+def test_no_other_file_is_written_over(book: Gradebook, tmp_path: Path, there: bytes, said: str) -> None:
+    path = tmp_path / "roster.csv"
+    path.write_bytes(there)
+    with pytest.raises(MarkingError, match=said) as refused:
+        write_reviews(book, path)
+    assert "is there and not written over: name another file" in str(refused.value)
+    assert path.read_bytes() == there
+    path.write_bytes(b"")
+    assert write_reviews(book, path) == 4
+
+
 def test_a_table_of_ones_own_needs_five_columns(book: Gradebook, tmp_path: Path) -> None:
     path = tmp_path / "own.csv"
     path.write_text("Comment;Points;Student;Exercise;Question\nfine;2,5;b2;answers;Q1\n")
@@ -406,6 +465,10 @@ def test_the_command_writes_reads_and_counts(
     said = capsys.readouterr().err
     assert said.count("more than the 4 points") == 4
     assert said.endswith("lockstep: nothing was taken in\n")
+    assert _review(place, write=path) == 2
+    refused = capsys.readouterr().err
+    assert "4 rows have points or a comment that the gradebook does not" in " ".join(refused.split())
+    assert "nothing was taken in" not in refused
     assert _review(place, read=path, above_max=True) == 0
     assert capsys.readouterr().out.startswith(
         "Points for 4 answers.\nPages and exports say so after the next "

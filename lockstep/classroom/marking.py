@@ -13,7 +13,7 @@ from lockstep.classroom.csvfile import CELL, text_of, to_csv
 from lockstep.classroom.decisions import DecisionError, refuse_odd
 from lockstep.classroom.gradebook import Gradebook
 from lockstep.classroom.record import Mark, Record, answer_key, in_class
-from lockstep.classroom.sheet import Sheet, SheetError, read_sheet
+from lockstep.classroom.sheet import Row, Sheet, SheetError, read_sheet
 from lockstep.result import Review
 from lockstep.text import safe, safe_line
 from lockstep.wholefile import write_whole
@@ -34,6 +34,7 @@ SHOWN = 20
 _BEGINS_A_CELL = re.compile(r"([;\n](?:[^\S\n]|[\"'])*)(?=[=+\-@＝＋－＠])")
 _KEY = re.compile(r"a[0-9a-f]{15}")
 _NUMBER = re.compile(r"[0-9]{1,9}(?:[.,][0-9]{1,9})?")
+_ELSEWHERE = "name another file, or move this one away."
 
 
 class MarkingError(Exception):
@@ -99,10 +100,43 @@ def waiting(records: Sequence[Record]) -> list[Answer]:
 
 
 def write_reviews(book: Gradebook, path: Path) -> int:
-    """Write the answers that wait as a table, one row each, and return how many. Raises OSError, GradebookError."""
-    found = waiting(book.records())
+    """Write the answers that wait as a table, one row each, and return how many.
+
+    What somebody has typed into a table of before is not written over until it is in the gradebook. Raises
+    MarkingError, OSError and GradebookError.
+    """
+    records = book.records()
+    _refuse_to_lose(records, path)
+    found = waiting(records)
     write_whole(path, to_csv(COLUMNS, map(_row, found)))
     return len(found)
+
+
+def _refuse_to_lose(records: Sequence[Record], path: Path) -> None:
+    """Raise MarkingError for a file at `path` with points or comments that nobody has taken in."""
+    if not path.is_file() or not path.stat().st_size:
+        return
+    try:
+        sheet, titles = _sheet(path)
+    except MarkingError as error:
+        raise MarkingError(
+            [*error.problems, f"{path} is there and not written over: {_ELSEWHERE}"]
+        ) from error
+    known = _Known(records)
+    open_rows = [
+        (row.number, cells["student"])
+        for row, cells in ((row, _cells(row, titles)) for row in sheet.rows)
+        if (cells["points"] or cells["comment"]) and not known.holds(cells)
+    ]
+    if open_rows:
+        line, student = open_rows[0]
+        many = f"{len(open_rows)} rows have" if len(open_rows) > 1 else "1 row has"
+        raise MarkingError(
+            [
+                f"{path} is not written over: {many} points or a comment that the gradebook does not (line {line}, "
+                f"{safe_line(student, 60)}). Take them in first, with --read; or {_ELSEWHERE}"
+            ]
+        )
 
 
 def _row(answer: Answer) -> Sequence[object]:
@@ -141,6 +175,19 @@ def read_reviews(book: Gradebook, path: Path, by: str, *, above_max: bool = Fals
     Rows without either are left as they are. A table of one's own needs the columns student, exercise, question,
     points and comment. Raises MarkingError and GradebookError.
     """
+    sheet, titles = _sheet(path)
+    found, problems = _rows(sheet, titles, _Known(book.records()), by, above_max)
+    if problems:
+        more = len(problems) - SHOWN
+        raise MarkingError([*problems[:SHOWN], *([f"and {more} more"] if more > 0 else [])])
+    book.mark_all((row.student, row.mark) for row in found if row.mark is not None)
+    count = Counter(row.outcome for row in found)
+    changed = sum(row.changed for row in found)
+    return Taken(count["marked"], count["commented"], count["empty"], count["outdated"], changed)
+
+
+def _sheet(path: Path) -> tuple[Sheet, Sequence[str]]:
+    """The table at `path`, and what its columns are called. Raises MarkingError where it is none of answers."""
     try:
         sheet = read_sheet(path)
     except SheetError as error:
@@ -150,16 +197,11 @@ def read_reviews(book: Gradebook, path: Path, by: str, *, above_max: bool = Fals
         raise MarkingError(
             [f"{path.name} has no column {', '.join(missing)}; it has {', '.join(sheet.header)}."]
         )
-    records = book.records()
-    known = _Known(list(answers(records)), {record.student.id for record in records})
-    found, problems = _rows(sheet, titles, known, by, above_max)
-    if problems:
-        more = len(problems) - SHOWN
-        raise MarkingError([*problems[:SHOWN], *([f"and {more} more"] if more > 0 else [])])
-    book.mark_all((row.student, row.mark) for row in found if row.mark is not None)
-    count = Counter(row.outcome for row in found)
-    changed = sum(row.changed for row in found)
-    return Taken(count["marked"], count["commented"], count["empty"], count["outdated"], changed)
+    return sheet, titles
+
+
+def _cells(row: Row, titles: Sequence[str]) -> Mapping[str, str]:
+    return {title: text_of(cell) for title, cell in zip(titles, row.cells, strict=True)}
 
 
 @dataclass(frozen=True)
@@ -175,10 +217,31 @@ class _Read:
 class _Known:
     """The answers of a class as they are now, to be found by key or by place."""
 
-    def __init__(self, found: Sequence[Answer], students: set[str]) -> None:
+    def __init__(self, records: Sequence[Record]) -> None:
+        found = list(answers(records))
         self.by_key: Mapping[str, Answer] = {answer.key: answer for answer in found}
         self.by_place: Mapping[tuple[str, str, str], Answer] = {answer.place: answer for answer in found}
-        self.students = students
+        self.students = {record.student.id for record in records}
+        self.marks: Mapping[tuple[str, str, str], Mark] = {
+            (record.student.id, mark.exercise, mark.question): mark
+            for record in records
+            for mark in record.marks
+        }
+
+    def holds(self, cells: Mapping[str, str]) -> bool:
+        """Whether the gradebook has the points and the comment of a row, about the answer that was read."""
+        try:
+            answer, key = self.find(cells)
+        except DecisionError:
+            return False
+        mark = self.marks.get(answer.place)
+        if mark is None or mark.answer not in ("", key):
+            return False
+        is_points = not cells["points"] or (
+            bool(_NUMBER.fullmatch(cells["points"])) and _points(cells["points"]) == mark.points
+        )
+        said = cells["comment"].split()
+        return is_points and (not said or said in (mark.comment.split(), _cell(mark.comment).split()))
 
     def find(self, cells: Mapping[str, str]) -> tuple[Answer, str]:
         """The answer that a row is about, and the key of the one that was read. Raises DecisionError."""
@@ -219,7 +282,7 @@ def _rows(
     problems: list[str] = []
     lines: dict[tuple[str, str, str], int] = {}
     for row in sheet.rows:
-        cells = {title: text_of(cell) for title, cell in zip(titles, row.cells, strict=True)}
+        cells = _cells(row, titles)
         try:
             read = _row_read(cells, known, by, above_max)
             if read.mark is not None:
@@ -243,7 +306,7 @@ def _row_read(cells: Mapping[str, str], known: _Known, by: str, above_max: bool)
     if cells["points"]:
         if not _NUMBER.fullmatch(cells["points"]):
             raise DecisionError(f"{cells['points']!r} is no number of points")
-        points = float(cells["points"].replace(",", "."))
+        points = _points(cells["points"])
         refuse_odd(points, answer.review.max_points, above_max)
     mark = Mark(answer.exercise, answer.review.question, points, cells["comment"], by, rows.now(), key)
     if key != answer.key:
@@ -251,6 +314,10 @@ def _row_read(cells: Mapping[str, str], known: _Known, by: str, above_max: bool)
         return _Read("outdated", answer.student, mark if before is None else None)
     outcome = "marked" if cells["points"] else "commented"
     return _Read(outcome, answer.student, mark, changed=before is not None and before != points)
+
+
+def _points(cell: str) -> float:
+    return float(cell.replace(",", "."))
 
 
 def _natural(name: str) -> tuple[str, int, str]:
