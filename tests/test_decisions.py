@@ -374,6 +374,37 @@ def test_no_other_file_is_written_over(book: Gradebook, tmp_path: Path, there: b
     assert write_reviews(book, path) == 4
 
 
+def test_a_comment_on_an_answer_that_was_replaced_takes_no_points_from_it(
+    book: Gradebook, table: Path
+) -> None:
+    rows = _table(table)
+    rows[0]["points"] = "3"
+    read_reviews(book, _save(table, rows[:1]), "Kim")
+    _grade(book, ADA, {"Q1": "Because I say so."}, work="w2")
+    rows[0] |= {"points": "", "comment": "on second thoughts"}
+    assert read_reviews(book, _save(table, rows[:1]), "Kim") == Taken(outdated=1)
+    (mark,) = book.record("007").marks
+    assert (mark.points, mark.comment) == (3.0, "on second thoughts")
+    assert _points(book) == 2.0
+    _grade(book, ADA, {"Q1": "Because."}, work="w3")
+    assert (_points(book), book.record("007").waiting_reviews) == (5.0, 0)
+
+
+def test_an_id_begins_no_formula_and_comes_back(book: Gradebook, tmp_path: Path) -> None:
+    odd = Student("bob;=HYPERLINK(A1)")
+    book.enroll([odd])
+    _grade(book, odd, {"Q1": "Because."})
+    path = tmp_path / "odd.csv"
+    write_reviews(book, path)
+    rows = [row for row in _table(path) if row["student"].startswith("bob")]
+    assert [row["student"] for row in rows] == ["bob;'=HYPERLINK(A1)"]
+    for spelling in ("bob;'=HYPERLINK(A1)", "bob;=HYPERLINK(A1)"):
+        for key in (rows[0]["key"], ""):
+            rows[0] |= {"points": "3", "student": spelling, "key": key}
+            assert read_reviews(book, _save(path, rows), "Kim").marked == 1
+    assert _points(book, odd) == 5.0
+
+
 def test_a_table_of_ones_own_needs_five_columns(book: Gradebook, tmp_path: Path) -> None:
     path = tmp_path / "own.csv"
     path.write_text("Comment;Points;Student;Exercise;Question\nfine;2,5;b2;answers;Q1\n")

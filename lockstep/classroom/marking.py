@@ -11,6 +11,7 @@ from pathlib import Path
 from lockstep.classroom import rows
 from lockstep.classroom.csvfile import CELL, text_of, to_csv
 from lockstep.classroom.decisions import DecisionError, refuse_odd
+from lockstep.classroom.exports.cells import line
 from lockstep.classroom.gradebook import Gradebook
 from lockstep.classroom.record import Mark, Record, answer_key, in_class
 from lockstep.classroom.sheet import Row, Sheet, SheetError, read_sheet
@@ -129,11 +130,11 @@ def _refuse_to_lose(records: Sequence[Record], path: Path) -> None:
         if (cells["points"] or cells["comment"]) and not known.holds(cells)
     ]
     if open_rows:
-        line, student = open_rows[0]
+        number, student = open_rows[0]
         many = f"{len(open_rows)} rows have" if len(open_rows) > 1 else "1 row has"
         raise MarkingError(
             [
-                f"{path} is not written over: {many} points or a comment that the gradebook does not (line {line}, "
+                f"{path} is not written over: {many} points or a comment that the gradebook does not (line {number}, "
                 f"{safe_line(student, 60)}). Take them in first, with --read; or {_ELSEWHERE}"
             ]
         )
@@ -142,7 +143,7 @@ def _refuse_to_lose(records: Sequence[Record], path: Path) -> None:
 def _row(answer: Answer) -> Sequence[object]:
     review = answer.review
     return (
-        safe_line(answer.student, CELL),
+        line(answer.student),
         answer.exercise,
         review.question,
         _cell(review.title),
@@ -272,7 +273,7 @@ def _same_id(cell: str, student: str) -> bool:
     """Whether a cell is an id, perhaps one that a spreadsheet took for a number and cut zeros off."""
     if cell.isdecimal() and student.isdecimal():
         return cell.lstrip("0") == student.lstrip("0")
-    return cell in (student, safe_line(student, CELL))
+    return cell in (student, safe_line(student, CELL), line(student))
 
 
 def _rows(
@@ -308,10 +309,15 @@ def _row_read(cells: Mapping[str, str], known: _Known, by: str, above_max: bool)
             raise DecisionError(f"{cells['points']!r} is no number of points")
         points = _points(cells["points"])
         refuse_odd(points, answer.review.max_points, above_max)
+    earlier = answer.earlier
+    if points is None and key != answer.key and earlier is not None and earlier.answer == key:
+        points = earlier.points
     mark = Mark(answer.exercise, answer.review.question, points, cells["comment"], by, rows.now(), key)
     if key != answer.key:
-        # What was said of an answer that is no more helps whoever reads the next; it never replaces what counts.
-        return _Read("outdated", answer.student, mark if before is None else None)
+        # What was said of an answer that is no more helps whoever reads the next; it never replaces what counts, and
+        # a comment alone never the points that another answer keeps for when it is handed in again.
+        counts = before is not None or (points is None and earlier is not None and earlier.points is not None)
+        return _Read("outdated", answer.student, None if counts else mark)
     outcome = "marked" if cells["points"] else "commented"
     return _Read(outcome, answer.student, mark, changed=before is not None and before != points)
 
