@@ -13,6 +13,7 @@ import pytest
 
 from lockstep.classroom.catalogue import CheckTitle, ExerciseTitle
 from lockstep.classroom.decisions import DecisionError, override, run_override, withdraw
+from lockstep.classroom.exports.feedback import summary
 from lockstep.classroom.gradebook import Gradebook, open_gradebook
 from lockstep.classroom.handin import HandIn
 from lockstep.classroom.marking import COLUMNS, MarkingError, Taken, read_reviews, write_reviews
@@ -388,6 +389,28 @@ def test_a_comment_on_an_answer_that_was_replaced_takes_no_points_from_it(
     assert _points(book) == 2.0
     _grade(book, ADA, {"Q1": "Because."}, work="w3")
     assert (_points(book), book.record("007").waiting_reviews) == (5.0, 0)
+
+
+def test_no_answer_waits_where_a_decision_about_the_whole_exercise_holds(
+    book: Gradebook, table: Path, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    override(book, "007", "answers", None, "see me", "Kim")
+    assert book.record("007").waiting_reviews == 3
+    override(book, "007", "answers", 2.0, "by word of mouth", "Kim")
+    record = book.record("007")
+    assert record.waiting_reviews == 0
+    assert not any("wait" in sentence for sentence in summary(record))
+    rows = _table(table)
+    rows[0]["points"] = rows[1]["points"] = "4"
+    assert _review(place, read=_save(table, rows)) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Points for 2 answers; 2 left empty. A decision about the exercise as a whole holds" in said
+    assert "(007, answers)" in said
+    assert (_points(book), _points(book, BOB)) == (4.0, 6.0)
+    assert write_reviews(book, table) == 0
+    withdraw(book, "007", "answers")
+    assert (_points(book), book.record("007").waiting_reviews) == (6.0, 2)
+    assert write_reviews(book, table) == 2
 
 
 def test_an_id_begins_no_formula_and_comes_back(book: Gradebook, tmp_path: Path) -> None:

@@ -48,12 +48,16 @@ class MarkingError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """One student's answer to a question. `earlier` is what a person said about another answer to it."""
+    """One student's answer to a question. `earlier` is what a person said about another answer to it.
+
+    `is_held` says that a decision about the exercise as a whole holds, whatever the answer gets.
+    """
 
     student: str
     exercise: str
     review: Review
     earlier: Mark | None = None
+    is_held: bool = False
 
     @property
     def key(self) -> str:
@@ -70,7 +74,8 @@ class Answer:
 class Taken:
     """What came of reading a table: rows with points, with a comment only, and with nothing.
 
-    `outdated` are about answers that their students have replaced since. `changed` had other points before.
+    `outdated` are about answers that their students have replaced since. `changed` had other points before. `held`
+    names students and exercises with points as a whole, which hold whatever was given for answers.
     """
 
     marked: int = 0
@@ -78,6 +83,7 @@ class Taken:
     empty: int = 0
     outdated: int = 0
     changed: int = 0
+    held: tuple[str, ...] = ()
 
 
 def answers(records: Sequence[Record]) -> Iterator[Answer]:
@@ -89,12 +95,15 @@ def answers(records: Sequence[Record]) -> Iterator[Answer]:
                 mark = marks.get((exercise.id, review.question))
                 key = answer_key(record.student.id, exercise.id, review)
                 earlier = mark if mark is not None and mark.answer not in ("", key) else None
-                yield Answer(record.student.id, exercise.id, review, earlier)
+                yield Answer(record.student.id, exercise.id, review, earlier, record.is_held(exercise.id))
 
 
 def waiting(records: Sequence[Record]) -> list[Answer]:
-    """Answers that nobody has given points for, question by question: so one reads them evenly."""
-    found = [answer for answer in answers(in_class(records)) if answer.review.waits]
+    """Answers that nobody has given points for, question by question: so one reads them evenly.
+
+    Those are left out whose exercise has points as a whole: points for them would not count.
+    """
+    found = [answer for answer in answers(in_class(records)) if answer.review.waits and not answer.is_held]
     return sorted(
         found, key=lambda answer: (answer.exercise, _natural(answer.review.question), answer.student)
     )
@@ -184,7 +193,8 @@ def read_reviews(book: Gradebook, path: Path, by: str, *, above_max: bool = Fals
     book.mark_all((row.student, row.mark) for row in found if row.mark is not None)
     count = Counter(row.outcome for row in found)
     changed = sum(row.changed for row in found)
-    return Taken(count["marked"], count["commented"], count["empty"], count["outdated"], changed)
+    held = tuple(dict.fromkeys(row.held for row in found if row.held))
+    return Taken(count["marked"], count["commented"], count["empty"], count["outdated"], changed, held)
 
 
 def _sheet(path: Path) -> tuple[Sheet, Sequence[str]]:
@@ -213,6 +223,7 @@ class _Read:
     student: str = ""
     mark: Mark | None = None
     changed: bool = False
+    held: str = ""
 
 
 class _Known:
@@ -319,7 +330,9 @@ def _row_read(cells: Mapping[str, str], known: _Known, by: str, above_max: bool)
         counts = before is not None or (points is None and earlier is not None and earlier.points is not None)
         return _Read("outdated", answer.student, None if counts else mark)
     outcome = "marked" if cells["points"] else "commented"
-    return _Read(outcome, answer.student, mark, changed=before is not None and before != points)
+    changed = before is not None and before != points
+    held = f"{answer.student}, {answer.exercise}" if answer.is_held and cells["points"] else ""
+    return _Read(outcome, answer.student, mark, changed, held)
 
 
 def _points(cell: str) -> float:
