@@ -445,6 +445,7 @@ def test_a_table_of_ones_own_needs_five_columns(book: Gradebook, tmp_path: Path)
         (0, {"points": "5"}, "5 is more than the 4 points"),
         (0, {"points": "1", "student": "b2"}, "was one column sorted and not the others?"),
         (0, {"points": "1", "question": "Q2"}, "was one column sorted and not the others?"),
+        (0, {"points": "1", "student": "2,02112E+11"}, "a spreadsheet has rounded the student '2,02112E+11'"),
         (0, {"points": "1", "key": "1.2E+10"}, "its key '1.2E+10' was changed"),
         (0, {"points": "1", "key": "", "student": "nobody"}, "knows no student 'nobody'"),
         (0, {"points": "1", "key": "", "question": "Q9"}, "has no answer to answers/Q9"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lockstep.classroom import rows
-from lockstep.classroom.csvfile import CELL, text_of, to_csv
+from lockstep.classroom.csvfile import CELL, ROUNDED, text_of, to_csv
 from lockstep.classroom.decisions import DecisionError, refuse_odd
 from lockstep.classroom.exports.cells import line
 from lockstep.classroom.gradebook import Gradebook
@@ -261,6 +261,10 @@ class _Known:
         key = cells.get("key", "")
         if key and not _KEY.fullmatch(key):
             raise DecisionError(f"its key {key!r} was changed; leave that column as it is, or empty")
+        if ROUNDED.fullmatch(student) and student not in self.students:
+            raise DecisionError(
+                f"a spreadsheet has rounded the student {student!r}: format that column as text and put the id in again"
+            )
         found = self.by_key.get(key) or self.by_place.get((self._student(student), exercise, question))
         if found is None:
             raise DecisionError(f"{student!r} has no answer to {exercise}/{question}")
