@@ -13,6 +13,7 @@ import pytest
 
 from lockstep.classroom.catalogue import CheckTitle, ExerciseTitle
 from lockstep.classroom.decisions import DecisionError, override, run_override, withdraw
+from lockstep.classroom.exports.feedback import summary
 from lockstep.classroom.gradebook import Gradebook, open_gradebook
 from lockstep.classroom.handin import HandIn
 from lockstep.classroom.marking import COLUMNS, MarkingError, Taken, read_reviews, write_reviews
@@ -315,6 +316,118 @@ def test_an_answer_that_was_replaced_is_read_again(book: Gradebook, table: Path)
     assert _points(book) == 3.0
 
 
+def test_what_is_filled_in_is_not_written_over_before_it_is_taken_in(book: Gradebook, table: Path) -> None:
+    empty = table.read_bytes()
+    assert write_reviews(book, table) == 4
+    assert table.read_bytes() == empty
+    for filled in ({"points": "4"}, {"comment": "well argued"}, {"points": "many"}):
+        rows = _table(table)
+        rows[0] |= filled
+        kept = _save(table, rows).read_bytes()
+        with pytest.raises(MarkingError) as refused:
+            write_reviews(book, table)
+        assert (
+            "1 row has points or a comment that the gradebook does not (line 3, 007). Take them in first"
+            in str(refused.value)
+        )
+        assert table.read_bytes() == kept
+        table.write_bytes(empty)
+    rows = _table(table)
+    rows[0] |= {"points": "4,0", "comment": "fine; =indeed;\n=so"}
+    rows[1] |= {"comment": "see me"}
+    read_reviews(book, _save(table, rows, ";"), "Kim")
+    assert write_reviews(book, table) == 3
+    assert write_reviews(book, table) == 3
+    rows[0]["points"] = "3"  # on second thoughts, and not taken in
+    _save(table, rows)
+    with pytest.raises(MarkingError, match="1 row has points"):
+        write_reviews(book, table)
+
+
+def test_points_for_an_answer_that_was_replaced_are_not_written_over_either(
+    book: Gradebook, table: Path
+) -> None:
+    rows = _table(table)
+    rows[0]["points"] = rows[1]["points"] = "3"
+    _save(table, rows)
+    _grade(book, ADA, {"Q1": "Because I say so."}, work="w2")
+    with pytest.raises(MarkingError, match="2 rows have"):
+        write_reviews(book, table)
+    read_reviews(book, table, "Kim")
+    assert write_reviews(book, table) == 1
+
+
+@pytest.mark.parametrize(
+    ("there", "said"),
+    [
+        (b"name,email\nAda,ada@example.org\n", "has no column student, exercise, question, points, comment"),
+        (b"PK\x03\x04", "Save it as CSV"),
+    ],
+)
+def test_no_other_file_is_written_over(book: Gradebook, tmp_path: Path, there: bytes, said: str) -> None:
+    path = tmp_path / "roster.csv"
+    path.write_bytes(there)
+    with pytest.raises(MarkingError, match=said) as refused:
+        write_reviews(book, path)
+    assert "is there and not written over: name another file" in str(refused.value)
+    assert path.read_bytes() == there
+    path.write_bytes(b"")
+    assert write_reviews(book, path) == 4
+
+
+def test_a_comment_on_an_answer_that_was_replaced_takes_no_points_from_it(
+    book: Gradebook, table: Path
+) -> None:
+    rows = _table(table)
+    rows[0]["points"] = "3"
+    read_reviews(book, _save(table, rows[:1]), "Kim")
+    _grade(book, ADA, {"Q1": "Because I say so."}, work="w2")
+    rows[0] |= {"points": "", "comment": "on second thoughts"}
+    assert read_reviews(book, _save(table, rows[:1]), "Kim") == Taken(outdated=1)
+    (mark,) = book.record("007").marks
+    assert (mark.points, mark.comment) == (3.0, "on second thoughts")
+    assert _points(book) == 2.0
+    _grade(book, ADA, {"Q1": "Because."}, work="w3")
+    assert (_points(book), book.record("007").waiting_reviews) == (5.0, 0)
+
+
+def test_no_answer_waits_where_a_decision_about_the_whole_exercise_holds(
+    book: Gradebook, table: Path, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    override(book, "007", "answers", None, "see me", "Kim")
+    assert book.record("007").waiting_reviews == 3
+    override(book, "007", "answers", 2.0, "by word of mouth", "Kim")
+    record = book.record("007")
+    assert record.waiting_reviews == 0
+    assert not any("wait" in sentence for sentence in summary(record))
+    rows = _table(table)
+    rows[0]["points"] = rows[1]["points"] = "4"
+    assert _review(place, read=_save(table, rows)) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Points for 2 answers; 2 left empty. A decision about the exercise as a whole holds" in said
+    assert "(007, answers)" in said
+    assert (_points(book), _points(book, BOB)) == (4.0, 6.0)
+    assert write_reviews(book, table) == 0
+    withdraw(book, "007", "answers")
+    assert (_points(book), book.record("007").waiting_reviews) == (6.0, 2)
+    assert write_reviews(book, table) == 2
+
+
+def test_an_id_begins_no_formula_and_comes_back(book: Gradebook, tmp_path: Path) -> None:
+    odd = Student("bob;=HYPERLINK(A1)")
+    book.enroll([odd])
+    _grade(book, odd, {"Q1": "Because."})
+    path = tmp_path / "odd.csv"
+    write_reviews(book, path)
+    rows = [row for row in _table(path) if row["student"].startswith("bob")]
+    assert [row["student"] for row in rows] == ["bob;'=HYPERLINK(A1)"]
+    for spelling in ("bob;'=HYPERLINK(A1)", "bob;=HYPERLINK(A1)"):
+        for key in (rows[0]["key"], ""):
+            rows[0] |= {"points": "3", "student": spelling, "key": key}
+            assert read_reviews(book, _save(path, rows), "Kim").marked == 1
+    assert _points(book, odd) == 5.0
+
+
 def test_a_table_of_ones_own_needs_five_columns(book: Gradebook, tmp_path: Path) -> None:
     path = tmp_path / "own.csv"
     path.write_text("Comment;Points;Student;Exercise;Question\nfine;2,5;b2;answers;Q1\n")
@@ -332,6 +445,7 @@ def test_a_table_of_ones_own_needs_five_columns(book: Gradebook, tmp_path: Path)
         (0, {"points": "5"}, "5 is more than the 4 points"),
         (0, {"points": "1", "student": "b2"}, "was one column sorted and not the others?"),
         (0, {"points": "1", "question": "Q2"}, "was one column sorted and not the others?"),
+        (0, {"points": "1", "student": "2,02112E+11"}, "a spreadsheet has rounded the student '2,02112E+11'"),
         (0, {"points": "1", "key": "1.2E+10"}, "its key '1.2E+10' was changed"),
         (0, {"points": "1", "key": "", "student": "nobody"}, "knows no student 'nobody'"),
         (0, {"points": "1", "key": "", "question": "Q9"}, "has no answer to answers/Q9"),
@@ -406,6 +520,10 @@ def test_the_command_writes_reads_and_counts(
     said = capsys.readouterr().err
     assert said.count("more than the 4 points") == 4
     assert said.endswith("lockstep: nothing was taken in\n")
+    assert _review(place, write=path) == 2
+    refused = capsys.readouterr().err
+    assert "4 rows have points or a comment that the gradebook does not" in " ".join(refused.split())
+    assert "nothing was taken in" not in refused
     assert _review(place, read=path, above_max=True) == 0
     assert capsys.readouterr().out.startswith(
         "Points for 4 answers.\nPages and exports say so after the next "

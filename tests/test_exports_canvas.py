@@ -105,6 +105,22 @@ def test_points_are_not_scaled_where_canvas_names_none() -> None:
     assert not any("scaled" in note for note in filled.notes)
 
 
+@pytest.mark.parametrize("possible", ["1,000", "1.000", "16.000", "1,000.00", "1 000", "many"])
+def test_points_possible_that_may_be_another_number_are_refused(possible: str) -> None:
+    data = EXPORTED.replace(b"16.00", f'"{possible}"'.encode())
+    with pytest.raises(SheetError, match=r"how many points are they\? Write them without"):
+        fill_canvas(data, "grades.csv", the_class(), CATALOGUE, "4711")
+
+
+@pytest.mark.parametrize(
+    ("possible", "grade"), [("16", b"5"), ("16.0", b"5"), ("1600.000", b"500"), ("0.800", b"0.25")]
+)
+def test_points_possible_that_are_sure_are_scaled_to(possible: str, grade: bytes) -> None:
+    data = EXPORTED.replace(b"16.00", possible.encode())
+    filled = fill_canvas(data, "grades.csv", the_class(), CATALOGUE, "4711")
+    assert b",9.5," + grade + b",81.2" in filled.content
+
+
 def _known(name: str, **columns: str) -> Student:
     return Student(
         name,

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Sequence
 
 # Excel takes the wide forms of East Asian keyboards for the same signs.
 _STARTS_A_FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 CELL = 32_000
 """Characters of a cell; Excel cuts off what goes beyond 32,767."""
+
+ROUNDED = re.compile(r"\d(?:[.,]\d+)?E\+\d+")
+"""What a spreadsheet makes of an id of many digits."""
 
 
 def cell(value: object) -> str:

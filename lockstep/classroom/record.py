@@ -124,8 +124,19 @@ class Record:
 
     @property
     def waiting_reviews(self) -> int:
-        """Answers that nobody has marked yet."""
-        return sum(review.waits for exercise in self.exercises for review in self.reviews_of(exercise))
+        """Answers that nobody has marked yet and for which points would count."""
+        return sum(len(self.waiting_of(exercise)) for exercise in self.exercises)
+
+    def is_held(self, exercise: str) -> bool:
+        """Whether a person gave points for the exercise as a whole: then no check and no answer of it counts."""
+        whole = self.override_of(exercise)
+        return whole is not None and whole.points is not None
+
+    def waiting_of(self, exercise: ExerciseResult) -> tuple[Review, ...]:
+        """The exercise's answers that wait for points; none where it `is_held`."""
+        if self.is_held(exercise.id):
+            return ()
+        return tuple(review for review in self.reviews_of(exercise) if review.waits)
 
     def points_of(self, exercise: ExerciseResult) -> float:
         """Points of one exercise, what people decided included."""

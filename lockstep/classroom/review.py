@@ -62,7 +62,18 @@ def _told(taken: Taken) -> str:
         parts.append(f"{taken.changed} had other points before")
     if taken.outdated:
         parts.append(f"{taken.outdated} for an answer that the student has replaced since: the new one waits")
-    return "; ".join(parts) + "."
+    return " ".join(["; ".join(parts) + ".", *_held(taken)])
+
+
+def _held(taken: Taken) -> list[str]:
+    if not taken.held:
+        return []
+    few = "; ".join(safe_line(name, 80) for name in taken.held[:10])
+    more = f"; {len(taken.held) - 10} more" if len(taken.held) > 10 else ""
+    return [
+        f"A decision about the exercise as a whole holds, whatever its answers have got ({few}{more}): "
+        "`lockstep override --withdraw` takes it back."
+    ]
 
 
 def _summary(records: Sequence[Record]) -> list[str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from lockstep.classroom.csvfile import ROUNDED
 from lockstep.classroom.names import folded
 from lockstep.classroom.people import Student
 from lockstep.classroom.sheet import Row, Sheet, SheetError, read_sheet
@@ -45,7 +46,6 @@ _DATES = (
     "%d.%m.%Y %H:%M", "%d.%m.%Y %H:%M:%S", "%A, %d %B %Y, %I:%M %p", "%A, %d %B %Y, %H:%M",
 )  # fmt: skip
 _PARTICIPANT = re.compile(r"\D*[^\W\d]\s*(\d+)")
-_ROUNDED = re.compile(r"\d(?:[.,]\d+)?E\+\d+")
 
 
 class RosterError(Exception):
@@ -162,7 +162,7 @@ def _entry(row: Row, header: Sequence[str], columns: Mapping[str, int], id_colum
             f"The roster has no `{safe_line(header[id_column], 60)}` in line {row.number}. Fill it in, or remove the "
             "line."
         )
-    if _ROUNDED.fullmatch(number):
+    if ROUNDED.fullmatch(number):
         raise RosterError(
             f"The roster has the id `{number}` in line {row.number}: a spreadsheet has rounded it. Format the column "
             "as text, put the ids in again and save once more."

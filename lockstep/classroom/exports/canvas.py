@@ -32,6 +32,7 @@ NEW_ASSIGNMENT = "lockstep"
 
 POSSIBLE = "Points Possible"
 _ASSIGNMENT = re.compile(r"(.*\S)\s*\(([0-9]+)\)")
+_MAY_BE_THOUSANDS = re.compile(r"[1-9][0-9]{0,2}[.,][0-9]{3}")
 _TEST_STUDENTS = ("student, test", "test student")
 
 
@@ -95,7 +96,7 @@ def fill_canvas(
     column = _column(sheet, name, assignment)
     names = [sheet.text(row, "Student").casefold() for row in range(len(sheet.rows))]
     possible = names.index(POSSIBLE.casefold()) if POSSIBLE.casefold() in names else -1
-    most = parse_number(sheet.text(possible, column)) if possible >= 0 else None
+    most = _possible(sheet.text(possible, column), name, column) if possible >= 0 else None
     rows = {
         row: Row(
             sheet.text(row, "Student"),
@@ -115,6 +116,17 @@ def fill_canvas(
         may_exceed=True,
         written=lambda grade: {column: grade.points} if grade.points else {},
     )
+
+
+def _possible(text: str, file: str, column: str) -> float | None:
+    """The points possible; None where the cell is empty. Raises SheetError where it is not sure how many they are."""
+    most = parse_number(text)
+    if text and (most is None or _MAY_BE_THOUSANDS.fullmatch(text)):
+        raise SheetError(
+            f"{safe_line(file)} has `{safe_line(text, 40)}` for `{POSSIBLE}` of `{safe_line(column, 80)}`: how many "
+            "points are they? Write them without a separator of thousands, such as 1000 or 7.5, or leave it empty."
+        )
+    return most
 
 
 def _ids(sheet: Worksheet, row: int) -> Iterator[tuple[str, str]]:

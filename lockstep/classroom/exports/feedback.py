@@ -114,14 +114,14 @@ def _said(record: Record, exercise: ExerciseResult, check: CheckResult) -> Itera
 
 def _answers(record: Record, exercise: ExerciseResult) -> Iterator[_Rest]:
     for review in record.reviews_of(exercise):
-        said = "\n".join(_marked(review))
+        said = "\n".join(_marked(review, record.is_held(exercise.id)))
         points = None if review.waits else review.points or 0.0
         yield safe_line(review.question), safe_line(review.title), None, points, review.max_points, 0.0, said
 
 
-def _marked(review: Review) -> Iterator[str]:
+def _marked(review: Review, is_held: bool) -> Iterator[str]:
     if review.waits:
-        yield "Waits for a person."
+        yield "The points for the exercise as a whole hold." if is_held else "Waits for a person."
     elif not review.answer and review.points is None:
         yield "There is no answer."
     if review.comment:

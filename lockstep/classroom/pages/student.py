@@ -151,9 +151,7 @@ def check_titles(catalogue: Sequence[ExerciseTitle]) -> Titles:
 
 def student_view(record: Record, titles: Titles, plots: Sequence[Plot]) -> StudentView:
     """What the student of this record may read."""
-    waiting = [
-        review for exercise in record.exercises for review in record.reviews_of(exercise) if review.waits
-    ]
+    waiting = [review for exercise in record.exercises for review in record.waiting_of(exercise)]
     return StudentView(
         name=safe_line(record.student.shown),
         id=safe_line(record.student.id),
