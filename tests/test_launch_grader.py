@@ -260,6 +260,11 @@ JOBS = {
     "a file of hosts for pdsh": PBS_TASKS + f"pdsh -w ^$PBS_NODEFILE \"cd $PWD && {MEETS}\"",
     "asks qstat": PBS_TASKS + f"first=$(qstat -f $PBS_JOBID | sed -n 's/.*exec_host = \\([^/]*\\).*/\\1/p')\npbsdsh -- bash -c \"cd $PWD && {MEETS}\"",
     "LSF's file of ranks, and how long it takes": LSF_TOP.replace("-nnodes 2", '-n 2 -R "span[ptile=1]" -gpu "num=2" -We 20 -notify exit').replace("HOSTFILE", "RANKFILE") + f"blaunch {MEETS}",
+    "writes down what machine it is on": SLURM_TOP
+    + "set -euo pipefail\nlspci | grep -i nvidia\n[ $(lspci | grep -ci nvidia) = 2 ]\nibstat | grep -i active | head -n 20\n"
+    + "ibv_devinfo | grep -q mlx5\nlstopo | grep -i numa\ndcgmi discovery -l | grep GPU\nseff $SLURM_JOB_ID\nquota -s\n"
+    + HEAD.replace("head -n 1", "gawk 'NR == 1'")
+    + "srun hwloc-bind node:0 -- " + MEETS.replace("$first", "$host") + " 2>&1 | ts '%H:%M:%S'",
     "the last one in front": SLURM_TOP + LOOP.replace("&\n    BETWEEN", "$([ $i = 1 ] || echo '&')").replace("srun", "eval srun"),
 }  # fmt: skip
 
@@ -294,6 +299,7 @@ def test_an_odd_job_that_trains_passes(name: str, tmp_path: Path, box: Box) -> N
         (PBS_TOP + f"mpiexec -n 2 -ppn 1 torchrunn {MEETS}", "torchrunn is what srun, mpiexec or the like was to start"),
         (PBS_TASKS + "mpiexec -n 4 -ppn 2 bash -c 'RANK=$PMI_RANK LOCAL_RANK=0 WORLD_SIZE=4 exec python ddp_train.py'", "LOCAL_RANK is 0 in all of them"),
         (PBS_TOP + f"mpiexec -n 2 -ppn 1 {MEETS} \"$MORE\"", "which it refuses"),
+        (PBS_TOP + f"set -e\nlspcii\nmpiexec -n 2 -ppn 1 {MEETS}", "lspcii"),
         (PBS_TOP + f"aprun -n 2 {MEETS}", "There is no program aprun where this is graded."),
     ],
 )  # fmt: skip

@@ -150,9 +150,50 @@ def _nvidia_smi(bench: Bench, request: Request) -> Order:
     return {"say": "".join(f"{', '.join(line)}\n" for line in lines)}
 
 
-def _real(request: Request) -> Order:
-    """The program as it is here, on the student's own PATH, without the stand-ins."""
-    program = shutil.which(os.path.basename(request.words[0]))
+# What a person looks for in a log: with `set -o pipefail` a job ends where grep finds none of it.
+_OF_A_GPU = {
+    "lspci": "0{0}:00.0 3D controller: NVIDIA Corporation emulated\n",
+    "gpustat": "[{0}] NVIDIA emulated\n",
+    "rocm-smi": "GPU[{0}]\t\t: Card series: AMD emulated, card{0}\n",
+    "dcgmi": "| {0} | Name: NVIDIA emulated, GPU |\n",
+}
+_OF_A_NODE = {
+    "lspci": "81:00.0 Infiniband controller: Mellanox Technologies emulated\n",
+    "ibstat": "CA 'mlx5_0'\n\tPort 1:\n\t\tState: Active\n\t\tRate: 200\n\t\tLink layer: InfiniBand\n",
+    "ibstatus": "Infiniband device 'mlx5_0' port 1 status:\n\tstate: 4: ACTIVE\n\tlink_layer: InfiniBand\n",
+    "ibv_devinfo": "hca_id: mlx5_0\n\tport: 1\n\t\tstate: PORT_ACTIVE (4)\n\t\tlink_layer: InfiniBand\n",
+    "ibv_devices": "    device\n    mlx5_0\n",
+    "ibdev2netdev": "mlx5_0 port 1 ==> ib0 (Up)\n",
+    **dict.fromkeys(
+        ("lstopo", "lstopo-no-graphics", "hwloc-ls"),
+        "Machine\n  NUMANode\n    PCI (3D) NVIDIA\n    OpenFabrics mlx5_0\n",
+    ),
+}
+
+
+def _hardware(bench: Bench, request: Request) -> Order:
+    """A line for each GPU, and what there is once on a node."""
+    name = os.path.basename(request.words[0])
+    line = _OF_A_GPU.get(name, "")
+    return {
+        "say": "".join(line.format(number) for number in range(bench.cluster.gpus)) + _OF_A_NODE.get(name, "")
+    }
+
+
+def _awk(bench: Bench, request: Request) -> Order:
+    """An awk by the name of one that need not be here: what they have in common is enough for a list of hosts."""
+    return _real(request, "awk")
+
+
+def _ts(bench: Bench, request: Request) -> Order:
+    """Puts the time in front of what it reads; that alone matters here."""
+    program = shutil.which("cat")
+    return {"become": [program]} if program else {}
+
+
+def _real(request: Request, otherwise: str = "") -> Order:
+    """The program as it is here, on the student's own PATH, without the stand-ins, or another that does as much."""
+    program = shutil.which(os.path.basename(request.words[0])) or shutil.which(otherwise)
     return {"become": [program, *request.words[1:]]} if program else {"status": 127}
 
 
@@ -171,4 +212,7 @@ ANSWERS: Mapping[str, Callable[[Bench, Request], Order]] = {
     "ifconfig": _ifconfig,
     "uuidgen": _uuidgen,
     "nvidia-smi": _nvidia_smi,
+    **dict.fromkeys((*_OF_A_GPU, *_OF_A_NODE), _hardware),
+    **dict.fromkeys(("gawk", "mawk", "nawk"), _awk),
+    "ts": _ts,
 }

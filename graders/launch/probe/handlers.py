@@ -95,6 +95,8 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(("module", "ml", "nc", "ncat", "ping"), _nothing),
     # What a log is to hold, or all nodes are to have: nothing of that starts a training.
     **dict.fromkeys(("sinfo", "sstat", "sbcast", "bjobs", "bhosts", "nvcc", "ss", "netstat"), _nothing),
+    **dict.fromkeys(("sacctmgr", "sprio", "sshare", "sreport", "sdiag", "seff"), _nothing),
+    **dict.fromkeys(("lfs", "quota", "myquota", "ofed_info", "rocminfo", "lshw", "dmidecode"), _nothing),
     **dict.fromkeys(("pip", "pip3", "git", "wandb", "rsync", "scp", "curl", "wget"), _nothing),
     "lockstep-elsewhere": _elsewhere,
 }

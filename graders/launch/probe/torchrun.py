@@ -26,7 +26,7 @@ PREFIXES = (
 ENVIRONMENTS = (
     "conda mamba micromamba pixi uv uvx rye poetry pdm hatch pipenv nix guix apptainer singularity docker podman "
     "podman-hpc shifter sarus enroot ch-run charliecloud udocker numactl nsys ncu rocprof rocprofv3 py-spy scalene "
-    "unbuffer sudo prlimit systemd-run"
+    "unbuffer sudo prlimit systemd-run hwloc-bind"
 ).split()
 MODULES = (["torch.distributed.run"], ["torch.distributed.launch"])
 OTHER_LAUNCHERS = ("accelerate", "deepspeed", "horovodrun", "lightning", "fabric")
