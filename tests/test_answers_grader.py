@@ -528,6 +528,50 @@ def test_measured_numbers_are_told_from_others(text: str, found: list[str]) -> N
 
 
 @pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        # How far apart two shares are.
+        ("The efficiency drops by 19.7 percentage points to 80.3 percent.", ["80.3 percent"]),
+        ("The efficiency drops by 19.7 % points.", []),
+        ("Die Effizienz sinkt um 19,7 Prozentpunkte auf 80,3 Prozent.", ["80,3 Prozent"]),
+        ("Effektiviteten falder 19,7 procentpoint.", []),
+        ("The efficiency drops by 19.7 percent.", ["19.7 percent"]),
+        # The number of something else.
+        ("The speedup was measured with a learning rate of 0.1 and momentum 0.9.", []),
+        ("The efficiency of gloo in torch 2.5 is not what I thought.", []),
+        ("For the speedup torch 2.5 was used.", []),
+        ("The speedup is poor, the learning rate was 0.1.", []),
+        ("The growth_factor is 2.0 and the backoff factor of 0.5 follows.", []),
+        ("The speedup is poor, the efficiency is 0.71.", ["efficiency 0.71"]),
+        # Bounds.
+        ("4 processes could reach a speedup of 2.3 at best.", []),
+        ("A speedup of 2.3 at best.", []),
+        ("We did not reach a speedup of 1.9.", []),
+        ("The network sends too much, which caps the speedup at 4.1.", []),
+        ("Vier Prozesse könnten einen Speedup von 2,3 erreichen.", []),
+        # Said of the word in many a form.
+        ("Two processes reach a speedup of 1.87", ["speedup 1.87"]),
+        ("As one can see the speedup is 1.87", ["speedup 1.87"]),
+        ("**Speedup:** 1.60", ["speedup 1.60"]),
+        ("The speedup is **1.43**", ["speedup 1.43"]),
+        ("Speedup (2 processes): 1.60", ["speedup 1.60"]),
+        ("Speedup = T1 / T2 = 1.43", ["speedup 1.43"]),
+        ("The speedup from one process to two is clearly 1.43", ["speedup 1.43"]),
+        ("The speedup, on two processes, is only 1.87", ["speedup 1.87"]),
+        ("The speedup we measured is about 1.87", ["speedup 1.87"]),
+        ("For the speedup we get 1.87", ["speedup 1.87"]),
+        ("Der Speedup von zwei Prozessen liegt bei etwa 1,62", ["speedup 1,62"]),
+        ("Hastighedsforøgelsen er 1,43", ["speedup 1,43"]),
+        ("speedup and efficiency are 1.43", ["speedup 1.43"]),
+        ("efficiency fell from 0.99 to 0.80", ["efficiency 0.99"]),
+        ("The efficiency loss is 0.30", ["efficiency 0.30"]),
+    ],
+)
+def test_a_number_without_a_unit_belongs_to_the_word_it_is_said_of(text: str, found: list[str]) -> None:
+    assert [quote.text for quote in quotes(text)] == found
+
+
+@pytest.mark.parametrize(
     ("text", "values"),
     [
         ("9,416 images/s", [9416, 9.416]),

@@ -50,8 +50,17 @@ _UNITS: tuple[tuple[Kind, re.Pattern[str], float], ...] = tuple(
         (Kind.SHARE, r"\s?(?:%|percent|per cent|procent|prozent|pct)(?!\w)", 1e-2),
     )
 )
+# "19.7 percentage points": how far apart two shares are, and neither of them.
+_POINTS = re.compile(
+    r"\s?(?:(?:percent(?:age)?|per\scent|procent|prozent|%)[\s-]?(?:points?|point(?:et)?|punkte?n?)"
+    r"|points?\sde\spourcentage|puntos?\sporcentual(?:es)?|pp|ppts?|%-?p)(?!\w)",
+    re.IGNORECASE,
+)
+# The factors of `torch.amp.GradScaler` and of a DataLoader are settings.
 _SPEEDUP = re.compile(
-    r"speed[\s-]?up|factor|faktor|hastighedsforøgelse|beschleunigung|accélération", re.IGNORECASE
+    r"speed[\s-]?up|(?<!growth[\s_-])(?<!backoff[\s_-])(?<!scale[\s_-])(?<!prefetch[\s_-])(?<!decay[\s_-])factor"
+    r"|faktor|hastighedsforøgelse|beschleunigung|accélération",
+    re.IGNORECASE,
 )
 _EFFICIENCY = re.compile(
     r"(?<!co)efficien|effektivitet|effizienz|effektivität|efficac|eficien", re.IGNORECASE
@@ -59,6 +68,41 @@ _EFFICIENCY = re.compile(
 # What else has a percentage, between the word and the number: an efficiency that suffers while the CPU is at 97 %.
 _OTHER_SHARE = re.compile(
     r"\b(?:[cg]pus?|cores?)\s(?:is|are|was|were|at)\b|utili[sz]|usage|busy|idle|occupan|accurac|varia|batter|memory|cache",
+    re.IGNORECASE,
+)
+# What stands from the word for a ratio to a number without a unit, where the number is that ratio's: "of", "on two
+# processes was", "(2 processes):". Of "was measured with a learning rate of" it is not.
+_THAT_IS = re.compile(
+    r"\w{0,12}(?:\s(?:factors?|values?|ratios?|figures?|loss|itself|faktor|only|[a-z])){0,2}\W{0,3}?"
+    r"(?:\s?\([^()]{0,40}\)|\s?,[^,;:()]{0,30},)?"
+    r"(?:"
+    # directly
+    r"\s(?:of|at|to|by|as|von|um|auf|bei|på|til|de)|\s?(?:=[^=,;:()]{1,30})?[=:≈~]|"
+    # we measured
+    r",?\s(?:i|we|ich|wir|jeg|vi)\s(?:\w+\s)?(?:get|got|measured?|see|saw|had|have|observed?|found|find|reach(?:ed)?)|"
+    # on two processes was
+    r"(?:\s(?:on|of|for|with|from|over|by|in|at|using|between|across|through|versus|vs\.?|compared|relative|that|which"
+    r"|here|there|then|thus|therefore|now|again|i|we|and|achieved|measured|observed|obtained|reached|gained"
+    r"|med|på|fra|til|ved|af|og|von|für|mit|bei|auf|im|und|pour|avec|sur|de|à|et)\b[^,;:()]{0,45}?)?"
+    r"(?:\s?:|\s(?:is|was|are|were|be|been|equals?|equalled|remain(?:s|ed)|stay(?:s|ed)|reach(?:es|ed)|hits?"
+    r"|(?:amount|com)(?:s|ed|es)?\sto|came\sto|(?:c[ao]mes?|turn(?:s|ed)|works?|worked)\sout"
+    r"|(?:f[ae]ll|fell|falls|drop|drops|dropped|sinks?|sank|goes|went|gr[eo]ws?|rises?|rose|increase[sd]?|decrease[sd]?)"
+    r"(?:\s(?:down|up|again|back))?\s(?:from|to)"
+    r"|ist|war|sind|waren|beträgt|betrug|liegt|lag|sinkt\sauf|sank\sauf|fällt\sauf|er|var|blev|bliver"
+    r"|est|était|es|fue|är)"
+    r"(?:\s(?:also|then|thus|therefore|so|here|indeed|measured|found|observed|computed|equal))?"
+    r"(?:\s(?:to\sbe|as|at|to|bei|på))?)|"
+    r")"
+    r"(?:\W{0,3}\b(?:about|around|approx|almost|only|just|even|still|an?|the|mere|\w{1,15}ly"
+    r"|de|circa|cirka|ca|omkring|kun|etwa|rund|ungefähr|nur|knapp|environ)\b){0,4}\W{0,4}",
+    re.IGNORECASE,
+)
+# What else has a value in between, or begins to speak of something else.
+_OTHER_VALUE = re.compile(
+    r"\b(?:rates?|lr|lernrate|læringsrate|momentum|decay|dropout|betas?|alpha|gamma|epsilon|eps|temperature|seeds?|thresholds?"
+    r"|versions?|torch|pytorch|torchvision|cuda|cudnn|nccl|gloo|python|kernel|driver|ubuntu|linux|accurac\w*|the\sloss"
+    r"|deviation|variance|coefficient|spread|margin|error|when|where|because|since|if|while|but|although|though|whereas"
+    r"|weil|wenn|obwohl|während|fordi|når|hvor|mens)\b",
     re.IGNORECASE,
 )
 _CLAUSE = re.compile(r"[,;:()]")
@@ -136,13 +180,21 @@ _BOUND = re.compile(
         "op_til mindst højst mindre_end mere_end bør kan skal ikke "
         "unter über bis_zu höchstens mindestens soll* kann nicht"
     )
-    + r"\W{0,3}(?:\w+\W{1,3})?$|[<>≤≥]\s?=?\s?$|\d\s?(?:to|til|bis|and|og|und)\s?$",
+    + r"\W{0,3}(?:\w+\W{1,3})?$|[<>≤≥]\s?=?\s?$|\d\s?(?:to|til|bis|and|og|und)\s?$"
+    # "could reach a speedup of", "könnten einen Speedup von"
+    r"|\b(?:could|can|cannot|may|might|should|not|never|n[’']t|kan|kunne|(?<!managed\s)(?<!able\s)to)\s(?:\w{1,12}\s)?"
+    r"(?:reach|achieve|attain|get|have|give|yield|bring|gain|expect|nå|opnå|give)\s(?:[\w-]{1,20}\s){0,3}(?:of\s|på\s)?\W?$"
+    r"|\bkönnten?\s(?:[\w-]{1,20}\s){0,4}(?:von|auf|bei)\s$"
+    # "caps the speedup at"
+    r"|\b(?:caps?|capped|capping|limit(?:s|ed|ing)?|bound(?:s|ed)?|restrict(?:s|ed)?|begrenz\w{1,3}|begræns\w{1,3})\s"
+    r"(?:[\w-]{1,20}\s){0,3}(?:at|to|by|auf|bei|til|på)\s(?:\w{1,13}\s)?$",
     re.IGNORECASE,
 )
 # Just after it: what it would have to be.
 _IDEAL = re.compile(
     r"\W{0,3}(?:(?:that|which|as|der|som|is|er|ist|speed-?up|the|an?|would|be)\s){0,3}"
-    r"(?:ideal|perfect|theoretical|linear|in theory|maximum|expected|teoretisk|ideel|optimal)",
+    r"(?:ideal|perfect|theoretical|linear|in theory|maximum|expected|at (?:the )?(?:very )?(?:best|most)"
+    r"|teoretisk|ideel|optimal)",
     re.IGNORECASE,
 )
 _SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[^\s\d])|\n{2,}|[;|•]|\n(?=[^\S\n]*[-*|])")
@@ -229,7 +281,7 @@ def _measured(number: str, before: str, after: str) -> Quote | None:
     """The quote that a number is, by what stands around it."""
     readings = _readings(number)
     decimals = any(place < 1 for _, place in readings)
-    if not readings or _BOUND.search(before[-40:]):
+    if not readings or _BOUND.search(before[-40:]) or _POINTS.match(after):
         return None
     for kind, unit, scale in _UNITS:
         match = unit.match(after)
@@ -261,11 +313,19 @@ def _measured(number: str, before: str, after: str) -> Quote | None:
         return None
     if _IDEAL.match(after) or _is_apart(readings, after) or (readings[0][0] == 1 and _FROM.search(before)):
         return None
-    if _SPEEDUP.search(before[-50:]):
+    if _is_of(_SPEEDUP, before):
         return Quote(f"speedup {number}", Kind.RATIO, readings)
-    if _EFFICIENCY.search(before[-50:]):
+    if _is_of(_EFFICIENCY, before):
         return Quote(f"efficiency {number}", Kind.SHARE, readings)
     return None
+
+
+def _is_of(word: re.Pattern[str], before: str) -> bool:
+    """Whether a number without a unit is said of a word, by what stands between the two."""
+    *_, last = itertools.chain((None,), word.finditer(before, max(len(before) - 60, 0)))
+    if last is None or _OTHER_VALUE.search(before, last.end()):
+        return False
+    return _THAT_IS.fullmatch(before, last.end()) is not None
 
 
 def _is_apart(readings: tuple[tuple[float, float], ...], after: str) -> bool:
