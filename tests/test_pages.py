@@ -187,6 +187,13 @@ def test_an_answer_that_waits_says_so() -> None:
     assert "waits for a person, up to 5" in text
 
 
+def test_an_answer_waits_for_nobody_where_points_for_the_whole_exercise_hold() -> None:
+    whole = Override("answers", "", 4.0, "By word of mouth.", "K. Abe", "")
+    text = text_of(student_page(replace(ADA, marks=(), overrides=(whole,))))
+    assert "the points for the exercise as a whole hold" in text
+    assert "waits for a person" not in text
+
+
 @pytest.mark.parametrize("record", CLASS)
 def test_nothing_of_the_instructors_is_on_a_students_page(record: Record) -> None:
     page = student_page(record)

@@ -183,7 +183,7 @@ _BOUND = re.compile(
     + r"\W{0,3}(?:\w+\W{1,3})?$|[<>≤≥]\s?=?\s?$|\d\s?(?:to|til|bis|and|og|und)\s?$"
     # "could reach a speedup of", "könnten einen Speedup von"
     r"|\b(?:could|can|cannot|may|might|should|not|never|n[’']t|kan|kunne|(?<!managed\s)(?<!able\s)to)\s(?:\w{1,12}\s)?"
-    r"(?:reach|achieve|attain|get|have|give|yield|bring|gain|expect|nå|opnå|give)\s(?:[\w-]{1,20}\s){0,3}(?:of\s|på\s)?\W?$"
+    r"(?:reach|achieve|attain|get|have|give|yield|bring|gain|expect|nå|opnå)\s(?:[\w-]{1,20}\s){0,3}(?:of\s|på\s)?\W?$"
     r"|\bkönnten?\s(?:[\w-]{1,20}\s){0,4}(?:von|auf|bei)\s$"
     # "caps the speedup at"
     r"|\b(?:caps?|capped|capping|limit(?:s|ed|ing)?|bound(?:s|ed)?|restrict(?:s|ed)?|begrenz\w{1,3}|begræns\w{1,3})\s"

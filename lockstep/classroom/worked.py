@@ -60,10 +60,10 @@ def worked(folder: Path | None, known: Given, handed: Sequence[Path]) -> Worked:
 def from_sources(students: Sequence[Student], found: Sequence[Traces], solutions: Worked) -> Told:
     """Flags for sources that also stand in the worked solutions, for whose they are."""
     for student, own in zip(students, found, strict=True):
-        for place, each in alike([own.prints, solutions.prints], lambda _one, _other: False).items():
-            if place == 0:
-                detail = beside(each, "the worked solutions", "what was handed out")
-                yield student.id, Flag(WORKED, listed_paths(each.files), detail)
+        each = alike([own.prints, solutions.prints], lambda _one, _other: False).get(0)
+        if each is not None:
+            detail = beside(each, "the worked solutions", "what was handed out")
+            yield student.id, Flag(WORKED, listed_paths(each.files), detail)
 
 
 def from_answers(records: Sequence[Record], solutions: Worked) -> Told:

@@ -75,7 +75,10 @@ class CheckView:
 
 @dataclass(frozen=True)
 class AnswerView:
-    """A written answer, with the points and the comment of whoever marked it. `points` is None until then."""
+    """A written answer, with the points and the comment of whoever marked it. `points` is None until then.
+
+    `is_held` says that points for the exercise as a whole hold, whatever the answer gets.
+    """
 
     question: str
     title: str
@@ -85,6 +88,7 @@ class AnswerView:
     max_points: float
     comment: Folded
     waits: bool
+    is_held: bool
 
 
 @dataclass(frozen=True)
@@ -210,7 +214,7 @@ def _exercise(
             )
             for check in exercise.checks
         ),
-        answers=tuple(_answer(review) for review in record.reviews_of(exercise)),
+        answers=tuple(_answer(review, record.is_held(exercise.id)) for review in record.reviews_of(exercise)),
         decision=_decision(record.override_of(exercise.id), graded),
     )
 
@@ -238,7 +242,7 @@ def _check(
     )
 
 
-def _answer(review: Review) -> AnswerView:
+def _answer(review: Review, is_held: bool) -> AnswerView:
     return AnswerView(
         question=safe_line(review.question),
         title=safe_line(review.title, 500),
@@ -248,6 +252,7 @@ def _answer(review: Review) -> AnswerView:
         max_points=review.max_points,
         comment=folded(review.comment),
         waits=review.waits,
+        is_held=is_held,
     )
 
 
