@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -26,6 +27,10 @@ TOO_FEW = 3
 """Differences from which on they speak against a tick."""
 OWN_READINGS = 8
 """Different readings of a configuration from which on its clock is looked at by itself: some note times per image."""
+COARSE_S = 1.1e-6
+"""A longer tick shows in every reading of a report, so all of them are asked: readings copied in are few otherwise."""
+DRIFT = 1e-6
+"""How much of a difference a clock that is being set right may be off from its ticks, from one run to the next."""
 
 _MOST_VALUES, _MOST_DIFFERENCES, _LOOKED_AT = 600, 40_000, 120
 _FINE, _FINER = 1e-3, 2e-5
@@ -34,14 +39,69 @@ _CHUNK = 1024
 _Values: TypeAlias = NDArray[np.float64]
 
 
-def longest_tick(groups: Sequence[Sequence[Number]], least: float) -> Tick:
+def longest_tick(
+    groups: Sequence[Sequence[Number]], least: float, parts: Sequence[Sequence[int]] = ()
+) -> Tick:
     """The longest tick that the clock behind readings, by configuration, may have; not less than `least`.
 
-    `least` is what is known of the clock. Readings of some digits are rounded to more the longer they are.
+    `least` is what is known of the clock. Readings of some digits are rounded to more the longer they are. Each of
+    `parts` has a number for every configuration, by which its readings may have been divided: its images, its steps.
     """
+    longest = _longest(groups, least, LONGEST_S)
+    if longest.seconds <= max(COARSE_S, least):
+        return longest
+    for divisors in ([1] * len(groups), *parts):
+        common = _common(groups, least, divisors)
+        if common:
+            return Tick(min(common.seconds, longest.seconds), common.seen or longest.seen)
+    return _longest(groups, least, COARSE_S)
+
+
+def _longest(groups: Sequence[Sequence[Number]], least: float, bound: float) -> Tick:
     every = [number for group in groups for number in group]
-    own = [_possible(group, least) for group in groups if len({each.value for each in group}) >= OWN_READINGS]
-    return max([_possible(every, least), *(tick for tick in own if tick.seen)], key=lambda tick: tick.seconds)
+    own = [
+        _possible(group, least, bound) for group in groups if len({each.value for each in group}) >= OWN_READINGS
+    ]
+    return max(
+        [_possible(every, least, bound), *(tick for tick in own if tick.seen)], key=lambda tick: tick.seconds
+    )
+
+
+def _common(groups: Sequence[Sequence[Number]], least: float, divisors: Sequence[int]) -> Tick | None:
+    """The longest tick above `COARSE_S` of which all readings of a configuration differ by whole numbers; if any.
+
+    Only within a configuration: what was taken off its readings, such as an empty run, is the same for all of them.
+    """
+    apart = [
+        (difference * divisor, (noise + DRIFT * difference) * divisor)
+        for group, divisor in zip(groups, divisors, strict=True)
+        for difference, noise in _neighbours(group, least)
+    ]
+    if not apart:
+        return Tick(LONGEST_S, False)
+    (shortest, noise), *others = sorted(apart)
+    least_divisor = min(divisors)
+    whole = np.arange(max(1.0, np.ceil(shortest / LONGEST_S)), shortest / (COARSE_S * least_divisor) + 1)
+    low, high = (shortest - noise) / whole, (shortest + noise) / whole
+    for difference, noise in others:
+        times = np.rint(2 * difference / (low + high))
+        # What a tick is known to is too little to tell how often it goes into a difference that is much longer.
+        is_told = (high - low) * times < (low + high) / 4
+        low = np.where(is_told, np.maximum(low, (difference - noise) / times), low)
+        high = np.where(is_told, np.minimum(high, (difference + noise) / times), high)
+        low, high = low[low <= high], high[low <= high]
+    return Tick(float(high[0]) / least_divisor, len(apart) >= TOO_FEW) if len(high) else None
+
+
+def _neighbours(numbers: Sequence[Number], least: float) -> list[tuple[float, float]]:
+    """By how much different readings that follow each other in order differ, and how far off that may be."""
+    finest = finest_of_size(numbers)
+    ordered = sorted(numbers, key=lambda number: number.value)
+    apart = [
+        (after.value - before.value, max(least, finest[size(after.value)]) + NANOSECONDS_S)
+        for before, after in pairwise(ordered)
+    ]
+    return [(difference, noise) for difference, noise in apart if difference > noise]
 
 
 @dataclass(frozen=True)
@@ -52,16 +112,16 @@ class _Apart:
     noise: _Values
 
 
-def _possible(numbers: Sequence[Number], least: float) -> Tick:
+def _possible(numbers: Sequence[Number], least: float, bound: float) -> Tick:
     apart = _differences(numbers, least)
     if not len(apart.seconds):
         return Tick(least, False)
     # Above this, the nearest differences are many enough without those far off.
-    dense = apart.seconds[AT_LEAST - 1] / NEAR if len(apart.seconds) >= AT_LEAST else LONGEST_S
+    dense = apart.seconds[AT_LEAST - 1] / NEAR if len(apart.seconds) >= AT_LEAST else bound
     lowest = max(least, float(apart.noise.min()))
     for low, high, spacing in (
-        (max(dense, lowest), LONGEST_S, _FINE),
-        (lowest, min(dense, LONGEST_S), _FINER),
+        (max(dense, lowest), bound, _FINE),
+        (lowest, min(dense, bound), _FINER),
     ):
         ticks = np.exp(np.arange(np.log(high), np.log(low), -spacing)) if low < high else np.zeros(0)
         for start in range(0, len(ticks), _CHUNK):
