@@ -305,6 +305,34 @@ def test_the_starts_alone_give_a_grid_away() -> None:
     assert {each.rule for each in everything if each.judgement.costs or each.judgement is UNUSUAL} == {"F14"}
 
 
+@pytest.mark.parametrize("places", ["01010", "01111", "00111"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_readings_that_fill_up_every_configuration_are_found(kind: str, places: str) -> None:
+    """Readings so few rule out few ticks by their distances; that they are whole ticks of none does."""
+    report = reworked(start(kind), each(lambda w: [w[int(place)] for place in places[: len(w)]]))
+    assert ("F03", "inconsistent") in words(report)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_readings_that_fill_up_one_configuration_are_found(kind: str) -> None:
+    report = reworked(start(kind), first(lambda w: [w[0], *[w[1]] * (len(w) - 1)]))
+    assert ("F03", "inconsistent") in words(report)
+
+
+@pytest.mark.parametrize("tick", [1 / 64, 1e-2, 1 / 300])
+@pytest.mark.parametrize(("kind", "unit"), [("dp_inference", "samples"), ("ddp_scaling", "steps")])
+def test_times_an_image_of_a_slow_clock_are_no_copies(kind: str, unit: str, tick: float) -> None:
+    """Divided by what each configuration has of its own, they are whole ticks of none in seconds."""
+    report = start(kind)
+    groups = [runs_of(report, **config) for config in configs(report)]
+    few = [[20, 21, 20, 22, 20], [20, 20, 21, 21, 20], [22, 22, 23, 22, 21]]
+    walls = [
+        [few[place % 3][rep] * tick / run[unit] for rep, run in enumerate(runs)]
+        for place, runs in enumerate(groups)
+    ]
+    assert [rule for rule, _ in words(reworked(report, lambda _: walls)) if rule == "F03"] == []
+
+
 HONEST: dict[str, Callable[..., Any]] = {
     "as measured": lambda walls: walls,
     "all of them multiples of 1/64 s": each(lambda w: [round(x * 64) / 64 for x in w]),

@@ -96,24 +96,24 @@ def step_tick(report: Report) -> float:
 def longest_step_tick(report: Report, least: float) -> Tick:
     """The longest tick that the clock behind the steps can have, to judge by them; not less than `least`."""
     return _longest_tick(
-        report, [[step for run in group.runs for step in sensible(run.step_seconds)] for group in report.groups], least
+        [[step for run in group.runs for step in sensible(run.step_seconds)] for group in report.groups],
+        least,
     )
 
 
 def longest_wall_tick(report: Report, least: float) -> Tick:
     """The same for the runs, which may be sums of steps and tick as they do."""
-    own = _longest_tick(report, [sensible(run.wall for run in group.runs) for group in report.groups], least)
+    own = _longest_tick([sensible(run.wall for run in group.runs) for group in report.groups], least)
     if not any(run.step_seconds for run in report.runs):
         return own
     return max(own, longest_step_tick(report, least), key=lambda tick: tick.seconds)
 
 
-def _longest_tick(report: Report, groups: Sequence[Sequence[Number]], least: float) -> Tick:
+def _longest_tick(groups: Sequence[Sequence[Number]], least: float) -> Tick:
     # Needs NumPy, which takes longer to import than most reports take to be looked through.
     from lockstep.reports.ticks import longest_tick
 
-    first = [group.runs[0] for group in report.groups]
-    return longest_tick(groups, least, ([max(1, run.samples) for run in first], [max(1, run.steps) for run in first]))
+    return longest_tick(groups, least)
 
 
 def clock(report: Report) -> str:

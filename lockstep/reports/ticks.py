@@ -25,12 +25,16 @@ NEAR, AT_LEAST, FAR = 12, 24, 3000
 """Differences of so many ticks are looked at; where there are fewer than `AT_LEAST`, of up to `FAR` ticks."""
 TOO_FEW = 3
 """Differences from which on they speak against a tick."""
+BY_CHANCE = 1e-3
+"""How often differences may be whole ticks of some tick by chance, of one that is taken for seen."""
 OWN_READINGS = 8
 """Different readings of a configuration from which on its clock is looked at by itself: some note times per image."""
 COARSE_S = 1.1e-6
 """A longer tick shows in every reading of a report, so all of them are asked: readings copied in are few otherwise."""
-DRIFT = 1e-6
+DRIFT = 1e-7
 """How much of a difference a clock that is being set right may be off from its ticks, from one run to the next."""
+SUMMED = 1e-4
+"""How much of a tick a reading may be off that is the sum of many, each cut to nanoseconds."""
 
 _MOST_VALUES, _MOST_DIFFERENCES, _LOOKED_AT = 600, 40_000, 120
 _FINE, _FINER = 1e-3, 2e-5
@@ -39,58 +43,71 @@ _CHUNK = 1024
 _Values: TypeAlias = NDArray[np.float64]
 
 
-def longest_tick(
-    groups: Sequence[Sequence[Number]], least: float, parts: Sequence[Sequence[int]] = ()
-) -> Tick:
+def longest_tick(groups: Sequence[Sequence[Number]], least: float) -> Tick:
     """The longest tick that the clock behind readings, by configuration, may have; not less than `least`.
 
-    `least` is what is known of the clock. Readings of some digits are rounded to more the longer they are. Each of
-    `parts` has a number for every configuration, by which its readings may have been divided: its images, its steps.
+    `least` is what is known of the clock. Readings of some digits are rounded to more the longer they are.
     """
     longest = _longest(groups, least, LONGEST_S)
     if longest.seconds <= max(COARSE_S, least):
         return longest
-    for divisors in ([1] * len(groups), *parts):
-        common = _common(groups, least, divisors)
-        if common:
-            return Tick(min(common.seconds, longest.seconds), common.seen or longest.seen)
-    return _longest(groups, least, COARSE_S)
+    common = _common(groups, least)
+    if not common:
+        return _longest(groups, least, COARSE_S)
+    is_seen = common.seen or (longest.seen and common.is_near)
+    return Tick(max(least, min(common.seconds, longest.seconds)), is_seen)
 
 
 def _longest(groups: Sequence[Sequence[Number]], least: float, bound: float) -> Tick:
     every = [number for group in groups for number in group]
     own = [
-        _possible(group, least, bound) for group in groups if len({each.value for each in group}) >= OWN_READINGS
+        _possible(group, least, bound)
+        for group in groups
+        if len({each.value for each in group}) >= OWN_READINGS
     ]
     return max(
         [_possible(every, least, bound), *(tick for tick in own if tick.seen)], key=lambda tick: tick.seconds
     )
 
 
-def _common(groups: Sequence[Sequence[Number]], least: float, divisors: Sequence[int]) -> Tick | None:
+@dataclass(frozen=True)
+class _Common(Tick):
+    """A tick of which differences are whole numbers; `is_near` where one of them is a few ticks only."""
+
+    is_near: bool
+
+
+def _common(groups: Sequence[Sequence[Number]], least: float) -> _Common | None:
     """The longest tick above `COARSE_S` of which all readings of a configuration differ by whole numbers; if any.
 
     Only within a configuration: what was taken off its readings, such as an empty run, is the same for all of them.
+    It is seen where chance would hardly make the differences so.
     """
-    apart = [
-        (difference * divisor, (noise + DRIFT * difference) * divisor)
-        for group, divisor in zip(groups, divisors, strict=True)
+    apart = sorted(
+        (difference, noise + DRIFT * difference)
+        for group in groups
         for difference, noise in _neighbours(group, least)
-    ]
+    )
     if not apart:
-        return Tick(LONGEST_S, False)
-    (shortest, noise), *others = sorted(apart)
-    least_divisor = min(divisors)
-    whole = np.arange(max(1.0, np.ceil(shortest / LONGEST_S)), shortest / (COARSE_S * least_divisor) + 1)
-    low, high = (shortest - noise) / whole, (shortest + noise) / whole
-    for difference, noise in others:
-        times = np.rint(2 * difference / (low + high))
+        return _Common(LONGEST_S, False, True)
+    (shortest, off), *others = apart
+    whole = np.arange(max(1.0, np.ceil(shortest / LONGEST_S)), shortest / COARSE_S + 1)
+    tick, chance = shortest / whole, whole
+    low, high = tick - (off + SUMMED * tick) / whole, tick + (off + SUMMED * tick) / whole
+    for difference, exact in others:
+        tick = (low + high) / 2
+        times, noise = np.rint(difference / tick), exact + SUMMED * tick
+        within = 2 * noise + (high - low) * times
         # What a tick is known to is too little to tell how often it goes into a difference that is much longer.
-        is_told = (high - low) * times < (low + high) / 4
+        is_told = within < tick / 2
         low = np.where(is_told, np.maximum(low, (difference - noise) / times), low)
         high = np.where(is_told, np.minimum(high, (difference + noise) / times), high)
-        low, high = low[low <= high], high[low <= high]
-    return Tick(float(high[0]) / least_divisor, len(apart) >= TOO_FEW) if len(high) else None
+        chance = np.where(is_told, chance * within / tick, chance)
+        left = low <= high
+        low, high, chance = low[left], high[left], chance[left]
+    if not len(high):
+        return None
+    return _Common(float(high[0]), bool(chance[0] < BY_CHANCE), bool(shortest <= NEAR * high[0]))
 
 
 def _neighbours(numbers: Sequence[Number], least: float) -> list[tuple[float, float]]:
