@@ -76,6 +76,15 @@ def second(change: Callable[[list[float]], list[Any]]) -> Callable[..., Any]:
     return lambda walls: [walls[0], change(walls[0]), *walls[2:]]
 
 
+def noisy(walls: list[float], share: float) -> list[float]:
+    """With so much noise about what they were made of."""
+    rng = np.random.default_rng(0)
+    return [
+        wall * (1 + share * float(noise))
+        for wall, noise in zip(walls, rng.standard_normal(len(walls)), strict=True)
+    ]
+
+
 def borrowed(count: int) -> Callable[..., Any]:
     """So many readings of the first configuration stand in the second as well, in other places."""
 
@@ -100,6 +109,7 @@ MADE_UP: list[tuple[str, str, Judgement, Callable[..., Any], str]] = [
     ("F01", "one reading five times", INCONSISTENT, uniform(repr), "none was uniform"),
     ("F01", "one reading, another spelling", INCONSISTENT, uniform(printed(".6e")), "none was uniform"),
     ("F01", "two decimals of 20 s", UNUSUAL, uniform(printed(".2f")), "so few digits"),
+    ("F01", "one reading with noise", UNUSUAL, first(lambda w: noisy([w[0]] * 5, 1e-7)), "scatter by 0.00014"),
     ("F02", "tenths", UNUSUAL, each(lambda w: [format(x * 8, ".1f") for x in w]), "multiples of 0.1 s"),
     ("F03", "one reading twice", UNUSUAL, borrowed(1), "1 reading of 6 and more digits occurs again"),
     ("F03", "two readings twice", UNUSUAL, borrowed(2), "2 readings"),
@@ -109,12 +119,22 @@ MADE_UP: list[tuple[str, str, Judgement, Callable[..., Any], str]] = [
     ("F04", "arithmetic", UNUSUAL, first(lambda w: [w[0] + 0.1371 * i for i in (2, 0, 4, 1, 3)]), "evenly spaced"),
     ("F04", "geometric", UNUSUAL, first(lambda w: [w[0] * 1.017**i for i in (2, 0, 4, 1, 3)]), "ratios"),
     ("F04", "by hand", UNUSUAL, first(lambda w: [format(20 + 0.111 * i, ".3f") for i in range(5)]), "20.111"),
+    ("F04", "arithmetic with noise", UNUSUAL, first(lambda w: noisy([w[0] + 0.1371 * i for i in range(5)], 1e-7)),
+     "evenly spaced"),
+    ("F04", "geometric with noise", UNUSUAL, first(lambda w: noisy([w[0] * 1.017**i for i in range(5)], 1e-6)),
+     "ratios"),
+    ("F05", "scaled and shifted", INCONSISTENT, second(lambda w: [0.9 * x + 1.234 for x in w]), "times 0.9 plus 1.234 s"),
+    ("F05", "scaled, shifted, with noise", INCONSISTENT, second(lambda w: noisy([1.1 * x - 1.7 for x in w], 1e-7)), " plus -1."),
+    ("F05", "scaled, shifted, moved about", INCONSISTENT, second(lambda w: [w[i] * 0.8 + 2 for i in (3, 0, 4, 1, 2)]),
+     "in another order"),
     ("F05", "scaled", INCONSISTENT, second(lambda w: [x * 0.91803 for x in w]), "times 0.91803"),
     ("F05", "scaled and rounded", INCONSISTENT, second(lambda w: [format(x * 0.9, ".4f") for x in w]), "times 0.9"),
     ("F05", "shifted", INCONSISTENT, second(lambda w: [x - 3.21 for x in w]), "plus -3.21 s"),
     ("F05", "scaled and moved about", INCONSISTENT, second(lambda w: [w[i] * 0.83 for i in (3, 0, 4, 1, 2)]),
      "times 0.83 in another order"),
     ("F06", "mirrored", UNUSUAL, first(lambda w: [w[0] + x for x in (0.31, -0.17, 0, 0.17, -0.31)]), "mirrored"),
+    ("F06", "mirrored with noise", UNUSUAL, first(lambda w: noisy([w[0] + x for x in (0.31, -0.17, 0, 0.17, -0.31)], 1e-6)),
+     "mirrored"),
     ("F07", "fives", UNUSUAL, each(lambda w: [format(round(x * 200) / 200, ".3f") for x in w]), "last digits"),
     ("F09", "one spread", UNUSUAL, one_spread, "spread alike"),
 ]  # fmt: skip
@@ -348,8 +368,8 @@ HONEST: dict[str, Callable[..., Any]] = {
     "four of five equal in tenths": first(lambda w: ["20.1", "20.1", "20.1", "20.1", "20.2"]),
     "three readings of two decimals in a row": first(lambda w: ["20.11", "20.12", "20.13", "20.2", "20.3"]),
     "nearly scaled": second(lambda w: [x * 0.6 * (1 + 2e-4 * (i % 2)) for i, x in enumerate(w)]),
-    "nearly mirrored": first(lambda w: [w[0] + x for x in (0.31, -0.17, 0, 0.1701, -0.31)]),
-    "nearly even": first(lambda w: [w[0] + x for x in (0.1, 0.2, 0.3, 0.4, 0.5001)]),
+    "nearly mirrored": first(lambda w: [w[0] + x for x in (0.31, -0.17, 0, 0.19, -0.31)]),
+    "nearly even": first(lambda w: [w[0] + x for x in (0.1, 0.2, 0.3, 0.4, 0.52)]),
     "nearly equal": first(lambda w: [w[0] + x for x in (0, 0, 0, 0, 1e-3)][:1] + [w[0] + x / 1e4 for x in (1, 3, 7, 8)]),
 }  # fmt: skip
 

@@ -38,6 +38,10 @@ SAME_SPREAD = {2: 2e-4, 3: 5e-3}
 SAME_SPREAD_OF_MANY = 0.02
 LEAST_STEPS, STEPS_COMPARED, RUNS_COMPARED = 5, 50, 60
 """F05: entries of step_s that are compared one by one, and runs of which they are."""
+LEAST_OF_LINES, LINE_DEVIATION = 5, 1e-5
+"""F05: readings from which on, and deviation below which, one configuration may be the other's times a factor and plus
+a constant at once. Where both slow down from run to run, honest ones come nearer to a line than to a multiple.
+"""
 MAX_GROUPS = 300
 """Configurations that are compared pair by pair."""
 
@@ -53,9 +57,9 @@ def _even(report: Report, facts: Facts) -> Iterator[Finding]:
         ordered = sorted(first.numbers, key=lambda number: number.value)
         yield unusual(
             f"The readings of {named(told)} are evenly spaced when sorted: {texts(ordered)}. Differences, or ratios, "
-            f"of neighbours agree to {seconds(first.step)}. Honest series of seven decimals never showed it, of four "
-            "decimals 0.03 %. Do the readings stand for something else than the clock's differences, such as a "
-            "running total?",
+            f"of neighbours agree as chance hardly makes them on a clock that tells {seconds(first.step)} apart. Honest "
+            "series of seven decimals never showed it, of four decimals 0.03 %. Do the readings stand for something "
+            "else than the clock's differences, such as a running total?",
             configurations=len(told),
             resolution_s=first.step,
         )
@@ -71,19 +75,18 @@ def _progression(series: Series) -> float:
     ):
         gaps = [after - before for before, after in pairwise(values)]
         off = max(abs(after - before) for before, after in pairwise(gaps))
-        best = min(best, _chance_of(off, (values[-1] - values[0]) / (len(values) - 1), step, len(values) - 2))
+        apart = (values[-1] - values[0]) / (len(values) - 1)
+        best = min(best, _chance_of(off, [apart] * (len(values) - 2), step))
     return min(1.0, 2 * best)
 
 
-def _chance_of(off: float, apart: float, step: float, conditions: int) -> float:
-    """How likely so many readings are to fall where they have to, within `off` or a tick and a half.
+def _chance_of(off: float, apart: Sequence[float], step: float) -> float:
+    """How likely readings are to fall where they have to, within `off` to either side, or within a tick.
 
-    `apart` is how far neighbours lie apart: where that is a tick or two, readings fall into any pattern.
+    `apart` tells of each how far its neighbour is: where that is a tick or two, readings fall into any pattern.
     """
-    ticks = round(off / step)
-    if ticks > 1 or apart < step / 2 or conditions < 1:
-        return 1.0
-    return float(min(1.0, (2 * ticks + 1) * step / apart) ** conditions)
+    width = (2 * round(off / step) + 1) * step
+    return math.prod(width / each for each in apart if each > width)
 
 
 def _odd(report: Report, series: Sequence[Series], chance: Callable[[Series], float]) -> list[Series]:
@@ -123,7 +126,9 @@ def _mirror(series: Series) -> float:
     if conditions < 2:
         return 1.0
     off = max(abs(each - 2 * middle) for each in sums)
-    return _chance_of(off, series.range / (len(ordered) - 1), series.step, conditions)
+    return _chance_of(
+        off, [after - before for before, after in pairwise(ordered[: conditions + 1])], series.step
+    )
 
 
 # F05: one configuration computed from another
@@ -213,7 +218,26 @@ def _fit_pairs(
     offset = statistics.fmean(b - a for a, b in pairs)
     shifted = max(abs(b - a - offset) / b for a, b in pairs)
     how, off = (f"times {ratio:.6g}", scaled) if scaled <= shifted else (f"plus {offset:.6g} s", shifted)
-    return how, off, fit_by_chance(2 * max(off, finest), spread, len(pairs), in_any_order=in_any_order)
+    found = [(how, off, fit_by_chance(2 * max(off, finest), spread, len(pairs), in_any_order=in_any_order))]
+    ones, others = zip(*pairs, strict=True)
+    if len(pairs) >= LEAST_OF_LINES and min(ones) < max(ones):
+        slope, offset = statistics.linear_regression(ones, others)
+        off = max(abs(b - slope * a - offset) / b for a, b in pairs)
+        if off < LINE_DEVIATION:
+            narrow = min(map(_narrow, (ones, others)))
+            chance = fit_by_chance(
+                2 * max(off, finest), narrow, len(pairs), constants=2, in_any_order=in_any_order
+            )
+            found.append((f"times {slope:.6g} plus {offset:.6g} s", off, chance))
+    return min(found, key=lambda fit: fit[2])
+
+
+def _narrow(values: Sequence[float]) -> float:
+    """The range of all but two of the readings, the closest, over their mean: any two lie on a line with any others."""
+    ordered = sorted(values)
+    return (
+        min(high - low for low, high in zip(ordered, ordered[len(ordered) - 3 :], strict=False)) / ordered[0]
+    )
 
 
 # F07: last digits
@@ -272,7 +296,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "F04",
         "Readings are not evenly spaced.",
-        f"sorted, they form an arithmetic or geometric sequence to within a tick: unusual, {BY_CHANCE}",
+        f"sorted, they form an arithmetic or geometric sequence, or nearly: unusual, {BY_CHANCE}",
         "Numbers made up by hand or in a loop are.",
         "0.63 % of series at 2 decimals, 0.03 % at 4, none at 7, before chance is asked.",
         _even,
@@ -280,8 +304,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "F05",
         "A configuration is not worked out from another.",
-        f"one times a factor, or plus a constant, gives the other in all runs to < {MAX_DEVIATION:g}, in their order or in "
-        f"another, and a chance below {CHANCE_TO_FAIL * 10:g}: inconsistent; below {CHANCE:g}: unusual; the same of the "
+        f"one times a factor, or plus a constant, gives the other in all runs to < {MAX_DEVIATION:g}, or both together to < "
+        f"{LINE_DEVIATION:g} (from {LEAST_OF_LINES} readings on), in their order or in another, and a chance below {CHANCE_TO_FAIL * 10:g}: inconsistent; below {CHANCE:g}: unusual; the same of the "
         f"entries of step_s of two runs, from {LEAST_STEPS} on: inconsistent below {CHANCE_TO_FAIL:g}",
         "The noise of two measurements is independent.",
         "0 of 200,000 pairs; the closest differ by 1.9e-4.",
@@ -290,7 +314,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "F06",
         "Readings do not lie mirrored about their median.",
-        f"five or more readings, each as far below the median as another is above, to within a tick: unusual, {BY_CHANCE}",
+        f"five or more readings, each as far below the median as another is above, or nearly: unusual, {BY_CHANCE}",
         "Timings are skewed: something may always take longer.",
         "0.5 % of reports at 4 decimals, none at 7, before chance is asked.",
         _mirrored,

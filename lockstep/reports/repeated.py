@@ -47,6 +47,8 @@ USUAL_SPREAD = 0.003
 """F01: standard deviation over mean where no other configuration tells it; the median within public runs."""
 STEADY_SPREAD = 7e-4
 """F01: the same where the clock is known to be coarse; 95 % of public runs scatter more."""
+NEARLY, STEADIEST = 1e-5, 1.4e-4
+"""F01: range over mean of readings that hardly differ, and the standard deviation of the steadiest public runs."""
 COARSE = 1e-3
 """F02: resolution over mean from which on a finer clock, or longer runs, are advised."""
 SHARED_DIGITS = 6
@@ -95,7 +97,31 @@ def _identical(report: Report, facts: Facts) -> Iterator[Finding]:
             yield unusual(
                 f"{what}With so few digits honest series show it now and then. {try_first}", **numbers
             )
+    else:
+        yield from _nearly_identical(series)
     yield from _identical_steps(report)
+
+
+def _nearly_identical(series: Sequence[Series]) -> Iterator[Finding]:
+    close = [each for each in series if each.range < NEARLY * each.mean]
+    chance = math.prod(min(1.0, _as_close_by_chance(each, STEADIEST)) for each in close)
+    if close and chance * math.comb(len(series), len(close)) < CHANCE:
+        first = close[0]
+        yield unusual(
+            f"The {len(first.numbers)} readings of {first.group.name} lie within {first.range / first.mean:.1g} of their mean: "
+            f"{texts(first.numbers, 3)} s{f', and {len(close) - 1} more configurations as close' if len(close) > 1 else ''}. "
+            f"The steadiest runs known to us scatter by {STEADIEST:g}. Was one reading, or the mean, written into every run? "
+            "Note the clock's difference of each run as it is, with repr().",
+            configurations=len(close),
+            range_over_mean=first.range / first.mean,
+        )
+
+
+def _as_close_by_chance(series: Series, spread: float) -> float:
+    """How likely readings that scatter by `spread` are to lie as close together: the first anywhere, the others by it."""
+    count = len(series.numbers)
+    close = max(series.range, series.tick) / series.mean
+    return count * (close / (math.sqrt(2 * math.pi) * spread)) ** (count - 1)
 
 
 def _fine(equal: Sequence[Series]) -> tuple[list[Series], list[Series]]:
@@ -261,7 +287,8 @@ RULES: tuple[Rule, ...] = (
         "F01",
         "The runs of a configuration differ from each other.",
         f"all readings (3 or more) equal where resolution / mean <= {FINE:g} (five readings, or two configurations), or "
-        f"<= {FINE_ALONE:g}: inconsistent; with fewer digits: unusual, {BY_CHANCE}",
+        f"<= {FINE_ALONE:g}: inconsistent; with fewer digits, or nearly equal (a range below {NEARLY:g} of the mean): unusual, "
+        f"{BY_CHANCE}",
         "Timings of real runs scatter; the steadiest public ones (three runs of a training on two A4000) by 0.014 %.",
         "0 of 3,200 series of five passes at resolution / mean <= 1e-4; 0.47 % at 3 decimals and 8.7 % at 2 decimals "
         "of about 0.9 s.",

@@ -181,17 +181,20 @@ def _expected(ordered: Sequence[float], tick: float, reach: int) -> float:
     return near / (2 * reach)
 
 
-def fit_by_chance(close: float, spread: float, count: int, *, in_any_order: bool = False) -> float:
+def fit_by_chance(
+    close: float, spread: float, count: int, *, constants: int = 1, in_any_order: bool = False
+) -> float:
     """How likely `count` readings that scatter by `spread` are to be those of another series times one factor.
 
-    Each to within `close`, of which half lies on either side; both relative. `in_any_order` says that the readings may
-    have been moved about: whoever does so has as many orders to choose from.
+    Each to within `close`, of which half lies on either side; both relative. `constants` were chosen so that they fit,
+    the factor alone or more. `in_any_order` says that the readings may have been moved about: whoever does so has as
+    many orders to choose from.
     """
     if close >= spread:
         return 1.0
     orders = math.lgamma(count + 1) if in_any_order else 0.0
     # In logarithms: of 171 readings the orders are more than a float can be, and the rest is less.
-    return math.exp(min(0.0, (count - 1) * math.log(close / spread) + orders))
+    return math.exp(min(0.0, (count - constants) * math.log(close / spread) + orders))
 
 
 def at_least(count: int, expected: float) -> float:
