@@ -75,7 +75,7 @@ def write_report(
     code_sha256 = hashlib.sha256(Path(script).read_bytes()).hexdigest()
     own = {
         "runs": _with_machines(kind, _with_plain_numbers(_with_one_backend(runs))),
-        "claims": _with_one_backend(claims),
+        "claims": _with_text_values(_with_one_backend(claims)),
         **sections,
     }
     environment = _environment()
@@ -131,6 +131,21 @@ def _with_plain_numbers(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return isinstance(value, float) and not math.isfinite(value)
 
     return [plain(run) for run in runs]
+
+
+def _with_text_values(claims: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Write the values of claims as a report has them: as text, which keeps the digits, and percent as %."""
+    found = []
+    for claim in _with_plain_numbers(claims):
+        value, changed = claim.get("value"), dict(claim)
+        if isinstance(value, int | float):
+            changed["value"] = repr(float(value)) if isinstance(value, float) else str(value)
+        elif isinstance(value, str):
+            changed["value"] = value.strip()
+        if claim.get("unit") == "percent":
+            changed["unit"] = "%"
+        found.append(changed)
+    return found
 
 
 def _with_machines(kind: str, runs: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -112,6 +113,17 @@ def test_the_given_writer_reads_readings_of_numpys(writer: ModuleType, tmp_path:
     report = json.loads(path.read_text())
     assert [run["wall_s"] for run in report["runs"]] == ["0.5", "0.515625", "0.53125"]
     assert report["runs"][0]["step_s"] == ["0.015625", "0.25"]
+
+
+@pytest.mark.parametrize("value", [61.2, np.float64(61.2), "61.2 ", "np.float64(61.2)"], ids=repr)
+def test_the_given_writer_takes_a_claim_as_it_is_computed(
+    value: Any, writer: ModuleType, tmp_path: Path
+) -> None:
+    claims = [{"what": "accuracy_pct", "config": CONFIGS["amp"][0], "value": value, "unit": "percent"}]
+    path = tmp_path / "report.json"
+    report = written(writer, "amp", path, claims=claims)
+    assert perf_report.problems(path.read_bytes()) == []
+    assert report["claims"][-1] == {**claims[0], "value": "61.2", "unit": "%"}
 
 
 def test_the_given_writer_leaves_out_what_is_no_number(writer: ModuleType, tmp_path: Path) -> None:
