@@ -32,6 +32,8 @@ def clone(login: str) -> Person:
 
 WANG_YANG = "id,first name,last name\ns1,Wang,Yang\ns2,Yang,Wang"
 WANG_YANG_NUMBERS = "id,name,canvas id\ns1,Wang Yang,501\ns2,Yang Wang"
+TWO = "id,name,email\ns1,John Doe,john@uni.edu\ns9,Jane Roe,roe@uni.edu"
+BOTH_OF_TWO = "It fits more than one on the roster: "
 BOTH_WANG_YANG = "It fits more than one on the roster: "
 
 
@@ -228,6 +230,18 @@ BOTH_WANG_YANG = "It fits more than one on the roster: "
             clone("john"),
             "Perhaps it is John Doe (s1)'s. Give the roster a column `github`.",
         ),
+        (TWO, Person("gradescope", "5", "s1", "Jane Roe", "roe@uni.edu"), BOTH_OF_TWO),
+        (TWO, Person("gradescope", "5", "s1", "Roe, Jane", "jane@gmail.com"), BOTH_OF_TWO),
+        (TWO, Person("gradescope", "5", "s1", "Janey", "roe@uni.edu"), BOTH_OF_TWO),
+        (TWO, Person("gradescope", "5", "zz9", "Jane Roe", "john@uni.edu"), BOTH_OF_TWO),
+        (TWO, Person("gradescope", "5", "s1", "Jane Roe", "john@uni.edu"), BOTH_OF_TWO),
+        (
+            f"{TWO}\ns3,John Doe Junior,",
+            Person("gradescope", "5", "s1", "John Doe Junior", "john@uni.edu"),
+            "s1",
+        ),
+        (TWO, Person("gradescope", "5", "s1", "John Doe", "john@uni.edu"), "s1"),
+        (TWO, Person("gradescope", "5", "s9", "Jane", "jane@gmail.com"), "s9"),
         ("id,name,github\ns1,Ada Lov,\ns2,Bob Ray,bob", clone("s1"), "Perhaps it is Ada Lov (s1)'s."),
         ("id,name,github\ns1,Ada Lov,\ns2,Bob Ray,bob", clone("ada-lov"), "Perhaps it is Ada Lov (s1)'s."),
         ("id,name,github\ns1,Ada Lov,s2\ns2,Bob Ray,bob", clone("s2"), "s1"),

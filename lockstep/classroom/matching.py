@@ -90,6 +90,8 @@ class Register:
                 agreeing = [entry for entry in agreeing if entry in suspects]
             if len(agreeing) == 1:
                 (entry,) = agreeing
+                if others := self._elsewhere(entry, person):
+                    return Nobody(self._reason(person, [entry, *others], []))
                 if namesakes := self._namesakes(entry, person, criterion):
                     return Nobody(_other_number(entry, namesakes, person))
                 if others := self._others(entry, person, criterion):
@@ -101,16 +103,37 @@ class Register:
             return _for(team)
         return Nobody(self._reason(person, suspects, _unique(turned_away)))
 
+    def _elsewhere(self, entry: Entry, person: Person) -> list[Entry]:
+        """Those to whom what a student of Gradescope has typed in leads, where not all of it leads to `entry`.
+
+        Id, address and name are the student's own words, and none of them is surer than the others.
+        """
+        if person.system != "gradescope":
+            return []
+        by_id, by_address, by_name = (
+            self._led_to(person, lambda criterion: criterion in (_ID, _ID_WITHOUT_ZEROS)),
+            self._led_to(person, lambda criterion: criterion is _ADDRESS),
+            self._led_to(person, lambda criterion: criterion.by_name and not criterion.weak),
+        )
+        if entry in by_id and entry in by_address and share_a_word(entry.student.name, person.name):
+            return []
+        groups = (by_id, by_address, by_name)
+        return _unique(each for group in groups if entry not in group for each in group)
+
+    def _led_to(self, person: Person, asked: Callable[[_Criterion], bool]) -> list[Entry]:
+        """Everybody to whom one of the criteria that are `asked` for leads."""
+        return _unique(
+            entry
+            for criterion, index in zip(_CRITERIA, self._indexes, strict=True)
+            if asked(criterion)
+            for entry in _fitting(criterion, index, person)
+        )
+
     def _namesakes(self, entry: Entry, person: Person, criterion: _Criterion) -> list[Entry]:
         """Those who are called as `person` is where a number that may be another one's leads to `entry`."""
         if not (criterion is _NUMBER_AS_ID or (criterion is _NUMBER and person.system == "moodle")):
             return []
-        called = _unique(
-            each
-            for other, index in zip(_CRITERIA, self._indexes, strict=True)
-            if other.by_name and not other.weak
-            for each in _fitting(other, index, person)
-        )
+        called = self._led_to(person, lambda other: other.by_name and not other.weak)
         return called if entry not in called else []
 
     def _others(self, entry: Entry, person: Person, criterion: _Criterion) -> list[Entry]:
@@ -207,11 +230,7 @@ class Register:
         named = _unique(entry for word in _words(person.name) for entry in self._words.get(word, ()))
         # What a folder is called would do, were there no LMS that says more.
         alike = Person(id=person.id, name=person.name, email=_beginning(person.email))
-        fitting = (
-            entry
-            for criterion, index in zip(_CRITERIA, self._indexes, strict=True)
-            for entry in _fitting(criterion, index, alike)
-        )
+        fitting = self._led_to(alike, lambda criterion: True)
         return _unique([*(entry for entry in named if _is_near(entry, person)), *fitting])
 
 
@@ -323,12 +342,16 @@ _NUMBER_AS_ID = _Criterion(
     lambda entry: [folded(entry.student.id)],
     lambda person: [folded(person.number)] if person.system == "canvas" else [],
 )
+_ID_WITHOUT_ZEROS = _Criterion(
+    lambda entry: _without_zeros(entry.student.id), lambda person: _without_zeros(person.id)
+)
+_ADDRESS = _Criterion(lambda entry: [folded(_address(entry))], lambda person: [folded(person.email)])
 _CRITERIA = (
     _ID,
     _NUMBER,
     _NUMBER_AS_ID,
-    _Criterion(lambda entry: _without_zeros(entry.student.id), lambda person: _without_zeros(person.id)),
-    _Criterion(lambda entry: [folded(_address(entry))], lambda person: [folded(person.email)]),
+    _ID_WITHOUT_ZEROS,
+    _ADDRESS,
     _Criterion(
         lambda entry: [_beginning(_address(entry))],
         # Who has an address elsewhere may be another one.

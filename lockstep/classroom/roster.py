@@ -42,9 +42,13 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
 `id` means Canvas's own number beside another column with ids, `identifier` Moodle's where it is a word and a number.
 """
 
+MOST_DAYS = 3650.0
+"""A day count beyond this is a slip: another column's number, or a time in seconds."""
+
 _DATES = (
     "%d.%m.%Y %H:%M", "%d.%m.%Y %H:%M:%S", "%A, %d %B %Y, %I:%M %p", "%A, %d %B %Y, %H:%M",
 )  # fmt: skip
+_EARNED = "Points Possible"
 _PARTICIPANT = re.compile(r"\D*[^\W\d]\s*(\d+)")
 
 
@@ -128,13 +132,20 @@ def _columns(sheet: Sheet) -> dict[str, int]:
         found = next((titles[name] for name in names if name in titles), None)
         if found is not None:
             columns[field] = found
-    if "id" in titles and columns["id"] != titles["id"]:
+    if columns.get("id") == titles.get("id", -1) and _is_canvas(sheet, titles):
+        # The gradebook for those who may not see the institution's numbers.
+        columns.setdefault("canvas", columns.pop("id"))
+    elif "id" in titles and columns["id"] != titles["id"]:
         columns.setdefault("canvas", titles["id"])
     if "identifier" in titles:
         column = titles["identifier"]
         first = next((row.cells[column] for row in sheet.rows if row.cells[column]), "")
         columns.setdefault("moodle" if _PARTICIPANT.fullmatch(first) else "id", column)
     return columns
+
+
+def _is_canvas(sheet: Sheet, titles: Mapping[str, int]) -> bool:
+    return "student" in titles and any(row.cells[titles["student"]] == _EARNED for row in sheet.rows[:3])
 
 
 def _plain(title: str) -> str:
@@ -149,7 +160,7 @@ def _is_no_student(row: Row, columns: Mapping[str, int]) -> bool:
     nobody = not any(
         row.cells[columns[field]] for field in ("name", "id", "login", "canvas") if field in columns
     )
-    return nobody or name in ("Points Possible", "Student, Test", "Test Student")
+    return nobody or name in (_EARNED, "Student, Test", "Test Student")
 
 
 def _entry(row: Row, header: Sequence[str], columns: Mapping[str, int], id_column: int) -> Entry:
@@ -197,7 +208,7 @@ def _days(text: str, row: Row, what: str) -> float | None:
         days = float(text.replace(",", "."))
     except ValueError:
         days = math.nan
-    if not 0 <= days < math.inf:
+    if not 0 <= days <= MOST_DAYS:
         raise RosterError(
             f"The roster has the {what} `{safe_line(text, 40)}` in line {row.number}. Give a number of days, such as 2 "
             "or 0.5, or nothing."

@@ -146,10 +146,10 @@ def _refuse_twins(header: Sequence[str], name: str) -> None:
 
 def _fitted(row: Row, header: Sequence[str], name: str) -> Row:
     cells = _without_empty_end(row.cells, len(header))
-    if len(cells) != len(header):
+    if len(cells) > len(header):
         raise SheetError(
             f"{safe_line(name)}, line {row.number}: {len(cells)} cells under a header of {len(header)}. "
-            "A cell that holds a comma or semicolon needs quotation marks around it; an empty one still needs its "
-            "separator."
+            "A cell that holds a comma or semicolon needs quotation marks around it."
         )
-    return Row(row.number, cells)
+    # Spreadsheets leave out the separators of a row's last empty cells.
+    return Row(row.number, (*cells, *[""] * (len(header) - len(cells))))
