@@ -14,12 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lockstep.classroom.claims import claim
+from lockstep.classroom.claims import claim, in_their_teams
 from lockstep.classroom.classfolder import opened
 from lockstep.classroom.handin import HandIn, Intake
 from lockstep.classroom.intake import IntakeError, take_in
 from lockstep.classroom.lms import sort_out
 from lockstep.classroom.matching import Register
+from lockstep.classroom.people import Student
 from lockstep.classroom.roster import Roster
 from lockstep.classroom.unpacked import LIST
 from lockstep.submission import SubmissionError, is_unread_archive, open_submission
@@ -391,6 +392,35 @@ def test_gradescope_without_a_roster(tmp_path: Path) -> None:
         == "of assignment_5_export/submission_12"
     )
     assert found["m100"].student.name == "Jane Doe"
+
+
+def test_ids_that_several_have_typed_in_are_nobody_s(tmp_path: Path) -> None:
+    people = [
+        ("N/A", "Ann"),
+        ("N/A", "Bob"),
+        ("12345", "Cem"),
+        ("12345", "Dan"),
+        ("000", "Eve"),
+        ("77", "Fay"),
+    ]
+    files = {
+        "e/submission_metadata.yml": "".join(
+            f"submission_{number}:\n  :submitters:\n  - :name: {name}\n    :sid: '{sid}'\n"
+            f"    :email: {name.lower()}@uni.edu\n"
+            for number, (sid, name) in enumerate(people)
+        ).encode(),
+        **{f"e/submission_{number}/ddp_train.py": CODE for number in range(len(people))},
+    }
+    assert set(by_id(taken(tmp_path, files, False, None))) == {
+        *(f"{name}@uni.edu" for name in ("ann", "bob", "cem", "dan", "eve")), "77",
+    }  # fmt: skip
+
+
+def test_a_team_of_a_joint_hand_in_stays_one_in_the_next_download(tmp_path: Path) -> None:
+    before = [handin.student for handin in taken(tmp_path, GRADESCOPE, True, None).handins]
+    (team,) = {student.team for student in before if student.team}
+    missing = [Student("m300"), Student("m100"), Student("m400", team="blue"), Student("m500")]
+    assert [student.team for student in in_their_teams(missing, before)] == [team, "", "blue", ""]
 
 
 def test_clones_of_github_classroom(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from lockstep.classroom.arrival import Arrival, Person
@@ -12,11 +12,14 @@ from lockstep.classroom.handin import Unmatched
 from lockstep.classroom.matching import Nobody, Register, may_be_one
 from lockstep.classroom.people import Student
 from lockstep.classroom.roster import Entry
-from lockstep.classroom.strangers import stranger
+from lockstep.classroom.strangers import ids_of_several, stranger
 from lockstep.members import SubmissionError, shown
 
 SAME_TIME = 2.0
 """Seconds; archives keep times in steps of two."""
+
+_JOINT = "of "
+"""What the name of a team begins with that only a joint hand-in has made one."""
 
 _HOLDS_HAND_INS = (
     "It holds hand-ins of several students. Give that folder by itself, or move them up to the others."
@@ -51,8 +54,10 @@ def claim(arrivals: Iterable[Arrival], register: Register | None) -> Claimed:
     """Find out whose the arrivals are. Without a roster everybody who hands in is a student, not enrolled."""
     claims: dict[str, list[Claim]] = defaultdict(list)
     unmatched: list[Unmatched] = []
+    arrivals = list(arrivals)
+    shared = ids_of_several(person for arrival in arrivals for person in arrival.people)
     for arrival in arrivals:
-        for each in _claims_of(arrival, register):
+        for each in _claims_of(arrival, register, shared):
             if isinstance(each, Claim):
                 claims[each.student.id].append(each)
             else:
@@ -78,14 +83,23 @@ def claim(arrivals: Iterable[Arrival], register: Register | None) -> Claimed:
     return Claimed(tuple(chosen), (*unmatched, *(replace(item, set_aside=True) for item in superseded)))
 
 
-def _claims_of(arrival: Arrival, register: Register | None) -> list[Claim | Unmatched]:
+def in_their_teams(students: Iterable[Student], before: Iterable[Student]) -> Iterator[Student]:
+    """`students` who hand in nothing this time, in the teams that a joint hand-in of `before` has made of them."""
+    teams = {student.id: student.team for student in before if student.team.startswith(_JOINT)}
+    for student in students:
+        yield student if student.team else replace(student, team=teams.get(student.id, ""))
+
+
+def _claims_of(
+    arrival: Arrival, register: Register | None, shared: Collection[str]
+) -> list[Claim | Unmatched]:
     found: list[Claim | Unmatched] = []
     for person in arrival.people:
         if register is None:
             if arrival.doubt:
                 found += _left(arrival, arrival.doubt)
             else:
-                found.append(Claim(stranger(person), person, arrival))
+                found.append(Claim(stranger(person, shared), person, arrival))
             continue
         match = register.find(person)
         if (isinstance(match, Nobody) or match.for_team) and _holds_hand_ins(arrival, register):
@@ -117,7 +131,7 @@ def _as_a_team(found: Sequence[Claim | Unmatched], arrival: Arrival) -> list[Cla
     claims = [each for each in found if isinstance(each, Claim)]
     if len(claims) < 2:
         return list(found)
-    team = next((each.student.team for each in claims if each.student.team), "") or f"of {arrival.label}"
+    team = next((each.student.team for each in claims if each.student.team), "") or f"{_JOINT}{arrival.label}"
     together: list[Claim | Unmatched] = []
     for each in found:
         if isinstance(each, Claim):

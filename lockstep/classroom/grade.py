@@ -13,6 +13,7 @@ from types import FrameType
 
 from lockstep.classroom.batch import Batch, Way
 from lockstep.classroom.catalogue import catalogue
+from lockstep.classroom.claims import in_their_teams
 from lockstep.classroom.database import FILE
 from lockstep.classroom.fingerprint import fingerprints, versions
 from lockstep.classroom.gradebook import Gradebook
@@ -225,9 +226,8 @@ def _take_in(
         raise CouldNotGrade(_nobody(order.submissions, intake))
     if sheet is not None:
         book.remember_roster(sheet)
-    book.enroll(
-        [*(handin.student for handin in intake.handins), *intake.missing], everybody=roster is not None
-    )
+    absent = in_their_teams(intake.missing, book.students())
+    book.enroll([*(handin.student for handin in intake.handins), *absent], everybody=roster is not None)
     book.list_unmatched(intake.unmatched)
     if roster is None:
         return intake, ()

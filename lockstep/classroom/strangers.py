@@ -4,23 +4,45 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from lockstep.classroom.arrival import Person
 from lockstep.classroom.filenames import label
 from lockstep.classroom.gradescope import number_of
 from lockstep.classroom.matching import Found, Register, may_be_one
+from lockstep.classroom.names import folded, share_a_word
 from lockstep.classroom.people import Student
 
+_NO_ID = frozenset({"n/a", "na", "none", "null", "nil", "no", "unknown", "tba", "tbd", "x", "xx", "xxx"})
 _CANVAS, _MOODLE, _GITHUB = "ID", "Identifier", "github"
 
 
-def stranger(person: Person) -> Student:
-    """The student that a download without a roster speaks of, with what the same LMS needs to know them again."""
+def ids_of_several(people: Iterable[Person]) -> frozenset[str]:
+    """The ids that several of Gradescope's students have typed in, such as `N/A`; they are nobody's."""
+    by_id: dict[str, list[Person]] = defaultdict(list)
+    for person in people:
+        if person.system == "gradescope" and person.id:
+            by_id[person.id].append(person)
+    return frozenset(number for number, several in by_id.items() if any(map(_are_two, several, several[1:])))
+
+
+def _are_two(one: Person, other: Person) -> bool:
+    addresses = {folded(one.email), folded(other.email)} - {""}
+    return len(addresses) == 2 and not share_a_word(one.name, other.name)
+
+
+def stranger(person: Person, shared: Collection[str] = ()) -> Student:
+    """The student that a download without a roster speaks of, with what the same LMS needs to know them again.
+
+    `shared` are ids that are those of several and so of nobody.
+    """
     columns: tuple[tuple[str, str], ...] = ()
     number = person.number
     if person.system == "gradescope":
-        number = person.id or person.email or f"submission_{person.number}"
+        # An id without a number in it, "N/A" or "000", is what is typed in where one is asked for.
+        is_id = any(character.isalnum() for character in person.id.strip("0")) and person.id not in shared
+        is_id = is_id and folded(person.id) not in _NO_ID
+        number = (person.id if is_id else "") or person.email or f"submission_{person.number}"
     elif person.system == "canvas":
         columns = ((_CANVAS, number),)
     elif person.system == "moodle":
