@@ -190,6 +190,15 @@ def test_the_command_says_what_came_of_it(
     assert "there is no gradebook" in capsys.readouterr().err
 
 
+def test_the_command_says_that_points_for_the_whole_hold(
+    book: Gradebook, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert _override(place, "007", "answers", 4.0) == 0
+    assert "hold" not in capsys.readouterr().out
+    assert _override(place, "007", "answers/Q1", 3.0) == 0
+    assert "The points that answers was given as a whole hold" in " ".join(capsys.readouterr().out.split())
+
+
 @pytest.mark.parametrize(
     ("student", "given", "said"),
     [

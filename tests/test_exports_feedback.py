@@ -113,9 +113,10 @@ def test_what_waits_and_what_is_late_is_said() -> None:
     assert "1 answer waits for a person, who may still give points." in waits
     late = next(record for record in the_class() if record.student.id == "late")
     assert "2 days late: 1 of 5 points are taken off." in feedback.summary(late)
-    said = [feedback.summary(replace(late, late_days=days)) for days in (1.0, 1.5)]
+    said = [feedback.summary(replace(late, late_days=days)) for days in (1.0, 1.5, 0.3)]
     assert any(line.startswith("1 day late: ") for line in said[0])
     assert any(line.startswith("1.5 days late: ") for line in said[1])
+    assert any(line.startswith("7.2 hours late: ") for line in said[2])
 
 
 def test_a_check_that_passed_with_a_remark_says_it() -> None:

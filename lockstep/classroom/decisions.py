@@ -251,9 +251,15 @@ def _told(before: Subject, record: Record) -> Text:
     else:
         now = record.points_of(graded)
     change = f"{before.points:g}, now {of_points(now, before.max_points)}"
+    is_part = before.check or before.review is not None
+    held = (
+        f" The points that {safe_line(before.exercise)} was given as a whole hold, whatever its parts get."
+        if is_part and record.is_held(before.exercise)
+        else ""
+    )
     return Text(
         f"{safe_line(before.student.shown)}: {safe_line(before.name)} was {change}; "
-        f"in all {of_points(record.final_points, record.max_points)}."
+        f"in all {of_points(record.final_points, record.max_points)}.{held}"
     )
 
 

@@ -53,6 +53,18 @@ class LatePolicy:
         )
 
 
+def in_words(days: float) -> str:
+    """A duration in the unit a person would choose: "45 minutes", "2 hours", "1.2 days"; a minute at least."""
+    minutes = max(round(days * 24 * 60), 1)
+    if minutes < 120 and minutes != 60:
+        return _counted(minutes, "minute")
+    return _counted(round(minutes / 60, 1), "hour") if days < 1 else _counted(round(days, 1), "day")
+
+
+def _counted(number: float, unit: str) -> str:
+    return f"{number:g} {unit}{'' if number == 1 else 's'}"
+
+
 def read_policy(path: Path) -> LatePolicy:
     """The policy in the table `[late]` of a TOML file. Raises PolicyError.
 

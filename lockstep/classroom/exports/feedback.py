@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from lockstep.classroom.catalogue import ExerciseTitle
+from lockstep.classroom.latepolicy import in_words
 from lockstep.classroom.record import Record
 from lockstep.result import CheckResult, ExerciseResult, Review
 from lockstep.terminal import of_points
@@ -66,9 +67,8 @@ def summary(record: Record) -> tuple[str, ...]:
     if record.exercises:
         lines.append(f"{of_points(record.final_points, record.max_points)}.")
         if record.penalty:
-            days = f"{record.late_days or 0:.3g}"
-            late = f"{days} {'day' if days == '1' else 'days'} late"
-            lines.append(f"{late}: {record.penalty:g} of {record.raw_points:g} points are taken off.")
+            late = in_words(record.late_days or 0.0)
+            lines.append(f"{late} late: {record.penalty:g} of {record.raw_points:g} points are taken off.")
     if record.problem:
         lines.append(f"Nothing could be graded: {public(record.problem)}")
     lines += _decided(record)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from lockstep.classroom.catalogue import ExerciseTitle
-from lockstep.classroom.latepolicy import LatePolicy
+from lockstep.classroom.latepolicy import LatePolicy, in_words
 from lockstep.classroom.pages.plots import Plot
 from lockstep.classroom.pages.symbols import BY_VERDICT, Symbol, lost
-from lockstep.classroom.pages.text import Folded, day, folded, plural, points, prose
+from lockstep.classroom.pages.text import Folded, day, folded, prose
 from lockstep.classroom.record import Override, Record
 from lockstep.reasons import by_reason
 from lockstep.result import CheckResult, ExerciseResult, Review
@@ -272,23 +272,13 @@ def _late(record: Record) -> str:
     late, extra = record.late_days or 0.0, record.student.extra_days
     if late <= 0:
         return ""
-    granted = f", {_days(extra)} of extra time granted" if extra else ""
-    return f"Handed in {_days(late)} after the deadline{granted}. {_policy(record.policy)}"
+    granted = f", {in_words(extra)} of extra time granted" if extra else ""
+    return f"Handed in {in_words(late)} after the deadline{granted}. {_policy(record.policy)}"
 
 
 def _policy(policy: LatePolicy) -> str:
     if not policy.percent_per_day:
         return "That takes no points off."
-    grace = f" after {_days(policy.grace_days)} of grace" if policy.grace_days else ""
+    grace = f" after {in_words(policy.grace_days)} of grace" if policy.grace_days else ""
     most = f", at most {policy.max_percent:g} %" if policy.max_percent < 100 else ""
     return f"Each day begun{grace} takes {policy.percent_per_day:g} % of the points earned off{most}."
-
-
-def _days(days: float) -> str:
-    minutes = max(round(days * 24 * 60), 1)
-    if minutes < 120 and minutes != 60:
-        return plural(minutes, "minute")
-    if days < 1:
-        hours = points(round(minutes / 60, 1))
-        return "1 hour" if hours == "1" else f"{hours} hours"
-    return "1 day" if points(days) == "1" else f"{days:.1f}".removesuffix(".0") + " days"
