@@ -641,6 +641,32 @@ def test_what_slurm_takes_and_is_seldom_meant(line: str, words: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("scheduler", "line", "left"),
+    [
+        (SLURM, "--account=<your-account>", "`<your-account>`"),
+        (SLURM, "--partition=TODO", "`TODO`"),
+        (PBS, "-A <project id>", "`<project id>`"),
+        (LSF, '-R "select[mem<100 && ncpus>4]"', ""),
+        (SLURM, "--output=slurm-%j.out", ""),
+    ],
+)
+def test_places_to_fill_in_are_a_remark(scheduler: Scheduler, line: str, left: str) -> None:
+    text = f"#!/bin/bash\n{scheduler.prefix} {line}\n"
+    said = list(header_slips.placeholders(read_header(scheduler, text)))
+    assert len(said) == (left != "")
+    assert left in " ".join(said)
+
+
+@pytest.mark.parametrize("shell", ["/bin/csh", "/usr/bin/env tcsh -f", "/bin/bash"])
+def test_a_script_in_another_language_than_bash_is_told_so(shell: str) -> None:
+    output = "go.sh: line 2: syntax error near unexpected token `('"
+    said = early_faults.nothing_fault(
+        starts.NodeRun(0, 2, output, ()), "`bash go.sh`", f"#!{shell}\nif (1) then\n"
+    )
+    assert ("write it for bash" in said.hint) == ("csh" in shell)
+
+
+@pytest.mark.parametrize(
     ("walltime", "seconds"),
     [("30", 30), ("1:30", 90), ("1:00:00", 3600), ("10:00:00", 36000), ("0:45.5", 45), ("1h", None)],
 )

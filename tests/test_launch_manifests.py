@@ -31,8 +31,8 @@ REFERENCE = (build.ROOT / "reference" / JOB).read_text()
 REFERENCE_AZURE = (build.ROOT / "reference" / AZURE).read_text()
 
 
-def reading(text: str) -> Reading:
-    return read_pytorchjob({JOB: text.encode()})
+def reading(text: str, files: Mapping[str, bytes] | None = None) -> Reading:
+    return read_pytorchjob({JOB: text.encode(), **(files or {})})
 
 
 def job(
@@ -406,6 +406,46 @@ STARTS: list[tuple[list[str], Mapping[str, Json], set[int], str]] = [
     (["torchrun x.py"], {}, {2}, "blanks and all"),
     (["/bin/sh -c", "torchrun x.py"], {}, {2}, "blanks and all"),
 ]  # fmt: skip
+
+
+ALONE = '#!/bin/bash\nset -e\ncd /code\ntorchrun --standalone --nproc-per-node 2 ddp_train.py "$@"\n'
+SCRIPTS = [
+    # a script that is handed in as launch/start.sh, words of a problem where two pods or machines start it
+    (ALONE, "`--standalone` in it"),
+    (ALONE.replace("set -e", "# if there is one machine"), "`--standalone` in it"),
+    (ALONE.replace("--standalone", ""), ""),
+    (ALONE.replace("cd /code", 'if [ "$WORLD_SIZE" -gt 1 ]; then exec ./many.sh; fi'), ""),
+    (ALONE + "torchrun --nnodes 2 ddp_train.py\n", ""),
+    (ALONE.replace("torchrun", "[ $RANK = 0 ] && torchrun"), ""),
+    ("python ddp_train.py\n", ""),
+]
+
+
+@pytest.mark.parametrize(("script", "words"), SCRIPTS)
+def test_a_script_that_makes_pods_and_machines_train_alone(script: str, words: str) -> None:
+    files = {"launch/start.sh": script.encode()}
+    command = {"command": ["bash", "launch/start.sh"]}
+    seen = reading(json.dumps(job(command, command)), files)
+    assert words in " ".join(problem.message for problem in seen.problems)
+    assert (seen.problems == []) == (words == "")
+    machines = azure(
+        json.dumps(azure_job(command="bash launch/start.sh", distribution=PYTORCH, resources=TWO)), **files
+    )
+    assert words in " ".join(problem.message for problem in machines.problems)
+    assert (machines.problems == []) == (words == "")
+    assert azure(json.dumps(azure_job(command="bash launch/start.sh")), **files).problems == []
+
+
+def test_what_azure_sets_for_a_distribution_alone_is_a_note() -> None:
+    said = [
+        " ".join(azure(json.dumps(azure_job(command=PER_NODE, resources=TWO, **more))).notes)
+        for more in (
+            {},
+            {"distribution": PYTORCH},
+            {"environment_variables": {"MASTER_ADDR": "a", "NODE_RANK": "0"}},
+        )
+    ]
+    assert ["$MASTER_ADDR is what Azure sets" in notes for notes in said] == [True, False, False]
 
 
 @pytest.mark.parametrize(("command", "spec", "worlds", "words"), STARTS)
@@ -841,6 +881,7 @@ def azure_job(**changes: Json) -> dict[str, Json]:
 
 
 TWO: Json = {"instance_count": 2}
+PYTORCH: Json = {"type": "pytorch"}
 PER_NODE = "torchrun --nnodes 2 --nproc-per-node 2 --node-rank $NODE_RANK --master-addr $MASTER_ADDR x.py"
 HALF = "torchrun --nnodes 2 --nproc-per-node 2"
 AZURE_JOBS: list[tuple[dict[str, Json], int | None, str]] = [

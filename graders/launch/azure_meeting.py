@@ -12,8 +12,10 @@ import re
 from collections.abc import Mapping
 
 from graders.launch.commands import Start, meets_itself
+from graders.launch.handed_script import torchrun_in_script
 from graders.launch.manifests import Manifest, Reading, like, stated
 from lockstep.text import safe_line
+from lockstep.wire import Json
 from lockstep.yamlfile import Place
 
 KINDS = ("pytorch", "mpi", "tensorflow", "ray")
@@ -74,15 +76,37 @@ def look_at_distribution(
                 "machine.",
             )
         )  # fmt: skip
+    variables = manifest.get("environment_variables")
     if start is not None and torchrun and instances > 1:
         _meeting(manifest, reading, start, instances)
-    variables = manifest.get("environment_variables")
+        if not kind and (missing := _asked_of_azure(manifest.get("command"), variables)):
+            reading.notes.append(
+                f"${missing} is what Azure sets for `distribution: {{type: pytorch}}`, and there is no `distribution`: "
+                "with one of process_count_per_instance 1 it is sure to be there."
+            )
+    elif start is not None and instances > 1 and (found := torchrun_in_script(start, files)):
+        path, inside = found
+        if "standalone" in inside.flags:
+            reading.problems.append(
+                manifest.problem(
+                    ("command",), f"the command starts {safe_line(path, 60)}, and torchrun's `--standalone` in it "
+                    f"makes a group of its own on each of the {instances} machines.",
+                    f"Write --nnodes {instances} {_TOGETHER} in its place.",
+                )
+            )  # fmt: skip
     if told := sorted(TOLD & set(variables)) if kind == "pytorch" and isinstance(variables, dict) else []:
         reading.notes.append(
             f"`environment_variables` sets {told[0]}, which Azure sets for each process: leave that to it."
         )
     if not kind and not torchrun and instances == 1:
         reading.notes.append("There is no `distribution`: one process on one machine.")
+
+
+def _asked_of_azure(command: Json, variables: Json) -> str:
+    """The first variable of Azure's that a command uses, and that nothing in the file sets; "" where there is none."""
+    text, given = str(command), variables if isinstance(variables, dict) else {}
+    used = (name for name in sorted(TOLD) if re.search(rf"\$\{{?{name}\b", text))
+    return next((name for name in used if name not in given and f"{name}=" not in text), "")
 
 
 def _meeting(manifest: Manifest, reading: Reading, start: Start, instances: int) -> None:

@@ -112,7 +112,8 @@ def nothing_fault(run: NodeRun, call: str, source: str = "") -> Fault:
     """The script ended, and started nothing on the way."""
     ended = "to its end" if run.status == 0 else f"until it ended with status {run.status}"
     hint = (
-        _assignment_hint(run.output, source)
+        _language_hint(source)
+        or _assignment_hint(run.output, source)
         or _shell_hint(run.output)
         or (
             "It prints the command instead of running it: take the echo and the quotes away."
@@ -182,6 +183,17 @@ def unreadable_fault(start: Start, call: str) -> Fault:
 def printed(run: NodeRun) -> str:
     """The end of what a script printed, as a sentence; nothing where it printed nothing."""
     return f" Its last lines: {last_lines(run.output)}" if run.output.strip() else ""
+
+
+def _language_hint(source: str) -> str:
+    """What to tell whose script is in the language of a shell that reads bash's otherwise."""
+    found = re.match(r"#!.*\b(csh|tcsh|fish|pwsh)\b", source)
+    if found is None:
+        return ""
+    return (
+        f"Its first line names {found[1]}, and it is run by bash here, as the scripts of the template are: write it "
+        "for bash, with `#!/bin/bash` in that line and `export NAME=value` to set a variable."
+    )
 
 
 def _assignment_hint(output: str, source: str) -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from graders.launch.fault import LEAST_TO_TRAIN, SHORTEST, Fault, Stage, plural
 from graders.launch.schedulers import SLURM, Header
 
+# Words in angle brackets; `mem<100 && ncpus>4` of LSF are no such words.
+_PLACEHOLDER = re.compile(r"<[A-Za-z][\w .-]*>|\b(?:TODO|FIXME)\b")
 _MEMORY = re.compile(r"(\d{1,12})([KMGT])B?", re.IGNORECASE)
 
 
@@ -28,6 +31,16 @@ def header_slip(path: str, header: Header) -> Fault | None:
             "other was given.",
         )
     return _time_slip(path, header) or _memory_slip(path, header)
+
+
+def placeholders(header: Header) -> Iterator[str]:
+    """A remark on each value that was left for its reader to fill in; which one is right the cluster alone knows."""
+    for line in header.directives:
+        if found := _PLACEHOLDER.search(line.text):
+            yield (
+                f"Line {line.number} still holds `{found[0][:60]}`, a place to fill in: {header.scheduler.submit} "
+                "takes no such name."
+            )
 
 
 def waits_for(header: Header) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from graders.launch.handed_script import script_problems
 from graders.launch.manifests import (
     MANY,
     Manifest,
@@ -145,6 +146,7 @@ def look_at(manifest: Manifest, reading: Reading, files: Mapping[str, bytes]) ->
     _processes(manifest, pods, reading)
     _sidecars(manifest, pods, reading)
     reading.slips += [*deadline_slips(manifest, pods), *gang_slips(manifest, pods)]
+    reading.problems += script_problems(pods, files)
     reading.slips += read_only_slips(pods, files)
     reading.claim = claim_of(manifest, pods, reading.file)
 

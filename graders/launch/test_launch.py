@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from graders.launch import jobs, scripts
 from graders.launch.fault import Fault
+from graders.launch.header_slips import placeholders
 from graders.launch.reach import reach_fault
 from graders.launch.script_options import option_fault
 from graders.launch.scripts import MULTI, SINGLE
@@ -185,7 +186,7 @@ def test_cluster_header(check: Check) -> None:
             job = jobs.run_job(check, path, header)
             fault = job.fault
             if fault is None:
-                for remark in header.remarks:
+                for remark in (*header.remarks, *placeholders(header)):
                     check.note(remark)
                 _leave_half(check, jobs.slip(check, path, header, job.runs))
                 return
