@@ -33,8 +33,10 @@ COARSE_S = 1.1e-6
 """A longer tick shows in every reading of a report, so all of them are asked: readings copied in are few otherwise."""
 DRIFT = 1e-7
 """How much of a difference a clock that is being set right may be off from its ticks, from one run to the next."""
-SUMMED = 1e-4
-"""How much of a tick a reading may be off that is the sum of many, each cut to nanoseconds."""
+SUMMED, SUMMED_S = 1e-4, 1e-8
+"""How much of a coarse tick, and by how much more, readings may be off that are sums of many, each cut to nanoseconds."""
+SAME_S = 1e-7
+"""Readings that lie so near each other are the same on a coarse clock."""
 
 _MOST_VALUES, _MOST_DIFFERENCES, _LOOKED_AT = 600, 40_000, 120
 _FINE, _FINER = 1e-3, 2e-5
@@ -48,14 +50,15 @@ def longest_tick(groups: Sequence[Sequence[Number]], least: float) -> Tick:
 
     `least` is what is known of the clock. Readings of some digits are rounded to more the longer they are.
     """
+    common = _common(groups, least)
+    if common is not None and common.seen:
+        return Tick(max(least, common.seconds), True)
     longest = _longest(groups, least, LONGEST_S)
     if longest.seconds <= max(COARSE_S, least):
         return longest
-    common = _common(groups, least)
-    if not common:
+    if common is None:
         return _longest(groups, least, COARSE_S)
-    is_seen = common.seen or (longest.seen and common.is_near)
-    return Tick(max(least, min(common.seconds, longest.seconds)), is_seen)
+    return Tick(max(least, min(common.seconds, longest.seconds)), longest.seen and common.is_near)
 
 
 def _longest(groups: Sequence[Sequence[Number]], least: float, bound: float) -> Tick:
@@ -84,14 +87,14 @@ def _common(groups: Sequence[Sequence[Number]], least: float) -> _Common | None:
     It is seen where chance would hardly make the differences so.
     """
     apart = sorted(
-        (difference, noise + DRIFT * difference)
+        (difference, noise + DRIFT * difference + SUMMED_S)
         for group in groups
         for difference, noise in _neighbours(group, least)
     )
     if not apart:
         return _Common(LONGEST_S, False, True)
     (shortest, off), *others = apart
-    whole = np.arange(max(1.0, np.ceil(shortest / LONGEST_S)), shortest / COARSE_S + 1)
+    whole = np.arange(max(1.0, np.ceil(shortest / LONGEST_S)), np.floor(shortest / COARSE_S) + 1)
     tick, chance = shortest / whole, whole
     low, high = tick - (off + SUMMED * tick) / whole, tick + (off + SUMMED * tick) / whole
     for difference, exact in others:
@@ -118,7 +121,7 @@ def _neighbours(numbers: Sequence[Number], least: float) -> list[tuple[float, fl
         (after.value - before.value, max(least, finest[size(after.value)]) + NANOSECONDS_S)
         for before, after in pairwise(ordered)
     ]
-    return [(difference, noise) for difference, noise in apart if difference > noise]
+    return [(difference, noise) for difference, noise in apart if difference > max(noise, SAME_S)]
 
 
 @dataclass(frozen=True)
