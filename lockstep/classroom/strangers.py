@@ -31,6 +31,11 @@ def _are_two(one: Person, other: Person) -> bool:
     return len(addresses) == 2 and not share_a_word(one.name, other.name)
 
 
+def _is_id(text: str) -> bool:
+    """Whether it is more than what people type in where an id is asked for and they have none: N/A, 000, ---."""
+    return any(character.isalnum() for character in text.strip("0")) and folded(text) not in _NO_ID
+
+
 def stranger(person: Person, shared: Collection[str] = ()) -> Student:
     """The student that a download without a roster speaks of, with what the same LMS needs to know them again.
 
@@ -39,10 +44,8 @@ def stranger(person: Person, shared: Collection[str] = ()) -> Student:
     columns: tuple[tuple[str, str], ...] = ()
     number = person.number
     if person.system == "gradescope":
-        # An id without a number in it, "N/A" or "000", is what is typed in where one is asked for.
-        is_id = any(character.isalnum() for character in person.id.strip("0")) and person.id not in shared
-        is_id = is_id and folded(person.id) not in _NO_ID
-        number = (person.id if is_id else "") or person.email or f"submission_{person.number}"
+        is_own = _is_id(person.id) and person.id not in shared
+        number = (person.id if is_own else "") or person.email or f"submission_{person.number}"
     elif person.system == "canvas":
         columns = ((_CANVAS, number),)
     elif person.system == "moodle":

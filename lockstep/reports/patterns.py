@@ -42,6 +42,8 @@ LEAST_OF_LINES, LINE_DEVIATION = 5, 1e-5
 """F05: readings from which on, and deviation below which, one configuration may be the other's times a factor and plus
 a constant at once. Where both slow down from run to run, honest ones come nearer to a line than to a multiple.
 """
+WITH_NOISE = 100
+"""F04, F06: how much less likely a pattern has to be that there is to more than a tick: whoever sees one looks for more."""
 MAX_GROUPS = 300
 """Configurations that are compared pair by pair."""
 
@@ -85,8 +87,10 @@ def _chance_of(off: float, apart: Sequence[float], step: float) -> float:
 
     `apart` tells of each how far its neighbour is: where that is a tick or two, readings fall into any pattern.
     """
-    width = (2 * round(off / step) + 1) * step
-    return math.prod(width / each for each in apart if each > width)
+    ticks = round(off / step)
+    width = (2 * ticks + 1) * step
+    chance = math.prod(width / each for each in apart if each > width)
+    return chance if ticks <= 1 else min(1.0, WITH_NOISE * chance)
 
 
 def _odd(report: Report, series: Sequence[Series], chance: Callable[[Series], float]) -> list[Series]:
