@@ -11,7 +11,7 @@ from graders.launch.manifests import Problem
 from graders.launch.pods import Pod
 from lockstep.text import safe_line
 
-_COMMENT = re.compile(r"^\s*#.*$|\s#\s.*$", re.MULTILINE)
+_COMMENT = re.compile(r"(?<!\S)#.*")
 # What makes a script start this or that, or something that is written down elsewhere.
 _DECIDES = re.compile(r"(?<![\w$-])(?:if|case|for|while|until|eval|function|source|trap)(?!\w)|\[|\|\||\(\)")
 _TORCHRUN = re.compile(r"\btorchrun\b|\btorch\.distributed\b")
