@@ -28,6 +28,7 @@ EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _LABEL = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _VALUE = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _PORT = re.compile(r"(?=.*[a-z])[a-z0-9]+(-[a-z0-9]+)*")
+_NEEDS = {"hostPath": ("path",), "nfs": ("server", "path"), "secret": ("secretName",), "configMap": ("name",)}
 _MEDIUM = re.compile(r"Memory|HugePages(-.+)?")
 
 
@@ -208,8 +209,28 @@ def _volumes(pod: Pod) -> list[Problem]:
                     "Write the name that `kubectl get pvc` shows; until there is such a claim the pod waits.",
                 )
             )
-        found += _scratch(pod, (*place, "emptyDir"))
+        found += [*_sources(pod, place, volume), *_scratch(pod, (*place, "emptyDir"))]
     return found
+
+
+def _sources(pod: Pod, place: Place, volume: dict[str, Json]) -> Iterator[Problem]:
+    """Where a volume comes from: one place, and what that needs to be found."""
+    sources = [key for key, value in volume.items() if key != "name" and value is not None]
+    if len(sources) > 1:
+        both = " and ".join(safe_line(source, 40) for source in sources[:3])
+        yield pod.problem(
+            place,
+            f"the volume {shown(volume.get('name'))} comes from {both}; Kubernetes takes one source for each.",
+            "Make two volumes of it, each with a name of its own, and mount both.",
+        )
+    for source in sources:
+        given = volume[source]
+        for key in _NEEDS.get(source, ()) if isinstance(given, dict) else ():
+            if given.get(key) in (None, ""):
+                yield pod.problem(
+                    (*place, source), f"`{source}` has no `{key}`, without which Kubernetes refuses it.",
+                    f"Write `{key}:` below `{source}:`, or `emptyDir: {{}}` for a folder that is empty at first.",
+                )  # fmt: skip
 
 
 def _scratch(pod: Pod, place: Place) -> list[Problem]:
