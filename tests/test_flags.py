@@ -19,7 +19,7 @@ import pytest
 from fixtures.reports import KINDS, Noise, honest
 from fixtures.reports.malformed import MALFORMED, Malformed
 from fixtures.reports.rework import settle
-from lockstep.classroom import flags, readings, tracebytes
+from lockstep.classroom import flags, readings, tracebytes, worked
 from lockstep.classroom.gradebook import Gradebook, open_gradebook
 from lockstep.classroom.handin import HandIn
 from lockstep.classroom.noise import alike_noise, series
@@ -483,6 +483,15 @@ def test_worked_answers_are_told_and_honest_ones_are_not() -> None:
     (flag,) = found["ann"]
     assert (flag.kind, flag.subject, flag.others) == ("similar answer", "Q1", ())
     assert "that the worked solutions hold as well. Q1: " in flag.detail
+
+
+def test_what_was_handed_out_is_known_where_all_solutions_lie_in_one_folder(tmp_path: Path) -> None:
+    for root, text in (("reference", "# Q1\n\nBecause."), ("student_template", "# Q1\n\nWhy?")):
+        (tmp_path / root / "essay").mkdir(parents=True)
+        (tmp_path / root / "essay" / "answers.md").write_text(text)
+    handed = [tmp_path / "student_template"]
+    solutions = worked.worked(tmp_path / "reference", given(handed), handed)
+    assert solutions.texts == (("# Q1\n\nBecause.", "# Q1\n\nWhy?"),)
 
 
 def test_worked_solutions_that_come_later_or_go_count(school: Class, tmp_path: Path) -> None:

@@ -47,10 +47,7 @@ def worked(folder: Path | None, known: Given, handed: Sequence[Path]) -> Worked:
     if found is None:
         return Worked()
     texts = tuple(
-        (
-            _text(content),
-            " ".join(_text((root / path).read_bytes()) for root in handed if (root / path).is_file()),
-        )
+        (_text(content), _handed_out(path, handed))
         for path, content in found.files.items()
         if path.lower().endswith(".md")
     )
@@ -86,6 +83,16 @@ def _shares(record: Record, solutions: Worked) -> Iterator[tuple[str, float]]:
             share = max(same, default=0.0) if review.answer else 0.0
             if share >= COPIED:
                 yield safe_line(review.question, 40), share
+
+
+def _handed_out(path: str, handed: Sequence[Path]) -> str:
+    """What was handed out below this path; solutions that all lie in one folder are read from there."""
+    places = (place for root in handed for place in root.rglob("*"))
+    return " ".join(
+        _text(place.read_bytes())
+        for place in places
+        if place.is_file() and f"/{place.as_posix()}".endswith(f"/{path}")
+    )
 
 
 def _text(content: bytes) -> str:
