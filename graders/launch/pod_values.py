@@ -225,7 +225,9 @@ def _sources(pod: Pod, place: Place, volume: dict[str, Json]) -> Iterator[Proble
         )
     for source in sources:
         given = volume[source]
-        for key in _NEEDS.get(source, ()) if isinstance(given, dict) else ():
+        if not isinstance(given, dict):
+            continue
+        for key in _NEEDS.get(source, ()):
             if given.get(key) in (None, ""):
                 yield pod.problem(
                     (*place, source), f"`{source}` has no `{key}`, without which Kubernetes refuses it.",
