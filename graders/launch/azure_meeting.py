@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 
 from graders.launch.commands import Start, meets_itself
-from graders.launch.handed_script import torchrun_in_script
+from graders.launch.handed_script import standalone_script
 from graders.launch.manifests import Manifest, Reading, like, stated
 from lockstep.text import safe_line
 from lockstep.wire import Json
@@ -84,16 +84,14 @@ def look_at_distribution(
                 f"${missing} is what Azure sets for `distribution: {{type: pytorch}}`, and there is no `distribution`: "
                 "with one of process_count_per_instance 1 it is sure to be there."
             )
-    elif start is not None and instances > 1 and (found := torchrun_in_script(start, files)):
-        path, inside = found
-        if "standalone" in inside.flags:
-            reading.problems.append(
-                manifest.problem(
-                    ("command",), f"the command starts {safe_line(path, 60)}, and torchrun's `--standalone` in it "
-                    f"makes a group of its own on each of the {instances} machines.",
-                    f"Write --nnodes {instances} {_TOGETHER} in its place.",
-                )
-            )  # fmt: skip
+    elif start is not None and instances > 1 and (script := standalone_script(start, files)):
+        reading.problems.append(
+            manifest.problem(
+                ("command",), f"the command starts {safe_line(script, 60)}, and torchrun's `--standalone` in it makes "
+                f"a group of its own on each of the {instances} machines.",
+                f"Write --nnodes {instances} {_TOGETHER} in its place.",
+            )
+        )  # fmt: skip
     if told := sorted(TOLD & set(variables)) if kind == "pytorch" and isinstance(variables, dict) else []:
         reading.notes.append(
             f"`environment_variables` sets {told[0]}, which Azure sets for each process: leave that to it."

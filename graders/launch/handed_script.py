@@ -17,32 +17,31 @@ _DECIDES = re.compile(r"(?<![\w$-])(?:if|case|for|while|until|eval|function|sour
 _TORCHRUN = re.compile(r"\btorchrun\b|\btorch\.distributed\b")
 
 
-def torchrun_in_script(start: Start, files: Mapping[str, bytes]) -> tuple[str, Start] | None:
-    """The script's path and the one torchrun in it; None where no such script is started, or it may do otherwise."""
+def standalone_script(start: Start, files: Mapping[str, bytes]) -> str:
+    """The path of a script of which the one torchrun stands alone; "" where there is none, or it may do otherwise."""
     words = [word for word in start.words if word.endswith(".sh")] if start.by == "other" else []
     if len(words) != 1:
-        return None
+        return ""
     name = PurePosixPath(words[0]).name
     paths = [path for path in files if PurePosixPath(path).name == name]
     if len(paths) != 1:
-        return None
+        return ""
     text = _COMMENT.sub("", files[paths[0]].decode("utf-8", "replace"))
     if _DECIDES.search(text) or len(_TORCHRUN.findall(text)) != 1:
-        return None
+        return ""
     found = start_in(text)
-    return (paths[0], found) if found is not None and found.by == "torchrun" else None
+    return paths[0] if found is not None and "standalone" in found.flags else ""
 
 
 def script_problems(pods: Mapping[str, Pod], files: Mapping[str, bytes]) -> list[Problem]:
     """A script that makes each of several pods train alone; `pods` by their roles, `files` what was handed in."""
     total = sum(pod.count for pod in pods.values())
     for pod in pods.values() if total > 1 else ():
-        found = torchrun_in_script(pod.start, files) if pod.start is not None else None
-        if found is not None and "standalone" in found[1].flags:
+        if pod.start is not None and (script := standalone_script(pod.start, files)):
             return [
                 pod.problem(
                     ("containers", pod.position, "command"),
-                    f"the container starts {safe_line(found[0], 60)}, and torchrun's `--standalone` in it makes a "
+                    f"the container starts {safe_line(script, 60)}, and torchrun's `--standalone` in it makes a "
                     f"group of its own in each of the {total} pods.",
                     "Start torchrun without it: it reads the address and the number of pods from the operator's "
                     "variables.",

@@ -55,7 +55,8 @@ def claim(arrivals: Iterable[Arrival], register: Register | None) -> Claimed:
     claims: dict[str, list[Claim]] = defaultdict(list)
     unmatched: list[Unmatched] = []
     arrivals = list(arrivals)
-    shared = ids_of_several(person for arrival in arrivals for person in arrival.people)
+    people = (person for arrival in arrivals for person in arrival.people)
+    shared = ids_of_several(people) if register is None else frozenset()
     for arrival in arrivals:
         for each in _claims_of(arrival, register, shared):
             if isinstance(each, Claim):

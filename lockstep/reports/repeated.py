@@ -72,7 +72,7 @@ def _identical(report: Report, facts: Facts) -> Iterator[Finding]:
         spread = _spread_of_the_others(series)
         if report_tick(report) == WINDOWS_TICK_S:
             spread = min(spread, STEADY_SPREAD)  # the clock is at fault before the student is
-        by_chance = sum(_all_equal_by_chance(each, spread) for each in series)
+        by_chance = sum(_within_by_chance(each.relative_tick, spread, len(each.numbers)) for each in series)
         first = (surest or fine or equal)[0]
         what = (
             f"All {len(first.numbers)} readings of {first.group.name} are {texts(first.numbers, 1)} s"
@@ -104,7 +104,7 @@ def _identical(report: Report, facts: Facts) -> Iterator[Finding]:
 
 def _nearly_identical(series: Sequence[Series]) -> Iterator[Finding]:
     close = [each for each in series if each.range < NEARLY * each.mean]
-    chance = math.prod(min(1.0, _as_close_by_chance(each, STEADIEST)) for each in close)
+    chance = math.prod(map(_as_close_by_chance, close))
     if close and chance * math.comb(len(series), len(close)) < CHANCE:
         first = close[0]
         yield unusual(
@@ -117,11 +117,10 @@ def _nearly_identical(series: Sequence[Series]) -> Iterator[Finding]:
         )
 
 
-def _as_close_by_chance(series: Series, spread: float) -> float:
-    """How likely readings that scatter by `spread` are to lie as close together: the first anywhere, the others by it."""
-    count = len(series.numbers)
-    close = max(series.range, series.tick) / series.mean
-    return count * (close / (math.sqrt(2 * math.pi) * spread)) ** (count - 1)
+def _as_close_by_chance(series: Series) -> float:
+    """How likely the steadiest readings are to lie as close together; any of them may be the shortest."""
+    count, close = len(series.numbers), max(series.range, series.tick) / series.mean
+    return min(1.0, count * _within_by_chance(close, STEADIEST, count))
 
 
 def _fine(equal: Sequence[Series]) -> tuple[list[Series], list[Series]]:
@@ -135,9 +134,10 @@ def _spread_of_the_others(series: Sequence[Series]) -> float:
     return statistics.median(spreads) if spreads else USUAL_SPREAD
 
 
-def _all_equal_by_chance(series: Series, spread: float) -> float:
+def _within_by_chance(close: float, spread: float, count: int) -> float:
+    """How likely all but one of `count` readings that scatter by `spread` are to lie within `close` of that one."""
     # The density of a normal distribution at its middle, for every reading after the first.
-    return min(1.0, series.relative_tick / (math.sqrt(2 * math.pi) * spread)) ** (len(series.numbers) - 1)
+    return min(1.0, close / (math.sqrt(2 * math.pi) * spread)) ** (count - 1)
 
 
 def _identical_steps(report: Report) -> Iterator[Finding]:

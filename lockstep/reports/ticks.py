@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -25,7 +24,7 @@ NEAR, AT_LEAST, FAR = 12, 24, 3000
 """Differences of so many ticks are looked at; where there are fewer than `AT_LEAST`, of up to `FAR` ticks."""
 TOO_FEW = 3
 """Differences from which on they speak against a tick."""
-BY_CHANCE = 1e-3
+SEEN_BY_CHANCE = 1e-3
 """How often differences may be whole ticks of some tick by chance, of one that is taken for seen."""
 OWN_READINGS = 8
 """Different readings of a configuration from which on its clock is looked at by itself: some note times per image."""
@@ -110,18 +109,22 @@ def _common(groups: Sequence[Sequence[Number]], least: float) -> _Common | None:
         low, high, chance = low[left], high[left], chance[left]
     if not len(high):
         return None
-    return _Common(float(high[0]), bool(chance[0] < BY_CHANCE), bool(shortest <= NEAR * high[0]))
+    return _Common(float(high[0]), bool(chance[0] < SEEN_BY_CHANCE), bool(shortest <= NEAR * high[0]))
 
 
 def _neighbours(numbers: Sequence[Number], least: float) -> list[tuple[float, float]]:
     """By how much different readings that follow each other in order differ, and how far off that may be."""
-    finest = finest_of_size(numbers)
-    ordered = sorted(numbers, key=lambda number: number.value)
-    apart = [
-        (after.value - before.value, max(least, finest[size(after.value)]) + NANOSECONDS_S)
-        for before, after in pairwise(ordered)
-    ]
+    ordered, noise = _in_order(numbers, least)
+    apart = zip(np.diff(ordered).tolist(), noise[1:].tolist(), strict=True)
     return [(difference, noise) for difference, noise in apart if difference > max(noise, SAME_S)]
+
+
+def _in_order(numbers: Sequence[Number], least: float) -> tuple[_Values, _Values]:
+    """The readings, sorted, and how far each may be off from a multiple of the tick. Of two, the longer is the coarser."""
+    finest = finest_of_size(numbers)
+    ordered = np.array(sorted(number.value for number in numbers), dtype=np.float64)
+    rounded = [max(least, finest[size(value)]) for value in ordered.tolist()]
+    return ordered, np.array(rounded, dtype=np.float64) + NANOSECONDS_S
 
 
 @dataclass(frozen=True)
@@ -203,9 +206,7 @@ def _holds(apart: _Apart, count: int, tick: float) -> bool:
 
 def _differences(numbers: Sequence[Number], least: float) -> _Apart:
     """Of all readings that lie near each other; none that noise makes."""
-    finest = finest_of_size(numbers)
-    pairs = sorted((number.value, max(least, finest[size(number.value)])) for number in numbers)
-    ordered, rounded = (np.array([pair[side] for pair in pairs], dtype=np.float64) for side in (0, 1))
+    ordered, rounded = _in_order(numbers, least)
     if len(ordered) > _MOST_VALUES:
         # Where they lie closest, ticks show best.
         spans = ordered[_MOST_VALUES - 1 :] - ordered[: len(ordered) - _MOST_VALUES + 1]
@@ -213,8 +214,7 @@ def _differences(numbers: Sequence[Number], least: float) -> _Apart:
         ordered, rounded = ordered[start : start + _MOST_VALUES], rounded[start : start + _MOST_VALUES]
     lags = range(1, min(len(ordered), 1 + _MOST_DIFFERENCES // max(1, len(ordered))))
     apart = np.concatenate([np.zeros(0), *(ordered[lag:] - ordered[:-lag] for lag in lags)])
-    # Of two, the longer one is the coarser.
-    noise = np.concatenate([np.zeros(0), *(rounded[lag:] for lag in lags)]) + NANOSECONDS_S
+    noise = np.concatenate([np.zeros(0), *(rounded[lag:] for lag in lags)])
     order = np.argsort(apart)
     order = order[apart[order] > noise[order]]
     return _Apart(apart[order], noise[order])
